@@ -1,0 +1,1 @@
+"""Consume Kafka with a sliding window."""

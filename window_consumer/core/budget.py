@@ -1,0 +1,82 @@
+"""Backpressure: who may take in more, who is paused, and how many records to ask for.
+
+A window bounds records. The budget bounds bytes, over all partitions of a worker: it is what the
+configured ``memory`` leaves beside the client's prefetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from window_consumer.core.partition import Partition
+
+BATCH_SHARE = 0.125
+"""One batch should bring at most this share of the budget: it is measured only afterwards."""
+
+RESUME_ROOM = 0.25
+"""A paused partition goes on when this share of its window is free: resuming costs a fetch."""
+
+RESUME_USED = 0.75
+"""... and the budget, where that was the reason, is used no further than this."""
+
+
+class Budget:
+    """The bytes of unfinished records that one worker may hold. Owner: poll thread."""
+
+    def __init__(self, limit: int, batch_records: int, buffer_records: int):
+        self.limit = limit
+        self.used = 0
+        self._batch_records = batch_records
+        self._buffer_records = buffer_records
+        self._mean_size = 0.0
+
+    def note(self, records: int, size: int) -> None:
+        """Learn the usual size of a record from a delivered batch."""
+        self._mean_size += (size / records - self._mean_size) * min(1.0, records / 1000)
+        self._mean_size = max(self._mean_size, size / records / 8)
+
+    def allows(self, partition: Partition, partitions: int) -> bool:
+        """Tell whether a partition may take in more.
+
+        It may up to its equal share, and beyond it as long as it holds less than what is free.
+        With an empty hand it may always take one batch: a record larger than the whole budget
+        passes alone.
+        """
+        held = partition.bytes
+        if held == 0:
+            return True
+        free = self.limit - self.used
+        return free > 0 and (held < self.limit / max(1, partitions) or held < free)
+
+    def batch_records(self) -> int:
+        """How many records to ask for at once."""
+        if not self._mean_size:
+            return self._batch_records
+        fitting = int(self.limit * BATCH_SHARE / self._mean_size)
+        return max(1, min(self._batch_records, fitting))
+
+    def should_pause(self, partition: Partition, partitions: int) -> bool:
+        """Tell whether a partition's buffer is as full as it may get."""
+        if partition.paused or not partition.buffered:
+            return False
+        return partition.buffered >= self._buffer_records or not self.allows(partition, partitions)
+
+    def should_resume(self, partition: Partition, partitions: int) -> bool:
+        """Tell whether a paused partition has enough room to go on."""
+        if not partition.paused or partition.buffered or partition.commit.tight:
+            return False
+        window = partition.window
+        return window.room >= RESUME_ROOM * window.capacity and (
+            partition.bytes == 0
+            or (self.used <= RESUME_USED * self.limit and self.allows(partition, partitions))
+        )
+
+    def wanted(self, partitions: Collection[Partition]) -> bool:
+        """Tell whether any partition could take a record now."""
+        count = len(partitions)
+        return any(
+            not partition.paused and not partition.buffered and self.allows(partition, count)
+            for partition in partitions
+        )

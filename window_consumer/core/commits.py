@@ -1,0 +1,80 @@
+"""When a partition is committed, and with what: offset and finished ranges from one snapshot."""
+
+from __future__ import annotations
+
+from window_consumer.core import metadata
+from window_consumer.core.metadata import CommitNote
+from window_consumer.core.window import Window
+from window_consumer.model.protocols import Commit
+from window_consumer.model.record import TopicPartition
+
+MAX_BYTES_PER_S = 4096
+"""Metadata written per partition and second: the offsets topic is compacted, not free."""
+
+TIGHT_SHARE = 0.75
+"""Above this share of the metadata's budget a partition takes no new records."""
+
+
+class CommitState:
+    """What is committed of one partition's assignment and what should be. Owner: poll thread."""
+
+    def __init__(self, name: TopicPartition, interval_s: float, topic_hash: int):
+        self._name = name
+        self._interval_s = interval_s
+        self._topic_hash = topic_hash
+        self._acked: Commit | None = None
+        self._in_flight: Commit | None = None
+        self._due_at = 0.0
+        self.changed = False
+        """Something was finished, or the position moved, since the last snapshot."""
+        self.tight = False
+        """The finished ranges nearly fill, or overflow, what a commit may carry."""
+
+    @property
+    def in_flight(self) -> bool:
+        """A commit was sent and not answered."""
+        return self._in_flight is not None
+
+    def acknowledge_start(self, next_offset: int, text: str) -> None:
+        """Note what was committed before this assignment, so that it is not sent again."""
+        self._acked = Commit(self._name, next_offset, text)
+
+    def due(self, now: float) -> bool:
+        """Tell whether a commit should be made now."""
+        return self.changed and self._in_flight is None and now >= self._due_at
+
+    def make(
+        self, window: Window, position: int, now: float, max_bytes: int, *, clean: bool
+    ) -> Commit | None:
+        """Take a snapshot; None where it says what the broker knows already.
+
+        ``position`` counts only where nothing is in the window: transaction markers may follow
+        the last record.
+        """
+        next_offset = window.next_offset
+        if not window.cells:
+            next_offset = max(next_offset, position)
+        note = CommitNote(
+            next_offset=next_offset,
+            topic_hash=self._topic_hash,
+            clean=clean,
+            finished=tuple(window.finished_ranges()),
+        )
+        text, complete = metadata.encode(note, max_bytes)
+        self.tight = not complete or len(text) > TIGHT_SHARE * max_bytes
+        self.changed = False
+        self._due_at = now + max(self._interval_s, len(text) / MAX_BYTES_PER_S)
+        commit = Commit(self._name, next_offset, text)
+        if commit == self._acked:
+            return None
+        self._in_flight = commit
+        return commit
+
+    def acked(self) -> None:
+        """The broker took the commit in flight."""
+        self._acked, self._in_flight = self._in_flight, None
+
+    def refused(self) -> None:
+        """The commit in flight failed; the next one carries what it carried and more."""
+        self._in_flight = None
+        self.changed = True

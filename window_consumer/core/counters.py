@@ -1,0 +1,35 @@
+"""What one worker has done so far, in records unless said otherwise."""
+
+from __future__ import annotations
+
+from attrs import define
+
+
+@define
+class Counters:
+    """Running totals of one engine. Owner: poll thread; anyone may read (a little stale)."""
+
+    delivered: int = 0
+    """Records that the Source delivered."""
+    processed: int = 0
+    """Records whose handler returned."""
+    skipped: int = 0
+    retried: int = 0
+    """Further calls of a handler after a failure."""
+    dead_lettered: int = 0
+    dropped: int = 0
+    earlier: int = 0
+    """Delivered again although finished in an earlier assignment; no handler was called."""
+    stale: int = 0
+    """Delivered for a partition that is not ours any more, or twice in one assignment."""
+    late: int = 0
+    """Results that were ignored because their partition was gone."""
+    outlived: int = 0
+    """Calls that were still running when their partition was given up."""
+    taken_back: int = 0
+    """Records that were moved from a slow slice to others."""
+    publish_failures: int = 0
+    """Copies that the broker did not ack (each is tried again)."""
+    commits: int = 0
+    """Acked commits of a partition."""
+    commit_failures: int = 0

@@ -1,0 +1,78 @@
+"""What goes into and comes out of an Engine, besides records and slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from attrs import define, field, frozen
+
+from window_consumer.core.ladder import FailedRecord, RetryRules
+from window_consumer.core.slices import Slice
+from window_consumer.model.protocols import Commit
+from window_consumer.model.record import TopicPartition
+
+OrderingName = Literal["unordered", "key", "partition"]
+
+
+@frozen
+class EngineRules:
+    """What the configuration of one worker means to its Engine; bytes and seconds."""
+
+    slots: int
+    ordering: OrderingName = "unordered"
+    retry: RetryRules = field(factory=RetryRules)
+    window_cells: int = 32
+    cell_records: int = 500
+    window_bytes: int = 192 * 2**20
+    """What ``memory`` leaves beside the client's prefetch."""
+    batch_records: int = 500
+    commit_interval_s: float = 0.5
+    hover_s: float = 30.0
+
+
+@frozen
+class Assigned:
+    """A partition that is ours from now on."""
+
+    name: TopicPartition
+    next_offset: int
+    finished: Sequence[range] = ()
+    """Offsets beyond next_offset that an earlier assignment finished."""
+    topic_hash: int = 0
+    committed: tuple[int, str] | None = None
+    """Offset and metadata that the broker holds already; None makes a commit due at once."""
+
+
+@frozen
+class Hovering:
+    """News: a partition's start cell makes no progress."""
+
+    name: TopicPartition
+    offset: int
+    attempt: int
+    age_s: float
+
+
+@frozen
+class Outlived:
+    """News: a call was still running when its partition was given up; it changes nothing now."""
+
+    name: TopicPartition
+    offset: int
+    key: bytes | None
+
+
+@define
+class Decisions:
+    """What the runtime has to carry out, in this order."""
+
+    dispatch: list[Slice] = field(factory=list)
+    publish: list[FailedRecord] = field(factory=list)
+    commit: list[Commit] = field(factory=list)
+    pause: list[TopicPartition] = field(factory=list)
+    resume: list[tuple[TopicPartition, int]] = field(factory=list)
+    """With the offset to go on from."""
+    hovering: list[Hovering] = field(factory=list)
+    stop: str | None = None
+    """Why the worker has to stop, where it has to."""

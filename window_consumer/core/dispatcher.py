@@ -1,0 +1,192 @@
+"""Dispatch: which records go to the slots next, in slices of which length, and what comes back.
+
+Keeps up to two slices a slot on their way, so that a slot finds its next one without waiting for
+the poll thread. Takes records back from a slice whose current record is slow.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+
+from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.partition import Partition
+from window_consumer.core.slices import Lane, Slice, SliceLength
+
+SLICE_TARGET_S = 0.005
+"""How long a slice should take: long against a hand-over (some 20 us), short for a person."""
+
+SMALL_CHANGE_S = 0.0005
+"""Work below this is not worth a slot of its own: it waits for company ..."""
+
+COMPANY_S = 0.005
+"""... for at most this long, and only while another slice of its partition is out."""
+
+STUCK_S = 0.015
+"""A slice whose record has not moved on for this long gives its unstarted records back."""
+
+SLICES_PER_SLOT = 2
+
+MAX_RECORDS_OUT = 4000
+MAX_SLICE_RECORDS = 2000
+"""Beyond this a longer slice gains nothing measurable."""
+
+
+class Dispatcher:
+    """Turns waiting records into slices. Owner: poll thread."""
+
+    def __init__(self, slots: int):
+        self._slots = slots
+        self._length = SliceLength(SLICE_TARGET_S, MAX_SLICE_RECORDS)
+        self._out: dict[Slice, None] = {}
+        self._records_out = 0
+        self._partitions: deque[Partition] = deque()
+        """Partitions that may have something to start, next one first."""
+        self._queued: set[Partition] = set()
+        self._looked_at = 0.0
+        self.held_back = 0
+        """Records that wait for company; look again within COMPANY_S."""
+
+    @property
+    def out(self) -> Collection[Slice]:
+        """The slices that are queued or running."""
+        return self._out.keys()
+
+    @property
+    def full(self) -> bool:
+        """No further slice is wanted now."""
+        return (
+            len(self._out) >= self._slots * SLICES_PER_SLOT or self._records_out >= MAX_RECORDS_OUT
+        )
+
+    @property
+    def hungry(self) -> bool:
+        """Further records could be put to use now."""
+        return not self.full and self.held_back < MAX_SLICE_RECORDS
+
+    @property
+    def idle_slots(self) -> int:
+        """How many slots have nothing to do, not even queued."""
+        return max(0, self._slots - len(self._out))
+
+    @property
+    def cost_s(self) -> float:
+        """The estimated seconds that a handler call takes."""
+        return self._length.cost_s
+
+    def wake(self, partition: Partition) -> None:
+        """Note that a partition may have something to start."""
+        if partition not in self._queued:
+            self._queued.add(partition)
+            self._partitions.append(partition)
+
+    def forget(self, partition: Partition) -> None:
+        """Stop looking at a partition; its slices that are out stay known until they are back."""
+        if partition in self._queued:
+            self._queued.remove(partition)
+            self._partitions.remove(partition)
+
+    def slices(self, now: float) -> Iterable[Slice]:
+        """Yield the slices that should go out now, from the partitions in turn."""
+        self.held_back = 0
+        small = max(1, int(SMALL_CHANGE_S / self._length.cost_s))
+        passed_over = 0
+        while self._partitions and not self.full:
+            partition = self._partitions.popleft()
+            waiting = 0 if partition.closing else partition.ordering.startable
+            if not waiting:
+                self._queued.remove(partition)
+                continue
+            if waiting < small and partition.slices and now - partition.dispatched_at < COMPANY_S:
+                self.held_back += waiting
+                self._partitions.append(partition)
+                passed_over += 1
+                if passed_over >= len(self._partitions):
+                    break
+                continue
+            slice_ = self._cut(partition, waiting, small)
+            if slice_ is None:
+                self._queued.remove(partition)
+                continue
+            passed_over = 0
+            self._partitions.append(partition)
+            self._send(slice_, now)
+            yield slice_
+
+    def _cut(self, partition: Partition, waiting: int, small: int) -> Slice | None:
+        """Make a slice; where slots are idle, share what waits among them."""
+        count = self._length.records
+        idle = self.idle_slots
+        if idle > 1:
+            count = min(count, max(small, -(-waiting // idle)))
+        portion = partition.ordering.take(count)
+        if portion is None:
+            return None
+        run = portion.run
+        return Slice(
+            partition,
+            run.messages,
+            run.seqs,
+            run.bytes,
+            portion.lanes,
+            partition.ordering.lane_of,
+        )
+
+    def again(self, failed: FailedRecord, now: float) -> Slice:
+        """Make a slice of one record that failed before; its lane is busy already."""
+        lanes: Sequence[Lane] = () if failed.lane is None else (failed.lane,)
+        message = failed.message
+        slice_ = Slice(
+            failed.partition,
+            [message],
+            (failed.seq,),
+            len(message),
+            lanes,
+            None,
+            failed.attempts + 1,
+        )
+        self._send(slice_, now)
+        return slice_
+
+    def _send(self, slice_: Slice, now: float) -> None:
+        slice_.partition.slices += 1
+        slice_.partition.dispatched_at = now
+        self._out[slice_] = None
+        self._records_out += len(slice_.messages)
+
+    def back(self, slice_: Slice) -> None:
+        """Note that a slot has completed a slice."""
+        del self._out[slice_]
+        slice_.partition.slices -= 1
+        self._records_out -= len(slice_.messages)
+        records = slice_.settled + len(slice_.messages) - len(slice_.held)
+        if records > 0 and slice_.elapsed:
+            self._length.note(records, slice_.elapsed)
+
+    def slow(self, now: float) -> list[Slice]:
+        """Return the slices whose unstarted records should be taken back.
+
+        Looks at most every 5 ms: a slice is slow when its record has not moved on for STUCK_S, or
+        when slots are idle while it is older than a slice should get.
+        """
+        if now - self._looked_at < SLICE_TARGET_S:
+            return []
+        self._looked_at = now
+        idle = self.idle_slots > 0 and not self._partitions
+        return [slice_ for slice_ in self._out if self._is_slow(slice_, now, idle=idle)]
+
+    @staticmethod
+    def _is_slow(slice_: Slice, now: float, *, idle: bool) -> bool:
+        records = len(slice_.messages)
+        if records == 1 or not slice_.started:
+            return False
+        claimed = slice_.claimed()
+        if claimed == records:
+            return False
+        if claimed != slice_.progress:
+            slice_.progress = claimed
+            slice_.progress_at = now
+            return idle and now - slice_.started > SLICE_TARGET_S
+        return now - slice_.progress_at > STUCK_S or (
+            idle and now - slice_.started > SLICE_TARGET_S
+        )

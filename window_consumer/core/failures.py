@@ -1,0 +1,138 @@
+"""Failed records on their way down the ladder: who waits for its next call, who for an ack.
+
+Waiting occupies no slot. A record that leaves is finished only when the broker has acked its
+copy; until then it is open, its lane is busy and its offset is held.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from itertools import count
+
+from window_consumer.core.counters import Counters
+from window_consumer.core.ladder import (
+    PUBLISH_BACKOFF,
+    Detail,
+    FailedRecord,
+    Jitter,
+    Retry,
+    RetryRules,
+)
+from window_consumer.core.partition import Partition
+from window_consumer.core.slices import Lane
+from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.record import Message
+
+MAX_UNACKED = 1000
+"""Copies on their way to the broker at once: enough for its batches, little to hold twice."""
+
+
+class Failures:
+    """The failed records of one worker. Owner: poll thread."""
+
+    def __init__(self, rules: RetryRules, jitter: Jitter, counters: Counters):
+        self._rules = rules
+        self._jitter = jitter
+        self._counters = counters
+        self._due: list[tuple[float, int, FailedRecord]] = []
+        self._ties = count()
+        self._ready: deque[FailedRecord] = deque()
+        self._leaving: deque[FailedRecord] = deque()
+        self._unacked = 0
+        self.stop: str | None = None
+        """Why the worker has to stop, once a rule says so."""
+
+    def add(  # noqa: PLR0913 - one argument a field of the record
+        self,
+        partition: Partition,
+        message: Message,
+        seq: int,
+        lane: Lane | None,
+        error: BaseException,
+        now: float,
+    ) -> FailedRecord | None:
+        """Note a failed call. Returns the record if it is to be dropped at once, else None."""
+        failed = partition.failed.get(seq)
+        if failed is None:
+            failed = FailedRecord(partition, message, seq, lane, 0, error, now, now)
+            partition.failed[seq] = failed
+            if lane is not None:
+                partition.failed_lanes.add(lane)
+        failed.attempts += 1
+        failed.error = error
+        failed.last_failure = now
+        step = self._rules.next_step(error, failed.attempts, self._jitter)
+        if isinstance(step, Retry):
+            self._wait(failed, now + step.delay_s)
+            return None
+        failed.reason = step.reason
+        if self._rules.when_spent == "drop":
+            return failed
+        if self._rules.when_spent == "stop":
+            self.stop = (
+                f"{describe(failed)} failed at attempt {failed.attempts} "
+                f"({type(error).__name__}) and when_spent is stop"
+            )
+            return None
+        self._leaving.append(failed)
+        return None
+
+    def not_published(self, failed: FailedRecord, error: PublishFailedError, now: float) -> None:
+        """Try a copy again later, smaller if it was too large."""
+        self._counters.publish_failures += 1
+        failed.publish_failures += 1
+        if error.too_large:
+            if failed.detail is Detail.FULL:
+                failed.detail = Detail.WITHOUT_ERROR_TEXTS
+                self._leaving.append(failed)
+                return
+            if failed.detail is Detail.WITHOUT_ERROR_TEXTS:
+                if self._rules.on_oversize == "reference":
+                    failed.detail = Detail.REFERENCE
+                    self._leaving.append(failed)
+                    return
+                if self._rules.on_oversize == "stop":
+                    self.stop = f"the copy of {describe(failed)} is too large and on_oversize is stop: {error}"
+                    return
+        self._wait(failed, now + PUBLISH_BACKOFF.backoff(failed.publish_failures, self._jitter))
+
+    def answered(self) -> None:
+        """Note that a copy's fate is known."""
+        self._unacked -= 1
+
+    def look_at_clock(self, now: float) -> None:
+        """Let those go on whose wait is over."""
+        while self._due and self._due[0][0] <= now:
+            failed = heapq.heappop(self._due)[2]
+            (self._ready if failed.reason is None else self._leaving).append(failed)
+
+    def next_call(self) -> FailedRecord | None:
+        """Return a record whose next call is due, None where there is none."""
+        while self._ready:
+            failed = self._ready.popleft()
+            if failed.partition.owned and not failed.partition.closing:
+                self._counters.retried += 1
+                return failed
+        return None
+
+    def to_publish(self) -> Iterator[FailedRecord]:
+        """Yield the records whose copies should be sent now, as many as may be unacked."""
+        while self._leaving and self._unacked < MAX_UNACKED:
+            failed = self._leaving.popleft()
+            if failed.partition.owned:
+                self._unacked += 1
+                yield failed
+
+    def next_due(self) -> float | None:
+        """Return when the next record that waits is due, None where none waits."""
+        return self._due[0][0] if self._due else None
+
+    def _wait(self, failed: FailedRecord, due: float) -> None:
+        heapq.heappush(self._due, (due, next(self._ties), failed))
+
+
+def describe(failed: FailedRecord) -> str:
+    """Name a record the way that messages do."""
+    return f"{failed.partition.name}@{failed.message.offset()}"

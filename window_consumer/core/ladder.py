@@ -1,0 +1,132 @@
+"""The ladder: what happens next to a record whose handler failed.
+
+Local retries after a growing delay, then the end of the ladder (a dead-letter copy, dropping it,
+or stopping the worker), or, for a blocking lane, retries without end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Literal
+
+from attrs import define, field, frozen
+
+from window_consumer.model.errors import Fatal, RetryLater
+from window_consumer.model.headers import Reason
+
+if TYPE_CHECKING:
+    from window_consumer.core.partition import Partition
+    from window_consumer.core.slices import Lane
+    from window_consumer.model.record import Message
+
+Jitter = Callable[[], float]
+"""Returns a number in [0, 1); the runtime gives random.random, a test what it likes."""
+
+
+class Detail(Enum):
+    """How much of a copy is written; each step is taken when the one before was too large."""
+
+    FULL = "full"
+    WITHOUT_ERROR_TEXTS = "without error texts"
+    REFERENCE = "a reference to the value"
+
+
+@define(eq=False)
+class FailedRecord:
+    """A record that failed at least once and has no final outcome yet."""
+
+    partition: Partition
+    message: Message
+    seq: int
+    lane: Lane | None
+    attempts: int
+    """Handler calls so far."""
+    error: BaseException
+    first_failure: float
+    last_failure: float
+    """Monotonic seconds."""
+    reason: Reason | None = None
+    """Why it leaves; None while it is retried."""
+    detail: Detail = Detail.FULL
+    publish_failures: int = 0
+
+
+@frozen
+class Retry:
+    """Call the handler again after ``delay_s``."""
+
+    delay_s: float
+
+
+@frozen
+class Spent:
+    """The record's attempts are spent: it goes where ``when_spent`` says."""
+
+    reason: Reason
+
+
+@frozen
+class RetryRules:
+    """One worker's rules, see the ``retry`` section of the configuration."""
+
+    attempts: int = 3
+    backoff_min_s: float = 0.2
+    backoff_max_s: float = 5.0
+    on_failure: Literal["overtake", "block"] = "overtake"
+    when_spent: Literal["dead_letter", "drop", "stop"] = "dead_letter"
+    on_oversize: Literal["hold", "stop", "reference"] = "hold"
+    fatal: tuple[type[BaseException], ...] = ()
+    retryable: tuple[type[BaseException], ...] = ()
+    _verdicts: dict[type[BaseException], bool] = field(
+        factory=dict, init=False, eq=False, repr=False
+    )
+
+    def next_step(self, error: BaseException, attempts: int, jitter: Jitter) -> Retry | Spent:
+        """Decide after the ``attempts``-th call of the handler ended with ``error``."""
+        if self.is_fatal(error):
+            return Spent(Reason.FATAL)
+        if self.on_failure == "overtake" and attempts >= self.attempts:
+            return Spent(Reason.RETRIES_EXHAUSTED)
+        if isinstance(error, RetryLater):
+            return Retry(min(error.after_s, self.backoff_max_s))
+        return Retry(self.backoff(attempts, jitter))
+
+    def backoff(self, failures: int, jitter: Jitter) -> float:
+        """Return the seconds to wait after the n-th failure in a row (n >= 1).
+
+        backoff_min_s * 2^(n-1), at most backoff_max_s, of which a random quarter is taken away so
+        that records that failed together do not come back together.
+        """
+        # 2**64 is beyond any cap; without the limit a lane that blocks for days overflows.
+        ceiling = min(self.backoff_min_s * 2.0 ** min(failures - 1, 64), self.backoff_max_s)
+        return ceiling * (1 - 0.25 * jitter())
+
+    def is_fatal(self, error: BaseException) -> bool:
+        """Tell whether calling the handler again cannot help.
+
+        The most specific class that is listed as fatal or retryable decides; what is not listed
+        is retryable.
+        """
+        kind = type(error)
+        verdict = self._verdicts.get(kind)
+        if verdict is None:
+            verdict = self._verdicts[kind] = self._judge(kind)
+        return verdict
+
+    def _judge(self, kind: type[BaseException]) -> bool:
+        for ancestor in kind.__mro__:
+            if ancestor in self.retryable:
+                return False
+            if ancestor is Fatal or ancestor in self.fatal:
+                return True
+        return False
+
+    def schedule(self) -> list[tuple[float, float]]:
+        """Return the shortest and longest wait in seconds before each further call."""
+        ceilings = [self.backoff(n, lambda: 0.0) for n in range(1, self.attempts)]
+        return [(0.75 * ceiling, ceiling) for ceiling in ceilings]
+
+
+PUBLISH_BACKOFF = RetryRules(backoff_min_s=0.5, backoff_max_s=10.0)
+"""Waits between attempts to write a copy: an unreachable broker is asked gently."""

@@ -1,0 +1,198 @@
+"""The string that travels with a commit: which records beyond next_offset are finished already.
+
+Layout (before base64url without padding, behind the prefix ``wc1.``): 8 bytes hash of the
+topic's id (0: not known); then varints: next_offset, flags (bit 0: the end was clean; bits 1-2:
+how the ranges are written), unclean ends at this place, suspect (0: none, else its distance from
+next_offset, counted from 1); then the ranges, either as alternating lengths of unfinished and
+finished offsets (varints), or as a bitmap (least significant bit first), whichever is shorter.
+
+Offsets are written, not cells: cell borders are different after a restart. A bytes limit cuts
+from the far end; the records that are cut off run again, none is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+from attrs import frozen
+
+MAX_BYTES = 4095
+"""What a broker with the default offset.metadata.max.bytes takes; it refuses 4,096 (measured)."""
+
+_PREFIX = "wc1."
+_HASH_BYTES = 8
+_CLEAN = 1
+_RUNS, _BITMAP = 1 << 1, 2 << 1
+_ENCODING = _RUNS | _BITMAP
+_BIT_OF_BYTE = bytes([ord("0")]) + bytes([ord("1")]) * 255
+_LONGEST_VARINT = 10
+
+
+@frozen
+class CommitNote:
+    """What a commit's metadata says."""
+
+    next_offset: int
+    topic_hash: int = 0
+    clean: bool = False
+    finished: tuple[range, ...] = ()
+    """Ranges of offsets at or beyond next_offset, ascending, apart from each other."""
+    unclean_ends: int = 0
+    suspect: int | None = None
+
+
+def topic_hash(topic_id: str | None) -> int:
+    """Return the 64-bit hash of a topic's id; 0 where the cluster does not tell it."""
+    if not topic_id:
+        return 0
+    digest = blake2b(topic_id.encode(), digest_size=_HASH_BYTES).digest()
+    return int.from_bytes(digest, "big") or 1
+
+
+def encode(note: CommitNote, max_bytes: int = MAX_BYTES) -> tuple[str, bool]:
+    """Return the note as text of at most ``max_bytes``, and whether all its ranges fitted."""
+    room = (max_bytes - len(_PREFIX)) * 3 // 4
+    if not note.finished:
+        return _text(_head(note, 0)), True
+    head_size = len(_head(note, _BITMAP))
+    left = max(0, room - head_size)
+    runs, in_runs = _runs(note, left)
+    bits, in_bits = _bitmap(note, left)
+    if (in_bits, -len(bits)) > (in_runs, -len(runs)):
+        return _text(_head(note, _BITMAP) + bits), in_bits == len(note.finished)
+    return _text(_head(note, _RUNS) + runs), in_runs == len(note.finished)
+
+
+def decode(text: str | None) -> CommitNote | None:
+    """Read a note back; None for whatever was not written by ``encode``."""
+    if not text or not text.startswith(_PREFIX):
+        return None
+    body = text[len(_PREFIX) :]
+    try:
+        data = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+        return _read(data)
+    except (binascii.Error, ValueError, IndexError):
+        return None
+
+
+def worst_case_bytes(records: int) -> int:
+    """Return the most bytes that a window of ``records`` records without holes can need."""
+    varints = 4 * _LONGEST_VARINT
+    return len(_PREFIX) + -(-(_HASH_BYTES + varints + -(-records // 8)) * 4 // 3)
+
+
+def _head(note: CommitNote, encoding: int) -> bytes:
+    out = bytearray(note.topic_hash.to_bytes(_HASH_BYTES, "big"))
+    suspect = 0 if note.suspect is None else note.suspect - note.next_offset + 1
+    flags = encoding | (_CLEAN if note.clean else 0)
+    for number in (note.next_offset, flags, note.unclean_ends, suspect):
+        _put_varint(out, number)
+    return bytes(out)
+
+
+def _text(data: bytes) -> str:
+    return _PREFIX + base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def _runs(note: CommitNote, room: int) -> tuple[bytes, int]:
+    """Write as many ranges as fit; return the bytes and the number of ranges."""
+    out = bytearray()
+    position = note.next_offset
+    written = 0
+    for finished in note.finished:
+        size = len(out)
+        _put_varint(out, finished.start - position)
+        _put_varint(out, len(finished))
+        if len(out) > room:
+            del out[size:]
+            break
+        position = finished.stop
+        written += 1
+    return bytes(out), written
+
+
+def _bitmap(note: CommitNote, room: int) -> tuple[bytes, int]:
+    """Write as many whole ranges as fit; return the bytes and the number of ranges."""
+    base = note.next_offset
+    fitting: Sequence[range] = note.finished
+    if fitting[-1].stop - base > room * 8:
+        fitting = [finished for finished in fitting if finished.stop - base <= room * 8]
+    if not fitting:
+        return b"", 0
+    size = -(-(fitting[-1].stop - base) // 8)
+    flags = bytearray(size * 8)
+    for finished in fitting:
+        flags[finished.start - base : finished.stop - base] = b"\1" * len(finished)
+    # A string of binary digits becomes a number in C; the highest digit stands first.
+    flags.reverse()
+    number = int(flags.translate(_BIT_OF_BYTE), 2)
+    return number.to_bytes(size, "little"), len(fitting)
+
+
+def _read(data: bytes) -> CommitNote:
+    hashed = int.from_bytes(data[:_HASH_BYTES], "big")
+    numbers = []
+    position = _HASH_BYTES
+    for _ in range(4):
+        number, position = _get_varint(data, position)
+        numbers.append(number)
+    next_offset, flags, unclean_ends, suspect = numbers
+    ranges: Iterable[range] = ()
+    if flags & _ENCODING == _RUNS:
+        ranges = _read_runs(data, position, next_offset)
+    elif flags & _ENCODING == _BITMAP:
+        ranges = _read_bitmap(data[position:], next_offset)
+    elif flags & _ENCODING:
+        msg = "unknown encoding"
+        raise ValueError(msg)
+    return CommitNote(
+        next_offset=next_offset,
+        topic_hash=hashed,
+        clean=bool(flags & _CLEAN),
+        finished=tuple(ranges),
+        unclean_ends=unclean_ends,
+        suspect=next_offset + suspect - 1 if suspect else None,
+    )
+
+
+def _read_runs(data: bytes, position: int, offset: int) -> Iterable[range]:
+    while position < len(data):
+        gap, position = _get_varint(data, position)
+        length, position = _get_varint(data, position)
+        start = offset + gap
+        offset = start + length
+        yield range(start, offset)
+
+
+def _read_bitmap(data: bytes, base: int) -> Iterable[range]:
+    digits = format(int.from_bytes(data, "little"), "b")[::-1]
+    start = digits.find("1")
+    while start >= 0:
+        stop = digits.find("0", start)
+        stop = len(digits) if stop < 0 else stop
+        yield range(base + start, base + stop)
+        start = digits.find("1", stop)
+
+
+def _put_varint(out: bytearray, number: int) -> None:
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def _get_varint(data: bytes, position: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+        shift += 7
+        if shift > 63:
+            msg = "a number of more than 64 bits"
+            raise ValueError(msg)

@@ -1,0 +1,76 @@
+"""Offsets in delivered order: the one place that counts on from an offset.
+
+A log has holes (compaction, transaction markers), so the record that follows offset 7 may have
+offset 19. Everything else in ``core`` therefore speaks of *sequence numbers*: 0 for the first
+record that an assignment delivered, 1 for the second, without holes. This module translates.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+
+def after(offset: int) -> int:
+    """Return the next_offset (exclusive) that says: everything up to ``offset`` is finished."""
+    return offset + 1
+
+
+def is_contiguous(first: int, last: int, count: int) -> bool:
+    """Tell whether ``count`` strictly increasing offsets from first to last leave no hole."""
+    return last - first == count - 1
+
+
+def runs_of(offsets: Sequence[int]) -> Iterator[range]:
+    """Split strictly increasing offsets into maximal runs without a hole."""
+    start = 0
+    for index in range(1, len(offsets) + 1):
+        if index == len(offsets) or offsets[index] != after(offsets[index - 1]):
+            yield range(offsets[start], after(offsets[index - 1]))
+            start = index
+
+
+class DeliveredOffsets:
+    """The offsets of the records that one assignment delivered, addressed by sequence number.
+
+    Kept as runs without holes, so a plain log costs nothing a record. Owner: poll thread.
+    """
+
+    __slots__ = ("_firsts", "_seqs", "next_offset", "next_seq")
+
+    def __init__(self, next_offset: int):
+        self._seqs: list[int] = []
+        self._firsts: list[int] = []
+        self.next_seq = 0
+        self.next_offset = next_offset
+        """One past the last delivered record; a delivery below it has been seen before."""
+
+    def append(self, offsets: range) -> int:
+        """Note a delivered run and return the sequence number of its first record."""
+        if offsets.start < self.next_offset:
+            msg = f"offset {offsets.start} was delivered although {self.next_offset} was next"
+            raise ValueError(msg)
+        seq = self.next_seq
+        if offsets.start != self.next_offset or not self._seqs:
+            self._seqs.append(seq)
+            self._firsts.append(offsets.start)
+        self.next_seq = seq + len(offsets)
+        self.next_offset = offsets.stop
+        return seq
+
+    def offset_of(self, seq: int) -> int:
+        """Return the offset of a record that has not been forgotten."""
+        run = bisect_right(self._seqs, seq) - 1
+        return self._firsts[run] + (seq - self._seqs[run])
+
+    def seq_of(self, offset: int) -> int:
+        """Return the sequence number of a delivered offset that has not been forgotten."""
+        run = bisect_right(self._firsts, offset) - 1
+        return self._seqs[run] + (offset - self._firsts[run])
+
+    def forget_before(self, seq: int) -> None:
+        """Let go of the runs that end before ``seq``."""
+        run = bisect_right(self._seqs, seq) - 1
+        if run > 0:
+            del self._seqs[:run]
+            del self._firsts[:run]

@@ -1,0 +1,180 @@
+"""One assignment of one partition: its window, its order, its buffer and its commit state."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from window_consumer.core.budget import Budget
+from window_consumer.core.commits import CommitState
+from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.offsets import after, is_contiguous, runs_of
+from window_consumer.core.ordering import Ordering, Run
+from window_consumer.core.slices import Lane
+from window_consumer.core.window import Window
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.record import Message, TopicPartition
+
+
+class Partition:
+    """Everything about one partition from its assignment (an epoch) to its end.
+
+    Owner: poll thread.
+    """
+
+    def __init__(  # noqa: PLR0913 - its parts; made in one place
+        self,
+        name: TopicPartition,
+        epoch: int,
+        window: Window,
+        ordering: Ordering,
+        commit: CommitState,
+        budget: Budget,
+        finished_before: Sequence[range] = (),
+    ):
+        self.name = name
+        self.epoch = epoch
+        self.window = window
+        self.ordering = ordering
+        self.commit = commit
+        self.position = 0
+        """The client's position: beyond the last delivered record, transaction markers included."""
+        self.bytes = 0
+        """Payload of unfinished and buffered records."""
+        self._budget = budget
+        self.buffer: deque[list[Message]] = deque()
+        """Delivered while the window was full."""
+        self.buffered = 0
+        self.failed: dict[int, FailedRecord] = {}
+        """By sequence number: who failed and has no final outcome."""
+        self.failed_lanes: set[Lane] = set()
+        """The lanes of those: nothing else of them may start."""
+        self.slices = 0
+        """Slices that are out."""
+        self.publishing = 0
+        """Copies that are not acked."""
+        self.dispatched_at = float("-inf")
+        self.paused = False
+        self.closing = False
+        """Nothing new starts: the partition is about to be given up."""
+        self.owned = True
+        """False once it was given up: whatever still comes in for it is ignored."""
+        self._finished_before = deque(finished_before)
+
+    @property
+    def busy(self) -> bool:
+        """Something of this partition is running or waits for an ack."""
+        return bool(self.slices or self.publishing)
+
+    @property
+    def idle(self) -> bool:
+        """Everything that was delivered is finished."""
+        return not (self.window.open or self.buffered)
+
+    def unseen(self, messages: list[Message]) -> list[Message]:
+        """Return the messages that were not delivered before in this epoch (normally all)."""
+        expected = self.next_delivery
+        if messages[0].offset() >= expected:  # type: ignore[operator] # delivered: has an offset
+            return messages
+        return [m for m in messages if m.offset() >= expected]  # type: ignore[operator] # as above
+
+    @property
+    def next_delivery(self) -> int:
+        """The lowest offset that has not been delivered."""
+        if self.buffer:
+            return after(_offset(self.buffer[-1][-1]))
+        return self.window.offsets.next_offset
+
+    def put_in_buffer(self, messages: list[Message]) -> None:
+        """Keep records for which the window has no room."""
+        self.buffer.append(messages)
+        self.buffered += len(messages)
+
+    def take_from_buffer(self, room: int) -> list[Message]:
+        """Remove and return up to ``room`` of the oldest buffered records; there are some."""
+        messages = self.buffer.popleft()
+        if len(messages) > room:
+            self.buffer.appendleft(messages[room:])
+            messages = messages[:room]
+        self.buffered -= len(messages)
+        return messages
+
+    def admit(self, messages: list[Message], size: int, now: float) -> int:
+        """Take records into the window, which has room, and let them wait to start.
+
+        ``size`` is their payload in bytes. Returns how many of them an earlier assignment had
+        finished already.
+        """
+        first, last = _offset(messages[0]), _offset(messages[-1])
+        if is_contiguous(first, last, len(messages)) and not self._finished_before:
+            seq = self.window.append(range(first, after(last)), now)
+            self.ordering.add(Run(messages, range(seq, seq + len(messages)), size))
+            return 0
+        offsets = [_offset(message) for message in messages]
+        position = finished = 0
+        for run in runs_of(offsets):
+            for piece, outcome in self._pieces(run):
+                stop = position + len(piece)
+                seq = self.window.append(piece, now, outcome)
+                if outcome is Outcome.OPEN:
+                    part = messages[position:stop]
+                    self.ordering.add(Run.of(part, range(seq, seq + len(part))))
+                else:
+                    finished += len(piece)
+                    self.let_go(sum(map(len, messages[position:stop])))
+                    self.commit.changed = True
+                position = stop
+        return finished
+
+    def finish(self, seqs: Sequence[int], outcome: Outcome, size: int, now: float) -> None:
+        """Give records their final outcome and let go of their ``size`` bytes."""
+        self.window.finish(seqs, outcome, now)
+        self.let_go(size)
+        self.commit.changed = True
+
+    def forget_failure(self, seq: int) -> None:
+        """Note that a record that failed has its final outcome."""
+        failed = self.failed.pop(seq)
+        if failed.lane is not None:
+            self.failed_lanes.discard(failed.lane)
+
+    def hold(self, size: int) -> None:
+        """Account for ``size`` bytes that came in."""
+        self.bytes += size
+        self._budget.used += size
+
+    def let_go(self, size: int) -> None:
+        """Account for ``size`` bytes that are not needed any more."""
+        self.bytes -= size
+        self._budget.used -= size
+
+    def give_up(self) -> None:
+        """Forget what waits; what still runs will be ignored."""
+        self.owned = False
+        self.let_go(self.bytes)
+        self.ordering.clear()
+        self.buffer.clear()
+        self.failed.clear()
+        self.failed_lanes.clear()
+        self.buffered = 0
+
+    def _pieces(self, run: range) -> Iterator[tuple[range, Outcome]]:
+        """Split delivered offsets into those finished before this assignment and the others."""
+        start = run.start
+        while start < run.stop:
+            while self._finished_before and self._finished_before[0].stop <= start:
+                self._finished_before.popleft()
+            finished = (
+                self._finished_before[0] if self._finished_before else range(run.stop, run.stop)
+            )
+            if finished.start > start:
+                stop = min(finished.start, run.stop)
+                yield range(start, stop), Outcome.OPEN
+            else:
+                stop = min(finished.stop, run.stop)
+                yield range(start, stop), Outcome.EARLIER
+            start = stop
+
+
+def _offset(message: Message) -> int:
+    return message.offset()  # type: ignore[return-value] # a delivered record has an offset

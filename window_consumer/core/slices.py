@@ -1,0 +1,190 @@
+"""Slices: the records that are handed to one slot in one go, and how many that should be.
+
+A slice is the one object that two threads touch. The rules that make it safe without a lock:
+
+* ``unclaimed`` is a list iterator. The slot claims its next record by advancing it; the poll
+  thread takes back everything that is unclaimed by exhausting it (``list(unclaimed)``). Under the
+  GIL both are single C calls, so each record is claimed exactly once, and what the slot claimed
+  is a prefix of the slice.
+* How far the slot is follows from what is left in the iterator (``length_hint``): the hot loop
+  publishes nothing.
+* ``failures`` and ``held`` are appended to by the slot before it claims its next record. Whoever
+  has taken the rest back therefore sees what became of every claimed record but the last.
+* Everything else is written by the slot before the slice enters the completions queue and read
+  by the poll thread afterwards, or the other way round through the work queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from operator import length_hint
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from window_consumer.model.record import Call, Message
+
+if TYPE_CHECKING:
+    from window_consumer.core.partition import Partition
+
+Lane = Hashable
+"""An ordering domain within one partition."""
+
+LaneOf = Callable[[Message], Lane | None]
+"""Tells a message's lane; None where it has no order to keep."""
+
+
+class Slice:
+    """Records of one partition for one slot. Owners: see the module's docstring."""
+
+    __slots__ = (
+        "bytes",
+        "call",
+        "elapsed",
+        "failures",
+        "held",
+        "lane_of",
+        "lanes",
+        "messages",
+        "partition",
+        "progress",
+        "progress_at",
+        "seqs",
+        "settled",
+        "skipped",
+        "started",
+        "thread",
+        "unclaimed",
+    )
+
+    def __init__(  # noqa: PLR0913 - one argument a field, called in one place
+        self,
+        partition: Partition,
+        messages: list[Message],
+        seqs: Sequence[int],
+        size: int,
+        lanes: Sequence[Lane],
+        lane_of: LaneOf | None,
+        attempt: int = 1,
+    ):
+        self.partition = partition
+        self.messages = messages
+        self.seqs = seqs
+        self.bytes = size
+        self.lanes = lanes
+        """The lanes that its records keep busy."""
+        self.lane_of = lane_of
+        """None without ordering: the slot then need not care what failed before."""
+        self.call = Call(attempt)
+        """What its records tell their handler about this call."""
+        self.unclaimed: Iterator[Message] = iter(messages)
+        self.failures: list[tuple[Message, BaseException]] = []
+        self.held: list[Message] = []
+        """Claimed but not started, because an earlier record of the same lane failed."""
+        self.settled = 0
+        """Claimed records whose outcome was read before the slice came back."""
+        self.skipped: list[Message] = []
+        self.thread = 0
+        self.started = 0.0
+        """When a slot took it, 0 while it is queued."""
+        self.elapsed = 0.0
+        """Seconds that the slot spent on it."""
+        self.progress = -1
+        self.progress_at = 0.0
+
+    def claimed(self) -> int:
+        """Return how many records the slot has claimed; the last of them may be running."""
+        return len(self.messages) - length_hint(self.unclaimed)
+
+    def running(self) -> Message | None:
+        """Return the record that the slot claimed last, None where it has not begun.
+
+        Only meaningful until the slice is completed. Any thread may ask.
+        """
+        claimed = self.claimed()
+        return self.messages[claimed - 1] if self.started and claimed else None
+
+    @property
+    def plain(self) -> bool:
+        """Every record was called for the first time and its handler returned."""
+        return not (self.failures or self.held or self.skipped) and self.call.attempt == 1
+
+    def results(self) -> Results:
+        """Sort the records by what became of them; all of them are over."""
+        # After a take-back the slice holds one record: what is not in it was settled then.
+        place = {id(message): index for index, message in enumerate(self.messages)}
+        failed = [(place[id(m)], error) for m, error in self.failures if id(m) in place]
+        held = [place[id(m)] for m in self.held if id(m) in place]
+        skipped = [place[id(m)] for m in self.skipped if id(m) in place]
+        done: list[tuple[Sequence[int], int]] = []
+        start = 0
+        for index in sorted([*held, *skipped, *(index for index, _ in failed), len(self.messages)]):
+            if index > start:
+                size = sum(map(len, self.messages[start:index]))
+                done.append((self.seqs[start:index], size))
+            start = index + 1
+        return Results(done, failed, held, skipped)
+
+    def split(self) -> tuple[Slice, list[Message], Sequence[int]]:
+        """Keep only the record that may be running.
+
+        Returns a slice of the records that are over, then the unclaimed records, which the slot
+        will not see any more, and their sequence numbers.
+        """
+        unclaimed = list(self.unclaimed)
+        claimed = len(self.messages) - len(unclaimed)
+        over = max(0, claimed - 1)
+        past = Slice(
+            self.partition,
+            self.messages[:over],
+            self.seqs[:over],
+            0,
+            (),
+            self.lane_of,
+            self.call.attempt,
+        )
+        past.failures, past.held, past.skipped = self.failures, self.held, self.skipped
+        seqs = self.seqs[claimed:]
+        self.messages = self.messages[over:claimed]
+        self.seqs = self.seqs[over:claimed]
+        self.bytes = sum(map(len, self.messages))
+        self.settled += over
+        return past, unclaimed, seqs
+
+
+@frozen
+class Results:
+    """What became of a slice's records, by their place in the slice."""
+
+    done: list[tuple[Sequence[int], int]]
+    """Sequence numbers, and bytes, of those whose handler returned."""
+    failed: list[tuple[int, BaseException]]
+    held: list[int]
+    skipped: list[int]
+
+
+class SliceLength:
+    """How many records a slice should hold so that it takes about ``target_s`` seconds.
+
+    Learnt from decayed sums of time and of records, so that each slice weighs what it holds: a
+    mean of means would be thrown off by one slow record. Starts at one record.
+    """
+
+    _DECAY = 0.97  # one slice in 33: forgets a phase of slow records within some 100 slices
+
+    def __init__(self, target_s: float, max_records: int):
+        self._target_s = target_s
+        self._max_records = max_records
+        self._seconds = 0.0
+        self._records = 0.0
+        self.cost_s = target_s
+        """The estimated seconds that one record takes."""
+        self.records = 1
+        """The length of a full slice."""
+
+    def note(self, records: int, seconds: float) -> None:
+        """Learn from a completed slice."""
+        self._seconds = self._seconds * self._DECAY + seconds
+        self._records = self._records * self._DECAY + records
+        self.cost_s = max(self._seconds / self._records, 1e-9)
+        self.records = max(1, min(self._max_records, int(self._target_s / self.cost_s)))

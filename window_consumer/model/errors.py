@@ -1,0 +1,90 @@
+"""Every error that the framework raises, and the exceptions that a handler may raise on purpose."""
+
+from __future__ import annotations
+
+
+class WindowConsumerError(Exception):
+    """The root of all errors of this package: the message says what, where and what to do."""
+
+
+class UsageError(WindowConsumerError):
+    """Wrong use or configuration; nothing was started. The command line ends with exit code 2."""
+
+
+class ConfigError(UsageError):
+    """The configuration cannot be used; the message names file, line and key."""
+
+
+class NotPermittedError(UsageError):
+    """The cluster denies an operation that the configuration needs; the message names it."""
+
+
+class MissingTopicError(UsageError):
+    """A topic that is needed does not exist and may not, or could not, be made."""
+
+
+class RunError(WindowConsumerError):
+    """Something failed while running. The command line ends with exit code 1."""
+
+
+class BrokerUnavailableError(RunError):
+    """No broker answered within the time that was allowed for the start."""
+
+
+class AuthenticationError(RunError):
+    """The cluster refused who we say we are."""
+
+
+class WorkerStoppedError(RunError):
+    """A worker stopped by itself; what was unfinished is uncommitted and will run again."""
+
+
+class CommitFailedError(WindowConsumerError):
+    """A commit was refused. ``retriable`` says whether sending it again can help."""
+
+    def __init__(self, message: str, *, retriable: bool = True, metadata_too_large: bool = False):
+        super().__init__(message)
+        self.retriable = retriable
+        self.metadata_too_large = metadata_too_large
+
+
+class PublishFailedError(WindowConsumerError):
+    """A copy was not acked by the broker, or its fate is unknown; the record stays open."""
+
+    def __init__(self, message: str, *, too_large: bool = False):
+        super().__init__(message)
+        self.too_large = too_large
+
+
+class WrongProcessError(UsageError):
+    """The object was made in another process: librdkafka does not survive a fork."""
+
+
+class CapacityError(UsageError):
+    """The embedded broker was asked to hold more than it can keep."""
+
+
+class HandlerSignal(Exception):  # noqa: N818 - these are verdicts of a handler, not errors of ours
+    """The root of what a handler raises on purpose to say what shall become of its record."""
+
+
+class Fatal(HandlerSignal):
+    """Retrying cannot help: the record's attempts count as spent at once."""
+
+
+class Skip(HandlerSignal):
+    """The record is none of this handler's business: it is finished, and counted as skipped."""
+
+
+class RetryLater(HandlerSignal):
+    """Try the record again after ``after_s`` seconds (float, >= 0); counts as an attempt.
+
+    The wait is local and no longer than the upper end of the worker's ``backoff``.
+    """
+
+    def __init__(self, after_s: float, message: str = ""):
+        if after_s < 0:
+            msg = f"after_s must not be negative, got {after_s}"
+            raise ValueError(msg)
+        super().__init__(message or f"retry after {after_s:g} s")
+        self.after_s = after_s

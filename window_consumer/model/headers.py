@@ -1,0 +1,47 @@
+"""The names of the headers that retry and dead-letter copies carry: part of the wire contract.
+
+A copy's ``wc-*`` headers are replaced at each hop, never appended.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+PREFIX = "wc-"
+
+ID = "wc-id"
+ORIGINAL_TOPIC = "wc-orig-topic"
+ORIGINAL_PARTITION = "wc-orig-partition"
+ORIGINAL_OFFSET = "wc-orig-offset"
+ORIGINAL_TIMESTAMP = "wc-orig-timestamp"
+FORMAT = "wc-format"
+GROUP = "wc-group"
+HANDLER = "wc-handler"
+APP_VERSION = "wc-app-version"
+REASON = "wc-reason"
+ERROR_CLASS = "wc-error-class"
+ERROR_MESSAGE = "wc-error-message"
+ERROR_STACK = "wc-error-stack"
+ERROR_FINGERPRINT = "wc-error-fingerprint"
+ATTEMPTS = "wc-attempts"
+FIRST_FAILURE = "wc-first-failure"
+LAST_FAILURE = "wc-last-failure"
+REDRIVES = "wc-redrives"
+VALUE_REF = "wc-value-ref"
+TAGS = "wc-tags"
+SENT_AT = "wc-sent-at"
+
+FORMAT_VERSION = b"1"
+
+KEPT_ON_FOREIGN_TOPICS = frozenset({ID, TAGS, SENT_AT, REDRIVES})
+"""The only ``wc-*`` headers that count on a record that is not of this group's own ladder."""
+
+MAX_ERROR_MESSAGE_BYTES = 1024
+MAX_ERROR_STACK_BYTES = 4096
+
+
+class Reason(StrEnum):
+    """Why a record was dead-lettered."""
+
+    RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
+    FATAL = "FATAL"

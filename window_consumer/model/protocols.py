@@ -1,0 +1,159 @@
+"""What the floors need of each other: where records come from, where copies go, what time it is.
+
+One conformance suite runs against every implementation of Source and Sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from attrs import frozen
+
+from window_consumer.model.errors import (
+    CommitFailedError,
+    PublishFailedError,
+    WindowConsumerError,
+)
+from window_consumer.model.record import Message, TopicPartition
+
+Headers = list[tuple[str, bytes | None]]
+
+
+@frozen
+class Commit:
+    """What to commit of a partition; ``next_offset`` is exclusive, metadata at most 4,095 bytes."""
+
+    name: TopicPartition
+    next_offset: int
+    metadata: str
+
+
+@frozen
+class Committed:
+    """What is committed of a partition; ``next_offset`` is None where nothing is."""
+
+    next_offset: int | None
+    metadata: str
+
+
+@frozen
+class Copy:
+    """A record to be written: the broker's ack decides about the record that it is a copy of."""
+
+    topic: str
+    partition: int | None
+    """None lets the key decide, the way that Java's producers do it."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+CommitResults = Mapping[TopicPartition, CommitFailedError | None]
+
+
+class Listener(Protocol):
+    """What a Source tells its owner, always on the owner's thread and inside of ``poll``.
+
+    An implementation of a Source makes sure that an exception of the listener does not pass
+    through the client library (which would lose the batch that it is about to return): it is
+    raised again by ``poll`` after the client has returned.
+    """
+
+    def on_assigned(self, names: Sequence[TopicPartition]) -> None:
+        """These are ours now; answer with ``Source.start`` for each before returning."""
+
+    def on_revoked(self, names: Sequence[TopicPartition]) -> None:
+        """These will be given up when this returns."""
+
+    def on_lost(self, names: Sequence[TopicPartition]) -> None:
+        """These have another owner already; nothing may be committed."""
+
+    def on_committed(self, results: CommitResults) -> None:
+        """What became of an earlier ``Source.commit``."""
+
+    def on_out_of_range(self, name: TopicPartition) -> None:
+        """The position lies outside of the log: reading stands until ``Source.seek``."""
+
+    def on_error(self, error: WindowConsumerError) -> None:
+        """The client has trouble that it goes on trying to get over by itself."""
+
+
+class Source(Protocol):
+    """Where records come from: one member of one consumer group. Owner: poll thread."""
+
+    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+        """Join the group for these topics, or change what the group reads."""
+
+    def poll(
+        self, max_records: int, timeout_s: float
+    ) -> Sequence[tuple[TopicPartition, list[Message]]]:
+        """Return records, by partition and in offset order, and serve the listener.
+
+        Returns at once with what is there, waits up to ``timeout_s`` for the first record
+        otherwise. ``max_records`` of 0 only serves the listener, as far as the client can.
+        """
+
+    def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Begin to read assigned partitions at these offsets; those with None stay paused."""
+
+    def seek(self, name: TopicPartition, offset: int) -> None:
+        """Go on reading a partition at this offset, also where it was paused."""
+
+    def pause(self, names: Sequence[TopicPartition]) -> None:
+        """Deliver nothing of these partitions; what was prefetched is thrown away."""
+
+    def commit(self, commits: Sequence[Commit]) -> None:
+        """Send commits; the listener hears of them in a later ``poll``."""
+
+    def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
+        """Send commits and wait for the answers; no answer in time is a failure."""
+
+    def committed(
+        self, names: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, Committed]:
+        """Read what is committed; raises a RunError where the cluster does not answer."""
+
+    def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return how far each partition was read (exclusive); those never read are left out."""
+
+    def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        """Return a log's first offset and its end (exclusive); raises a RunError in trouble."""
+
+    def topic_ids(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, str | None]:
+        """Return the ids of topics; None where the cluster does not tell ids.
+
+        A topic that does not exist is left out. Raises a RunError in trouble.
+        """
+
+    def close(self, timeout_s: float) -> bool:
+        """Leave the group; False when that did not end in time."""
+
+
+Delivery = Callable[[PublishFailedError | None], None]
+
+
+class Sink(Protocol):
+    """Where copies go. ``write`` may be called on one thread while another is in ``serve``."""
+
+    def write(self, copy: Copy, on_delivery: Delivery) -> None:
+        """Send a copy. ``on_delivery`` is called once, in ``serve``, or here if it cannot be sent.
+
+        None means: acked by all in-sync replicas.
+        """
+
+    def serve(self, timeout_s: float) -> None:
+        """Wait for answers and hand them out."""
+
+    def close(self, timeout_s: float) -> int:
+        """Wait for the answers that are missing; return how many are still missing then."""
+
+
+class Clock(Protocol):
+    """Time, as far as the runtime needs it."""
+
+    def now(self) -> float:
+        """Seconds that never go back, from any origin."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970; may jump."""

@@ -1,0 +1,151 @@
+"""The record that a handler receives, and what it is made of."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, Protocol
+
+
+class TopicPartition(NamedTuple):
+    """A partition's name; used as a dictionary key everywhere."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]"
+
+
+class Message(Protocol):
+    """What a Source delivers: the part of confluent_kafka.Message that we use.
+
+    ``len(message)`` is the size of the value in bytes and cheap.
+    """
+
+    def __len__(self) -> int: ...
+    def topic(self) -> str | None: ...
+    def partition(self) -> int | None: ...
+    def offset(self) -> int | None: ...
+    def key(self) -> Any: ...
+    def value(self) -> Any: ...
+    def headers(self) -> list[tuple[str, Any]] | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+
+
+TIMESTAMP_NOT_AVAILABLE = 0
+"""The first field of Message.timestamp() where a record has no time."""
+
+
+class Call:
+    """What a record shares with the others of its slice: attempt, state and cancellation."""
+
+    __slots__ = ("attempt", "cancelled", "state")
+
+    def __init__(self, attempt: int = 1, state: Any = None):
+        self.attempt = attempt
+        self.state = state
+        self.cancelled = False
+
+
+class Record:
+    """One Kafka record as its handler sees it.
+
+    It wraps the client's message and copies nothing, so that making one costs about 50 ns. Two
+    records are never equal unless they are the same object. A handler may keep a record, pass it
+    to other threads and read it after it has returned.
+    """
+
+    # Made by the slots' loop, which sets both fields itself: a call of __init__ would cost more
+    # than everything else that happens to a record there (measured: 117 ns against 55 ns).
+    __slots__ = ("_call", "_message")
+    _message: Message
+    _call: Call
+
+    @classmethod
+    def of(cls, message: Message, call: Call) -> Record:
+        """Wrap a message; ``call`` gives attempt, state and cancellation."""
+        record = cls()
+        record._message = message
+        record._call = call
+        return record
+
+    @property
+    def topic(self) -> str:
+        """The topic that this delivery came from."""
+        return self._message.topic()  # type: ignore[return-value] # never None on a delivered record
+
+    @property
+    def partition(self) -> int:
+        """The partition that this delivery came from."""
+        return self._message.partition()  # type: ignore[return-value] # never None, as above
+
+    @property
+    def offset(self) -> int:
+        """The record's own offset."""
+        return self._message.offset()  # type: ignore[return-value] # never None, as above
+
+    @property
+    def key(self) -> bytes | None:
+        """The key's bytes, None where the record has none."""
+        return self._message.key()  # type: ignore[no-any-return] # bytes without a deserialiser
+
+    @property
+    def value(self) -> bytes | None:
+        """The value's bytes; None is a tombstone, which differs from an empty value."""
+        return self._message.value()  # type: ignore[no-any-return] # bytes without a deserialiser
+
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        """Pairs of name and bytes (or None) in their order, repeated names kept."""
+        return self._message.headers() or []
+
+    def header(self, name: str) -> bytes | None:
+        """Return the last value of a header, None where it is missing or has no value."""
+        for key, value in reversed(self.headers):
+            if key == name:
+                return value
+        return None
+
+    @property
+    def timestamp(self) -> int | None:
+        """Milliseconds since 1970 by the producer or the broker, None where there is none."""
+        kind, milliseconds = self._message.timestamp()
+        return None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds
+
+    @property
+    def attempt(self) -> int:
+        """Which handler call this is for the record, 1 at first."""
+        return self._call.attempt
+
+    @property
+    def state(self) -> Any:
+        """What the application's lifespan yielded, None without one."""
+        return self._call.state
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the result of this call will be ignored.
+
+        The partition was lost, or the call outlived the time that it had at a stop or a
+        rebalance. A long handler should look now and then and return.
+        """
+        return self._call.cancelled
+
+    def text(self, encoding: str = "utf-8") -> str:
+        """Return the value as text; ``ValueError`` for a tombstone or bytes that are no text."""
+        value = self.value
+        if value is None:
+            msg = f"{self!r} is a tombstone: it has no value to read as text"
+            raise ValueError(msg)
+        return value.decode(encoding)
+
+    def json(self) -> Any:
+        """Return the value parsed as JSON; ``ValueError`` for a tombstone or broken JSON."""
+        value = self.value
+        if value is None:
+            msg = f"{self!r} is a tombstone: it has no value to read as JSON"
+            raise ValueError(msg)
+        return json.loads(value)
+
+    def __repr__(self) -> str:
+        return f"<Record {self.topic}[{self.partition}]@{self.offset} attempt {self.attempt}>"
