@@ -44,7 +44,7 @@ class Failures:
         self.stop: str | None = None
         """Why the worker has to stop, once a rule says so."""
 
-    def add(  # noqa: PLR0913 - one argument a field of the record
+    def add(
         self,
         partition: Partition,
         message: Message,
