@@ -18,10 +18,17 @@ TIGHT_SHARE = 0.75
 class CommitState:
     """What is committed of one partition's assignment and what should be. Owner: poll thread."""
 
-    def __init__(self, name: TopicPartition, interval_s: float, topic_hash: int):
+    def __init__(
+        self,
+        name: TopicPartition,
+        interval_s: float,
+        topic_hash: int = 0,
+        known_partitions: int = 0,
+    ):
         self._name = name
         self._interval_s = interval_s
         self._topic_hash = topic_hash
+        self._known_partitions = known_partitions
         self._acked: Commit | None = None
         self._in_flight: Commit | None = None
         self._due_at = 0.0
@@ -59,6 +66,7 @@ class CommitState:
             topic_hash=self._topic_hash,
             clean=clean,
             finished=tuple(window.finished_ranges()),
+            known_partitions=self._known_partitions,
         )
         text, complete = metadata.encode(note, max_bytes)
         self.tight = not complete or len(text) > TIGHT_SHARE * max_bytes

@@ -26,7 +26,7 @@ class EngineRules:
     cell_records: int = 500
     window_bytes: int = 192 * 2**20
     """What ``memory`` leaves beside the client's prefetch."""
-    batch_records: int = 500
+    batch_records: int = 2000
     commit_interval_s: float = 0.5
     hover_s: float = 30.0
 
@@ -40,6 +40,8 @@ class Assigned:
     finished: Sequence[range] = ()
     """Offsets beyond next_offset that an earlier assignment finished."""
     topic_hash: int = 0
+    known_partitions: int = 0
+    """How many partitions the topic had when the group first read it."""
     committed: tuple[int, str] | None = None
     """Offset and metadata that the broker holds already; None makes a commit due at once."""
 
@@ -73,6 +75,8 @@ class Decisions:
     pause: list[TopicPartition] = field(factory=list)
     resume: list[tuple[TopicPartition, int]] = field(factory=list)
     """With the offset to go on from."""
+    failed: list[FailedRecord] = field(factory=list)
+    """News: calls that failed since the last tick."""
     hovering: list[Hovering] = field(factory=list)
     stop: str | None = None
     """Why the worker has to stop, where it has to."""

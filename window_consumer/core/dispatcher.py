@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Lane, Slice, SliceLength
+from window_consumer.model.record import Message
 
 SLICE_TARGET_S = 0.005
 """How long a slice should take: long against a hand-over (some 20 us), short for a person."""
@@ -39,6 +40,8 @@ class Dispatcher:
         self._slots = slots
         self._length = SliceLength(SLICE_TARGET_S, MAX_SLICE_RECORDS)
         self._out: dict[Slice, None] = {}
+        self._long: dict[Slice, None] = {}
+        """Those of them with several records: only they have something to take back."""
         self._records_out = 0
         self._partitions: deque[Partition] = deque()
         """Partitions that may have something to start, next one first."""
@@ -61,8 +64,12 @@ class Dispatcher:
 
     @property
     def hungry(self) -> bool:
-        """Further records could be put to use now."""
-        return not self.full and self.held_back < MAX_SLICE_RECORDS
+        """Further records could be put to use now: less is waiting than the slots take next."""
+        if self.full:
+            return False
+        waiting = sum(partition.ordering.startable for partition in self._partitions)
+        enough = self._slots * SLICES_PER_SLOT * self._length.records
+        return waiting < min(enough, MAX_SLICE_RECORDS)
 
     @property
     def idle_slots(self) -> int:
@@ -88,6 +95,7 @@ class Dispatcher:
 
     def slices(self, now: float) -> Iterable[Slice]:
         """Yield the slices that should go out now, from the partitions in turn."""
+        self._length.learn()
         self.held_back = 0
         small = max(1, int(SMALL_CHANGE_S / self._length.cost_s))
         passed_over = 0
@@ -116,34 +124,21 @@ class Dispatcher:
     def _cut(self, partition: Partition, waiting: int, small: int) -> Slice | None:
         """Make a slice; where slots are idle, share what waits among them."""
         count = self._length.records
-        idle = self.idle_slots
-        if idle > 1:
+        idle = self._slots - len(self._out)
+        if idle > 1 and count > 1:
             count = min(count, max(small, -(-waiting // idle)))
-        portion = partition.ordering.take(count)
-        if portion is None:
+        taken = partition.ordering.take(count)
+        if taken is None:
             return None
-        run = portion.run
-        return Slice(
-            partition,
-            run.messages,
-            run.seqs,
-            run.bytes,
-            portion.lanes,
-            partition.ordering.lane_of,
-        )
+        run, lanes = taken
+        return Slice(partition, run.messages, run.seqs, run.bytes, lanes)
 
     def again(self, failed: FailedRecord, now: float) -> Slice:
         """Make a slice of one record that failed before; its lane is busy already."""
         lanes: Sequence[Lane] = () if failed.lane is None else (failed.lane,)
         message = failed.message
         slice_ = Slice(
-            failed.partition,
-            [message],
-            (failed.seq,),
-            len(message),
-            lanes,
-            None,
-            failed.attempts + 1,
+            failed.partition, [message], (failed.seq,), len(message), lanes, failed.attempts + 1
         )
         self._send(slice_, now)
         return slice_
@@ -152,16 +147,28 @@ class Dispatcher:
         slice_.partition.slices += 1
         slice_.partition.dispatched_at = now
         self._out[slice_] = None
-        self._records_out += len(slice_.messages)
+        records = len(slice_.messages)
+        self._records_out += records
+        if records > 1:
+            self._long[slice_] = None
 
     def back(self, slice_: Slice) -> None:
         """Note that a slot has completed a slice."""
         del self._out[slice_]
+        self._long.pop(slice_, None)
         slice_.partition.slices -= 1
         self._records_out -= len(slice_.messages)
-        records = slice_.settled + len(slice_.messages) - len(slice_.held)
-        if records > 0 and slice_.elapsed:
+        records = slice_.settled + len(slice_.messages)
+        if records and slice_.elapsed:
             self._length.note(records, slice_.elapsed)
+
+    def split(self, slice_: Slice) -> tuple[Slice, list[Message], Sequence[int]]:
+        """Take back what a slice has not started, see ``Slice.split``."""
+        before = len(slice_.messages)
+        parts = slice_.split()
+        self._records_out -= before - len(slice_.messages)
+        self._long.pop(slice_, None)
+        return parts
 
     def slow(self, now: float) -> list[Slice]:
         """Return the slices whose unstarted records should be taken back.
@@ -173,7 +180,7 @@ class Dispatcher:
             return []
         self._looked_at = now
         idle = self.idle_slots > 0 and not self._partitions
-        return [slice_ for slice_ in self._out if self._is_slow(slice_, now, idle=idle)]
+        return [slice_ for slice_ in self._long if self._is_slow(slice_, now, idle=idle)]
 
     @staticmethod
     def _is_slow(slice_: Slice, now: float, *, idle: bool) -> bool:

@@ -68,6 +68,7 @@ class Engine:
         self._metadata_bytes = MAX_BYTES
         self._housekeeping_at = 0.0
         self._hover_reports: dict[TopicPartition, float] = {}
+        self._news: list[FailedRecord] = []
 
     # ---- events
 
@@ -77,7 +78,12 @@ class Engine:
             self.on_lost([assigned.name])
             self._epochs += 1
             rules = self.rules
-            commit = CommitState(assigned.name, rules.commit_interval_s, assigned.topic_hash)
+            commit = CommitState(
+                assigned.name,
+                rules.commit_interval_s,
+                assigned.topic_hash,
+                assigned.known_partitions,
+            )
             if assigned.committed:
                 commit.acknowledge_start(*assigned.committed)
             commit.changed = not assigned.committed
@@ -211,7 +217,7 @@ class Engine:
                 continue
             for slice_ in self._slices_of(partition):
                 slice_.call.cancelled = True
-                slice_.split()
+                self.dispatcher.split(slice_)
                 message = slice_.running()
                 if message is not None:
                     outlived.append(Outlived(name, message.offset() or 0, message.key()))
@@ -232,6 +238,15 @@ class Engine:
         """Tell whether anything of these partitions is running or waits for an ack."""
         return any(self.partitions[name].busy for name in names if name in self.partitions)
 
+    @property
+    def waiting_for_results(self) -> bool:
+        """A slot or the broker will report something without being asked again."""
+        return bool(self.dispatcher.out or self.failures.unacked)
+
+    def unfinished(self) -> int:
+        """Return how many delivered records have no final outcome."""
+        return sum(each.window.open + each.buffered for each in self.partitions.values())
+
     def appetite(self) -> int:
         """How many records to ask the Source for now, 0 for none."""
         if self.stopping or not self.dispatcher.hungry:
@@ -244,7 +259,7 @@ class Engine:
         """How long the runtime may wait for an event before the next tick."""
         if self.dispatcher.held_back:
             longest_s = min(longest_s, COMPANY_S)
-        elif self.dispatcher.out:
+        elif self.waiting_for_results:
             longest_s = min(longest_s, SLICE_TARGET_S)
         due = self.failures.next_due()
         return longest_s if due is None else max(0.0, min(longest_s, due - now))
@@ -253,7 +268,8 @@ class Engine:
 
     def on_tick(self, now: float) -> Decisions:
         """Decide what to do now; cheap enough to be called after every batch."""
-        decisions = Decisions()
+        decisions = Decisions(failed=self._news)
+        self._news = []
         for slice_ in self.dispatcher.slow(now):
             self.counters.taken_back += self._take_back(slice_, now)
         self.failures.look_at_clock(now)
@@ -341,12 +357,13 @@ class Engine:
         if slice_.call.attempt > 1 and not results.failed:
             for seq in seqs:
                 partition.forget_failure(seq)
-        for index, error in results.failed:
+        for index, failure in results.failed:
             lane = self._lane(slice_, index)
-            dropped = self.failures.add(partition, messages[index], seqs[index], lane, error, now)
-            if dropped is not None:
+            failed = self.failures.add(partition, messages[index], seqs[index], lane, failure, now)
+            self._news.append(failed)
+            if failed.reason is not None and self.rules.retry.when_spent == "drop":
                 self.counters.dropped += 1
-                self._finish_failed(dropped, Outcome.DROPPED, now)
+                self._finish_failed(failed, Outcome.DROPPED, now)
         if results.held and not partition.closing:
             held = results.held
             partition.ordering.put_back([messages[i] for i in held], [seqs[i] for i in held])
@@ -354,7 +371,7 @@ class Engine:
     def _take_back(self, slice_: Slice, now: float) -> int:
         """Take a slice's unclaimed records back; return how many they were."""
         partition = slice_.partition
-        past, unclaimed, seqs = slice_.split()
+        past, unclaimed, seqs = self.dispatcher.split(slice_)
         # Later records of a lane go back before earlier ones, so that those end up in front.
         if unclaimed and not partition.closing:
             partition.ordering.put_back(unclaimed, seqs)

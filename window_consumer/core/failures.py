@@ -23,6 +23,7 @@ from window_consumer.core.ladder import (
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Lane
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
 
 MAX_UNACKED = 1000
@@ -40,7 +41,8 @@ class Failures:
         self._ties = count()
         self._ready: deque[FailedRecord] = deque()
         self._leaving: deque[FailedRecord] = deque()
-        self._unacked = 0
+        self.unacked = 0
+        """Copies on their way to the broker."""
         self.stop: str | None = None
         """Why the worker has to stop, once a rule says so."""
 
@@ -50,34 +52,33 @@ class Failures:
         message: Message,
         seq: int,
         lane: Lane | None,
-        error: BaseException,
+        failure: Failure,
         now: float,
-    ) -> FailedRecord | None:
-        """Note a failed call. Returns the record if it is to be dropped at once, else None."""
+    ) -> FailedRecord:
+        """Note a failed call and decide where its record goes next."""
         failed = partition.failed.get(seq)
         if failed is None:
-            failed = FailedRecord(partition, message, seq, lane, 0, error, now, now)
+            failed = FailedRecord(partition, message, seq, lane, 0, failure, now, now)
             partition.failed[seq] = failed
             if lane is not None:
                 partition.failed_lanes.add(lane)
         failed.attempts += 1
-        failed.error = error
+        failed.failure = failure
         failed.last_failure = now
-        step = self._rules.next_step(error, failed.attempts, self._jitter)
+        step = self._rules.next_step(failure.error, failed.attempts, self._jitter)
         if isinstance(step, Retry):
-            self._wait(failed, now + step.delay_s)
-            return None
-        failed.reason = step.reason
-        if self._rules.when_spent == "drop":
+            failed.due = now + step.delay_s
+            self._wait(failed)
             return failed
-        if self._rules.when_spent == "stop":
+        failed.reason = step.reason
+        if self._rules.when_spent == "dead_letter":
+            self._leaving.append(failed)
+        elif self._rules.when_spent == "stop":
             self.stop = (
-                f"{describe(failed)} failed at attempt {failed.attempts} "
-                f"({type(error).__name__}) and when_spent is stop"
+                f"{describe(failed)} failed at attempt {failed.attempts}"
+                f" ({failure.fault.error_class}) and retry.when_spent is stop"
             )
-            return None
-        self._leaving.append(failed)
-        return None
+        return failed
 
     def not_published(self, failed: FailedRecord, error: PublishFailedError, now: float) -> None:
         """Try a copy again later, smaller if it was too large."""
@@ -94,13 +95,17 @@ class Failures:
                     self._leaving.append(failed)
                     return
                 if self._rules.on_oversize == "stop":
-                    self.stop = f"the copy of {describe(failed)} is too large and on_oversize is stop: {error}"
+                    self.stop = (
+                        f"the copy of {describe(failed)} is too large and on_oversize is stop:"
+                        f" {error}"
+                    )
                     return
-        self._wait(failed, now + PUBLISH_BACKOFF.backoff(failed.publish_failures, self._jitter))
+        failed.due = now + PUBLISH_BACKOFF.backoff(failed.publish_failures, self._jitter)
+        self._wait(failed)
 
     def answered(self) -> None:
         """Note that a copy's fate is known."""
-        self._unacked -= 1
+        self.unacked -= 1
 
     def look_at_clock(self, now: float) -> None:
         """Let those go on whose wait is over."""
@@ -119,18 +124,18 @@ class Failures:
 
     def to_publish(self) -> Iterator[FailedRecord]:
         """Yield the records whose copies should be sent now, as many as may be unacked."""
-        while self._leaving and self._unacked < MAX_UNACKED:
+        while self._leaving and self.unacked < MAX_UNACKED:
             failed = self._leaving.popleft()
             if failed.partition.owned:
-                self._unacked += 1
+                self.unacked += 1
                 yield failed
 
     def next_due(self) -> float | None:
         """Return when the next record that waits is due, None where none waits."""
         return self._due[0][0] if self._due else None
 
-    def _wait(self, failed: FailedRecord, due: float) -> None:
-        heapq.heappush(self._due, (due, next(self._ties), failed))
+    def _wait(self, failed: FailedRecord) -> None:
+        heapq.heappush(self._due, (failed.due, next(self._ties), failed))
 
 
 def describe(failed: FailedRecord) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from attrs import define, field, frozen
 
 from window_consumer.model.errors import Fatal, RetryLater
+from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 
 if TYPE_CHECKING:
@@ -42,10 +43,13 @@ class FailedRecord:
     lane: Lane | None
     attempts: int
     """Handler calls so far."""
-    error: BaseException
+    failure: Failure
+    """The last one."""
     first_failure: float
     last_failure: float
     """Monotonic seconds."""
+    due: float = 0.0
+    """When it is tried again, as far as it is."""
     reason: Reason | None = None
     """Why it leaves; None while it is retried."""
     detail: Detail = Detail.FULL

@@ -3,7 +3,8 @@
 Layout (before base64url without padding, behind the prefix ``wc1.``): 8 bytes hash of the
 topic's id (0: not known); then varints: next_offset, flags (bit 0: the end was clean; bits 1-2:
 how the ranges are written), unclean ends at this place, suspect (0: none, else its distance from
-next_offset, counted from 1); then the ranges, either as alternating lengths of unfinished and
+next_offset, counted from 1), partitions that the topic had when the group first read it (0: not
+known); then the ranges, either as alternating lengths of unfinished and
 finished offsets (varints), or as a bitmap (least significant bit first), whichever is shorter.
 
 Offsets are written, not cells: cell borders are different after a restart. A bytes limit cuts
@@ -42,6 +43,8 @@ class CommitNote:
     """Ranges of offsets at or beyond next_offset, ascending, apart from each other."""
     unclean_ends: int = 0
     suspect: int | None = None
+    known_partitions: int = 0
+    """How many partitions the topic had when the group first read it, 0 where nobody knows."""
 
 
 def topic_hash(topic_id: str | None) -> int:
@@ -80,7 +83,7 @@ def decode(text: str | None) -> CommitNote | None:
 
 def worst_case_bytes(records: int) -> int:
     """Return the most bytes that a window of ``records`` records without holes can need."""
-    varints = 4 * _LONGEST_VARINT
+    varints = 5 * _LONGEST_VARINT
     return len(_PREFIX) + -(-(_HASH_BYTES + varints + -(-records // 8)) * 4 // 3)
 
 
@@ -88,7 +91,7 @@ def _head(note: CommitNote, encoding: int) -> bytes:
     out = bytearray(note.topic_hash.to_bytes(_HASH_BYTES, "big"))
     suspect = 0 if note.suspect is None else note.suspect - note.next_offset + 1
     flags = encoding | (_CLEAN if note.clean else 0)
-    for number in (note.next_offset, flags, note.unclean_ends, suspect):
+    for number in (note.next_offset, flags, note.unclean_ends, suspect, note.known_partitions):
         _put_varint(out, number)
     return bytes(out)
 
@@ -136,10 +139,10 @@ def _read(data: bytes) -> CommitNote:
     hashed = int.from_bytes(data[:_HASH_BYTES], "big")
     numbers = []
     position = _HASH_BYTES
-    for _ in range(4):
+    for _ in range(5):
         number, position = _get_varint(data, position)
         numbers.append(number)
-    next_offset, flags, unclean_ends, suspect = numbers
+    next_offset, flags, unclean_ends, suspect, known_partitions = numbers
     ranges: Iterable[range] = ()
     if flags & _ENCODING == _RUNS:
         ranges = _read_runs(data, position, next_offset)
@@ -155,6 +158,7 @@ def _read(data: bytes) -> CommitNote:
         finished=tuple(ranges),
         unclean_ends=unclean_ends,
         suspect=next_offset + suspect - 1 if suspect else None,
+        known_partitions=known_partitions,
     )
 
 

@@ -12,40 +12,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from attrs import define
-
+from window_consumer.core.runs import Run, RunQueue
 from window_consumer.core.slices import Lane, LaneOf
 from window_consumer.model.record import Message
-
-
-@define
-class Run:
-    """Records in delivered order with their sequence numbers and the payload's bytes."""
-
-    messages: list[Message]
-    seqs: Sequence[int]
-    bytes: int
-
-    @classmethod
-    def of(cls, messages: list[Message], seqs: Sequence[int]) -> Run:
-        """Make a run, measuring it."""
-        return cls(messages, seqs, sum(map(len, messages)))
-
-    def split(self, count: int) -> tuple[Run, Run]:
-        """Return the first ``count`` records and the rest."""
-        head = Run.of(self.messages[:count], self.seqs[:count])
-        return head, Run(self.messages[count:], self.seqs[count:], self.bytes - head.bytes)
-
-    def __len__(self) -> int:
-        return len(self.messages)
-
-
-@define
-class Portion:
-    """Records that leave together, and the lanes that they keep busy until released."""
-
-    run: Run
-    lanes: Sequence[Lane]
 
 
 class Ordering(ABC):
@@ -54,85 +23,49 @@ class Ordering(ABC):
     lane_of: LaneOf | None = None
 
     def __init__(self) -> None:
-        self._runs: deque[Run] = deque()
-        self.waiting = 0
-        """Records that have not started, whether or not their lane is free."""
+        self._queue = RunQueue()
 
     def add(self, run: Run) -> None:
         """Take newly delivered records."""
-        self._runs.append(run)
-        self.waiting += len(run)
+        self._queue.append(run)
 
     @property
     def startable(self) -> int:
         """An upper bound of how many records could start now; 0 means none can."""
-        return self.waiting
+        return self._queue.records
 
     @abstractmethod
-    def take(self, count: int) -> Portion | None:
-        """Let at most ``count`` records start; None where none can."""
+    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
+        """Let at most ``count`` records start; None where none can.
+
+        Returns them with the lanes that they keep busy until released.
+        """
 
     @abstractmethod
     def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
         """Free lanes, except those in ``but``: a record of theirs is still on its way."""
 
-    @abstractmethod
     def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
         """Take records back that left and have not started; they are first in line again.
 
         Their lanes are released separately, before or after.
         """
+        self._queue.put_in_front(Run.of(messages, seqs))
 
     def clear(self) -> None:
         """Forget everything that waits."""
-        self._runs.clear()
-        self.waiting = 0
-
-    def _next_run(self, count: int) -> Run | None:
-        """Remove and return up to ``count`` records from the front, joining adjacent runs."""
-        if not self._runs:
-            return None
-        run = self._runs.popleft()
-        if len(run) > count:
-            run, rest = run.split(count)
-            self._runs.appendleft(rest)
-        while (
-            self._runs and len(run) + len(self._runs[0]) <= count and _adjacent(run, self._runs[0])
-        ):
-            joined = self._runs.popleft()
-            run = Run(
-                run.messages + joined.messages,
-                range(run.seqs[0], joined.seqs[-1] + 1),
-                run.bytes + joined.bytes,
-            )
-        self.waiting -= len(run)
-        return run
-
-    def _put_run_back(self, run: Run) -> None:
-        self._runs.appendleft(run)
-        self.waiting += len(run)
-
-
-def _adjacent(run: Run, following: Run) -> bool:
-    return (
-        isinstance(run.seqs, range)
-        and isinstance(following.seqs, range)
-        and run.seqs.stop == following.seqs.start
-    )
+        self._queue.clear()
 
 
 class Unordered(Ordering):
     """Everything may start at any time."""
 
-    def take(self, count: int) -> Portion | None:
-        run = self._next_run(count)
-        return None if run is None else Portion(run, ())
+    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
+        run = self._queue.take(count)
+        return None if run is None else (run, ())
 
     def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
         """Nothing to do: there are no lanes."""
-
-    def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
-        self._put_run_back(Run.of(messages, seqs))
 
 
 def _key_function(messages: list[Message]) -> Callable[[Message], Lane]:
@@ -155,23 +88,20 @@ class ByPartition(Ordering):
 
     @property
     def startable(self) -> int:
-        return 0 if self._busy else self.waiting
+        return 0 if self._busy else self._queue.records
 
-    def take(self, count: int) -> Portion | None:
+    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
         if self._busy:
             return None
-        run = self._next_run(count)
+        run = self._queue.take(count)
         if run is None:
             return None
         self._busy = True
-        return Portion(run, (_WHOLE_PARTITION,))
+        return run, (_WHOLE_PARTITION,)
 
     def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
         if _WHOLE_PARTITION in lanes and not but:
             self._busy = False
-
-    def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
-        self._put_run_back(Run.of(messages, seqs))
 
 
 class ByKey(Ordering):
@@ -185,20 +115,19 @@ class ByKey(Ordering):
         """Who waits in each busy lane, in delivered order."""
         self._ready: dict[Lane, None] = {}
         """Lanes with a line whose last record has come back, oldest first."""
-        self._in_lines = 0
         self._startable_in_lines = 0
 
     lane_of: LaneOf | None = staticmethod(lambda message: message.key())
 
     @property
     def startable(self) -> int:
-        return self.waiting - self._in_lines + self._startable_in_lines
+        return self._queue.records + self._startable_in_lines
 
-    def take(self, count: int) -> Portion | None:
+    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
         if self._ready:
             return self._take_ready(count)
         while True:
-            run = self._next_run(count)
+            run = self._queue.take(count)
             if run is None:
                 return None
             keys: list[Lane] = list(map(_key_function(run.messages), run.messages))
@@ -208,7 +137,7 @@ class ByKey(Ordering):
                     continue
             self._busy.update(keys)
             self._busy.discard(None)
-            return Portion(run, keys)
+            return run, keys
 
     def _queue_up(self, run: Run, keys: list[Lane]) -> tuple[Run, list[Lane]]:
         """Put the records whose lane is busy in line; return the others."""
@@ -224,13 +153,10 @@ class ByKey(Ordering):
                     self._startable_in_lines += 1
             else:
                 free.append(index)
-        queued = len(keys) - len(free)
-        self.waiting += queued
-        self._in_lines += queued
         rest = Run.of([run.messages[i] for i in free], [run.seqs[i] for i in free])
         return rest, [keys[i] for i in free]
 
-    def _take_ready(self, count: int) -> Portion:
+    def _take_ready(self, count: int) -> tuple[Run, Sequence[Lane]]:
         messages: list[Message] = []
         seqs: list[int] = []
         lanes: list[Lane] = []
@@ -247,9 +173,7 @@ class ByKey(Ordering):
             self._startable_in_lines -= len(line)
             if not line:
                 del self._lines[lane]
-        self.waiting -= len(messages)
-        self._in_lines -= len(messages)
-        return Portion(Run.of(messages, seqs), lanes)
+        return Run.of(messages, seqs), lanes
 
     def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
         if not self._lines and not but:
@@ -278,8 +202,6 @@ class ByKey(Ordering):
             if line is None:
                 line = self._lines[lane] = deque()
             line.appendleft((seq, message))
-            self.waiting += 1
-            self._in_lines += 1
             if lane in self._ready:
                 self._startable_in_lines += 1
             elif lane not in self._busy:
@@ -289,11 +211,11 @@ class ByKey(Ordering):
         if keyless_messages:
             keyless_messages.reverse()
             keyless_seqs.reverse()
-            self._put_run_back(Run.of(keyless_messages, keyless_seqs))
+            super().put_back(keyless_messages, keyless_seqs)
 
     def clear(self) -> None:
         super().clear()
         self._busy.clear()
         self._lines.clear()
         self._ready.clear()
-        self._in_lines = self._startable_in_lines = 0
+        self._startable_in_lines = 0

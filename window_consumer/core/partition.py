@@ -9,7 +9,8 @@ from window_consumer.core.budget import Budget
 from window_consumer.core.commits import CommitState
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.offsets import after, is_contiguous, runs_of
-from window_consumer.core.ordering import Ordering, Run
+from window_consumer.core.ordering import Ordering
+from window_consumer.core.runs import Run
 from window_consumer.core.slices import Lane
 from window_consumer.core.window import Window
 from window_consumer.model.outcome import Outcome

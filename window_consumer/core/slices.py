@@ -8,8 +8,8 @@ A slice is the one object that two threads touch. The rules that make it safe wi
   is a prefix of the slice.
 * How far the slot is follows from what is left in the iterator (``length_hint``): the hot loop
   publishes nothing.
-* ``failures`` and ``held`` are appended to by the slot before it claims its next record. Whoever
-  has taken the rest back therefore sees what became of every claimed record but the last.
+* ``deviations`` is filled by the slot before it claims its next record. Whoever has taken the
+  rest back therefore sees what became of every claimed record but the last.
 * Everything else is written by the slot before the slice enters the completions queue and read
   by the poll thread afterwards, or the other way round through the work queue.
 """
@@ -20,8 +20,9 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import define, field, frozen
 
+from window_consumer.model.fault import Failure
 from window_consumer.model.record import Call, Message
 
 if TYPE_CHECKING:
@@ -34,15 +35,24 @@ LaneOf = Callable[[Message], Lane | None]
 """Tells a message's lane; None where it has no order to keep."""
 
 
+@define
+class Deviations:
+    """The records of a slice whose handler did not just return."""
+
+    failed: list[tuple[Message, Failure]] = field(factory=list)
+    held: list[Message] = field(factory=list)
+    """Claimed but not started, because an earlier record of the same lane failed."""
+    skipped: list[Message] = field(factory=list)
+
+
 class Slice:
     """Records of one partition for one slot. Owners: see the module's docstring."""
 
     __slots__ = (
         "bytes",
         "call",
+        "deviations",
         "elapsed",
-        "failures",
-        "held",
         "lane_of",
         "lanes",
         "messages",
@@ -51,20 +61,18 @@ class Slice:
         "progress_at",
         "seqs",
         "settled",
-        "skipped",
         "started",
         "thread",
         "unclaimed",
     )
 
-    def __init__(  # noqa: PLR0913 - one argument a field, called in one place
+    def __init__(
         self,
         partition: Partition,
         messages: list[Message],
         seqs: Sequence[int],
         size: int,
         lanes: Sequence[Lane],
-        lane_of: LaneOf | None,
         attempt: int = 1,
     ):
         self.partition = partition
@@ -73,17 +81,14 @@ class Slice:
         self.bytes = size
         self.lanes = lanes
         """The lanes that its records keep busy."""
-        self.lane_of = lane_of
-        """None without ordering: the slot then need not care what failed before."""
+        self.lane_of: LaneOf | None = partition.ordering.lane_of if attempt == 1 else None
+        """None without an order among its records: the slot need not care what failed before."""
         self.call = Call(attempt)
         """What its records tell their handler about this call."""
         self.unclaimed: Iterator[Message] = iter(messages)
-        self.failures: list[tuple[Message, BaseException]] = []
-        self.held: list[Message] = []
-        """Claimed but not started, because an earlier record of the same lane failed."""
+        self.deviations: Deviations | None = None
         self.settled = 0
         """Claimed records whose outcome was read before the slice came back."""
-        self.skipped: list[Message] = []
         self.thread = 0
         self.started = 0.0
         """When a slot took it, 0 while it is queued."""
@@ -104,18 +109,25 @@ class Slice:
         claimed = self.claimed()
         return self.messages[claimed - 1] if self.started and claimed else None
 
+    def deviate(self) -> Deviations:
+        """Return where the slot notes records whose handler did not just return."""
+        if self.deviations is None:
+            self.deviations = Deviations()
+        return self.deviations
+
     @property
     def plain(self) -> bool:
         """Every record was called for the first time and its handler returned."""
-        return not (self.failures or self.held or self.skipped) and self.call.attempt == 1
+        return self.deviations is None and self.call.attempt == 1
 
     def results(self) -> Results:
         """Sort the records by what became of them; all of them are over."""
         # After a take-back the slice holds one record: what is not in it was settled then.
         place = {id(message): index for index, message in enumerate(self.messages)}
-        failed = [(place[id(m)], error) for m, error in self.failures if id(m) in place]
-        held = [place[id(m)] for m in self.held if id(m) in place]
-        skipped = [place[id(m)] for m in self.skipped if id(m) in place]
+        noted = self.deviations or Deviations()
+        failed = [(place[id(m)], failure) for m, failure in noted.failed if id(m) in place]
+        held = [place[id(m)] for m in noted.held if id(m) in place]
+        skipped = [place[id(m)] for m in noted.skipped if id(m) in place]
         done: list[tuple[Sequence[int], int]] = []
         start = 0
         for index in sorted([*held, *skipped, *(index for index, _ in failed), len(self.messages)]):
@@ -134,16 +146,10 @@ class Slice:
         unclaimed = list(self.unclaimed)
         claimed = len(self.messages) - len(unclaimed)
         over = max(0, claimed - 1)
-        past = Slice(
-            self.partition,
-            self.messages[:over],
-            self.seqs[:over],
-            0,
-            (),
-            self.lane_of,
-            self.call.attempt,
-        )
-        past.failures, past.held, past.skipped = self.failures, self.held, self.skipped
+        attempt = self.call.attempt
+        past = Slice(self.partition, self.messages[:over], self.seqs[:over], 0, (), attempt)
+        past.lane_of = self.lane_of
+        past.deviations = self.deviations
         seqs = self.seqs[claimed:]
         self.messages = self.messages[over:claimed]
         self.seqs = self.seqs[over:claimed]
@@ -158,7 +164,7 @@ class Results:
 
     done: list[tuple[Sequence[int], int]]
     """Sequence numbers, and bytes, of those whose handler returned."""
-    failed: list[tuple[int, BaseException]]
+    failed: list[tuple[int, Failure]]
     held: list[int]
     skipped: list[int]
 
@@ -170,21 +176,37 @@ class SliceLength:
     mean of means would be thrown off by one slow record. Starts at one record.
     """
 
-    _DECAY = 0.97  # one slice in 33: forgets a phase of slow records within some 100 slices
+    _DECAY_RECORDS = 2000.0
+    """A record counts half after some 1,400 others."""
+    _DECAY_S = 2.0
+    """... or after 1.4 s of handler time, so that slow handlers are learnt in a few calls."""
 
     def __init__(self, target_s: float, max_records: int):
         self._target_s = target_s
         self._max_records = max_records
         self._seconds = 0.0
         self._records = 0.0
+        self._new_seconds = 0.0
+        self._new_records = 0
         self.cost_s = target_s
         """The estimated seconds that one record takes."""
         self.records = 1
         """The length of a full slice."""
 
     def note(self, records: int, seconds: float) -> None:
-        """Learn from a completed slice."""
-        self._seconds = self._seconds * self._DECAY + seconds
-        self._records = self._records * self._DECAY + records
+        """Take note of a completed slice."""
+        self._new_records += records
+        self._new_seconds += seconds
+
+    def learn(self) -> None:
+        """Draw the conclusions from what was noted."""
+        if not self._new_records:
+            return
+        kept = 1.0 / (
+            1.0 + self._new_records / self._DECAY_RECORDS + self._new_seconds / self._DECAY_S
+        )
+        self._seconds = self._seconds * kept + self._new_seconds
+        self._records = self._records * kept + self._new_records
+        self._new_seconds, self._new_records = 0.0, 0
         self.cost_s = max(self._seconds / self._records, 1e-9)
         self.records = max(1, min(self._max_records, int(self._target_s / self.cost_s)))

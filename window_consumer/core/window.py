@@ -15,6 +15,7 @@ from window_consumer.model.outcome import Outcome
 
 OPEN = int(Outcome.OPEN)
 _OPEN_BYTE = bytes([OPEN])
+_BYTES = {outcome: bytes([outcome]) for outcome in Outcome}
 
 
 class Cell:
@@ -90,7 +91,7 @@ class Window:
             raise ValueError(msg)
         seq = self.offsets.append(offsets)
         position = seq
-        byte = bytes([outcome])
+        byte = _BYTES[outcome]
         while count:
             if not self.cells or len(self.cells[-1].states) >= self._cell_records:
                 self._open_cell(position, now)
@@ -109,7 +110,7 @@ class Window:
 
         ``seqs`` are sequence numbers: a range costs O(cells), anything else O(records).
         """
-        if isinstance(seqs, range) and seqs.step == 1:
+        if type(seqs) is range:
             self._finish_range(seqs.start, seqs.stop, outcome, now)
         else:
             for seq in seqs:
@@ -186,7 +187,7 @@ class Window:
 
     def _finish_range(self, start: int, stop: int, outcome: Outcome, now: float) -> None:
         index = bisect_right(self._starts, start) - 1
-        byte = bytes([outcome])
+        byte = _BYTES[outcome]
         while start < stop:
             if not 0 <= index < len(self.cells):
                 raise ValueError(_no_longer_open(start, stop))

@@ -17,7 +17,7 @@ from window_consumer.model.errors import (
 )
 from window_consumer.model.record import Message, TopicPartition
 
-Headers = list[tuple[str, bytes | None]]
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 @frozen
@@ -35,6 +35,15 @@ class Committed:
 
     next_offset: int | None
     metadata: str
+
+
+@frozen
+class TopicFacts:
+    """What matters of a topic while it is read."""
+
+    partitions: int
+    topic_id: str | None
+    """None where the cluster does not tell ids."""
 
 
 @frozen
@@ -120,10 +129,10 @@ class Source(Protocol):
     def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """Return a log's first offset and its end (exclusive); raises a RunError in trouble."""
 
-    def topic_ids(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, str | None]:
-        """Return the ids of topics; None where the cluster does not tell ids.
+    def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:
+        """Return what the cluster says of topics; those that do not exist are left out.
 
-        A topic that does not exist is left out. Raises a RunError in trouble.
+        Any thread may ask. Raises a WindowConsumerError in trouble.
         """
 
     def close(self, timeout_s: float) -> bool:

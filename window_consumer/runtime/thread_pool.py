@@ -9,36 +9,54 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
 
+from attrs import frozen
+
 from window_consumer.core.slices import LaneOf, Slice
 from window_consumer.model.errors import Skip
+from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
+from window_consumer.runtime.current import Slot, current_slot
 
 Handler = Callable[[Record], object]
 
 
+@frozen
+class Caller:
+    """What a slot calls: the handler, middleware included, and who puts its errors into words."""
+
+    handler: Handler
+    describe: Callable[[BaseException], Failure]
+
+
 class ThreadPool:
-    """A fixed number of daemon threads between a work queue and a completions queue."""
+    """A fixed number of threads between a work queue and a completions queue.
+
+    They are daemons: a handler that never returns must not keep the process alive.
+    """
 
     def __init__(
-        self, name: str, slots: int, handler: Handler, completions: SimpleQueue[Any], state: Any
+        self, worker: str, slots: int, caller: Caller, completions: SimpleQueue[Any], state: Any
     ):
         self._work: SimpleQueue[Slice | None] = SimpleQueue()
         self._completions = completions
-        self._handler = handler
+        self._caller = caller
         self._state = state
         self._threads = [
-            threading.Thread(target=self._run, name=f"wc-{name}-slot-{n}", daemon=True)
+            threading.Thread(target=self._run, name=f"wc-{worker}-slot-{n}", daemon=True)
             for n in range(slots)
         ]
 
     def start(self) -> None:
+        """Start the slots."""
         for thread in self._threads:
             thread.start()
 
     def submit(self, slice_: Slice) -> None:
+        """Queue a slice; the next free slot takes it."""
         self._work.put(slice_)
 
     def stop(self, timeout_s: float) -> int:
+        """Let the slots end after what they run; return how many are still running then."""
         for _ in self._threads:
             self._work.put(None)
         deadline = perf_counter() + timeout_s
@@ -48,22 +66,33 @@ class ThreadPool:
 
     def _run(self) -> None:
         work = self._work
-        handler = self._handler
+        completions = self._completions
+        caller = self._caller
+        state = self._state
+        ident = threading.get_ident()
+        slot = Slot()
+        current_slot.set(slot)
         while (slice_ := work.get()) is not None:
-            slice_.thread = threading.get_ident()
-            slice_.call.state = self._state
+            slice_.thread = ident
+            slice_.call.state = state
             slice_.started = started = perf_counter()
-            call_each(slice_, handler)
+            call_each(slice_, caller, slot)
             slice_.elapsed = perf_counter() - started
-            self._completions.put(slice_)
+            completions.put(slice_)
             del slice_
 
 
-def call_each(slice_: Slice, handler: Handler) -> None:
-    """Call the handler for each record of the slice that is not taken back meanwhile."""
+def call_each(slice_: Slice, caller: Caller, slot: Slot) -> None:
+    """Call the handler for each record of the slice that is not taken back meanwhile.
+
+    The record object is used again for the next message unless the handler kept it, which its
+    reference count tells: making one for each message takes longer than everything else here
+    (84 ns a record against 47).
+    """
     references = sys.getrefcount
+    handler = caller.handler
     call = slice_.call
-    record = Record()
+    slot.record = record = Record()
     record._call = call
     nobody_else = references(record)
     for message in slice_.unclaimed:
@@ -71,29 +100,33 @@ def call_each(slice_: Slice, handler: Handler) -> None:
         try:
             handler(record)
         except Skip:
-            slice_.skipped.append(message)
+            slice_.deviate().skipped.append(message)
         except BaseException as error:
-            slice_.failures.append((message, error))
+            slice_.deviate().failed.append((message, caller.describe(error)))
             if slice_.lane_of is not None:
-                _call_around(slice_, handler, slice_.lane_of, message)
-                return
+                _call_around(slice_, caller, slot, slice_.lane_of, message)
+                break
         if references(record) != nobody_else:
-            record = Record()
+            slot.record = record = Record()
             record._call = call
+    slot.record = None
 
 
-def _call_around(slice_: Slice, handler: Handler, lane_of: LaneOf, failed: Message) -> None:
+def _call_around(
+    slice_: Slice, caller: Caller, slot: Slot, lane_of: LaneOf, failed: Message
+) -> None:
     """Call the handler for the rest, but hold back the lanes in which a record has failed."""
     failed_lanes = {lane_of(failed)}
     for message in slice_.unclaimed:
         lane = lane_of(message)
         if lane is not None and lane in failed_lanes:
-            slice_.held.append(message)
+            slice_.deviate().held.append(message)
             continue
+        slot.record = record = Record.of(message, slice_.call)
         try:
-            handler(Record.of(message, slice_.call))
+            caller.handler(record)
         except Skip:
-            slice_.skipped.append(message)
+            slice_.deviate().skipped.append(message)
         except BaseException as error:
-            slice_.failures.append((message, error))
+            slice_.deviate().failed.append((message, caller.describe(error)))
             failed_lanes.add(lane)

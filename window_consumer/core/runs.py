@@ -1,0 +1,105 @@
+"""Records that wait to start, in delivered order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from window_consumer.model.record import Message
+
+
+class Run:
+    """Records in delivered order with their sequence numbers and the payload's bytes."""
+
+    __slots__ = ("bytes", "messages", "seqs")
+
+    def __init__(self, messages: list[Message], seqs: Sequence[int], size: int):
+        self.messages = messages
+        self.seqs = seqs
+        self.bytes = size
+
+    @classmethod
+    def of(cls, messages: list[Message], seqs: Sequence[int]) -> Run:
+        """Make a run, measuring it."""
+        return cls(messages, seqs, sum(map(len, messages)))
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def is_followed_by(self, other: Run) -> bool:
+        """Tell whether the two could be one run without a hole in its sequence numbers."""
+        return (
+            isinstance(self.seqs, range)
+            and isinstance(other.seqs, range)
+            and self.seqs.stop == other.seqs.start
+        )
+
+
+class RunQueue:
+    """A queue of records that takes and gives runs of any length. Owner: poll thread.
+
+    A run that is wanted as a whole passes through untouched; one that is wanted in pieces is
+    turned round once, so that each piece is cut off its end: a slow handler takes thousands of
+    records one by one.
+    """
+
+    __slots__ = ("_cut", "_cut_at", "_cut_seqs", "_runs", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        """How many records are in the queue."""
+        self._runs: deque[Run] = deque()
+        self._cut: list[Message] = []
+        """What is left of the front run, last record first."""
+        self._cut_seqs: Sequence[int] = ()
+        self._cut_at = 0
+
+    def append(self, run: Run) -> None:
+        """Put records at the end."""
+        self._runs.append(run)
+        self.records += len(run)
+
+    def put_in_front(self, run: Run) -> None:
+        """Put records at the front."""
+        if self._cut:
+            left = self._cut[::-1]
+            self._runs.appendleft(Run.of(left, self._cut_seqs[self._cut_at :]))
+            self._cut = []
+        self._runs.appendleft(run)
+        self.records += len(run)
+
+    def take(self, count: int) -> Run | None:
+        """Remove and return up to ``count`` records from the front; None from an empty queue."""
+        if not self.records:
+            return None
+        if not self._cut and len(self._runs[0]) > count:
+            front = self._runs.popleft()
+            self._cut = front.messages[::-1]
+            self._cut_seqs = front.seqs
+            self._cut_at = 0
+        run = self._cut_off(count) if self._cut else self._join(count)
+        self.records -= len(run.messages)
+        return run
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._runs.clear()
+        self._cut = []
+        self.records = 0
+
+    def _cut_off(self, count: int) -> Run:
+        messages = self._cut[: -count - 1 : -1]
+        del self._cut[-count:]
+        start = self._cut_at
+        self._cut_at = stop = start + len(messages)
+        return Run.of(messages, self._cut_seqs[start:stop])
+
+    def _join(self, count: int) -> Run:
+        """Take whole runs while they fit and follow one another."""
+        runs = self._runs
+        run = runs.popleft()
+        while runs and len(run) + len(runs[0]) <= count and run.is_followed_by(runs[0]):
+            following = runs.popleft()
+            seqs = range(run.seqs[0], following.seqs[-1] + 1)
+            run = Run(run.messages + following.messages, seqs, run.bytes + following.bytes)
+        return run

@@ -1,0 +1,150 @@
+"""A picture of an Engine at one moment, for people: terminal views, SIGUSR1, later pages."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from attrs import frozen
+
+from window_consumer.core.counters import Counters
+from window_consumer.core.engine import Engine
+from window_consumer.core.partition import Partition
+from window_consumer.core.slices import Slice
+from window_consumer.core.window import Cell
+from window_consumer.model.record import TopicPartition
+
+
+class CellState(StrEnum):
+    """What a cell is shown as; of several that apply, the one that stands further down."""
+
+    DONE = "done"
+    WAITING = "waiting"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    HOVERING = "hovering"
+
+
+@frozen
+class CellPicture:
+    """One cell."""
+
+    state: CellState
+    first_offset: int
+    records: int
+    open: int
+
+
+@frozen
+class CallPicture:
+    """One handler call that is running, or was when the picture was taken."""
+
+    name: TopicPartition
+    offset: int
+    attempt: int
+    seconds: float
+    """Since its slice was started."""
+    thread: int
+    """The ident of its thread."""
+
+
+@frozen
+class PartitionPicture:
+    """One partition's window."""
+
+    name: TopicPartition
+    next_offset: int
+    cells: tuple[CellPicture, ...]
+    capacity_cells: int
+    open: int
+    buffered: int
+    bytes: int
+    paused: bool
+    failed: int
+    """Records that wait for their next call or their copy's ack."""
+
+
+@frozen
+class Snapshot:
+    """One worker."""
+
+    partitions: tuple[PartitionPicture, ...]
+    calls: tuple[CallPicture, ...]
+    counters: Counters
+    slots: int
+    queued: int
+    """Slices that are queued or running."""
+    cost_s: float
+    """The estimated seconds that a call takes."""
+
+
+def picture(engine: Engine, now: float, hover_s: float | None = None) -> Snapshot:
+    """Take a snapshot; a start cell without progress for ``hover_s`` counts as hovering."""
+    slices = list(engine.dispatcher.out)
+    hover_s = engine.rules.hover_s if hover_s is None else hover_s
+    return Snapshot(
+        partitions=tuple(
+            _partition(partition, slices, engine.rules.window_cells, now - hover_s)
+            for partition in sorted(engine.partitions.values(), key=lambda each: each.name)
+        ),
+        calls=tuple(call for slice_ in slices if (call := _call(slice_, now)) is not None),
+        counters=engine.counters,
+        slots=engine.rules.slots,
+        queued=len(slices),
+        cost_s=engine.dispatcher.cost_s,
+    )
+
+
+def _partition(
+    partition: Partition, slices: list[Slice], capacity_cells: int, stuck_before: float
+) -> PartitionPicture:
+    window = partition.window
+    running = {seq for slice_ in slices if slice_.partition is partition for seq in _ends(slice_)}
+    since = window.hovering_since()
+    cells = []
+    for index, cell in enumerate(window.cells):
+        state = _state(cell, running, partition)
+        if index == 0 and cell.open and since is not None and since < stuck_before:
+            state = CellState.HOVERING
+        offset = window.offsets.offset_of(cell.first_seq)
+        cells.append(CellPicture(state, offset, len(cell.states), cell.open))
+    return PartitionPicture(
+        name=partition.name,
+        next_offset=window.next_offset,
+        cells=tuple(cells),
+        capacity_cells=capacity_cells,
+        open=window.open,
+        buffered=partition.buffered,
+        bytes=partition.bytes,
+        paused=partition.paused,
+        failed=len(partition.failed),
+    )
+
+
+def _state(cell: Cell, running: set[int], partition: Partition) -> CellState:
+    if not cell.open:
+        return CellState.DONE
+    if any(cell.first_seq <= seq < cell.end_seq for seq in partition.failed):
+        return CellState.RETRYING
+    if any(cell.first_seq <= seq < cell.end_seq for seq in running):
+        return CellState.RUNNING
+    return CellState.WAITING
+
+
+def _ends(slice_: Slice) -> tuple[int, ...]:
+    """Return the first and last sequence number of a slice that is running."""
+    if not slice_.started or not slice_.seqs:
+        return ()
+    return slice_.seqs[0], slice_.seqs[-1]
+
+
+def _call(slice_: Slice, now: float) -> CallPicture | None:
+    message = slice_.running()
+    if message is None:
+        return None
+    return CallPicture(
+        name=slice_.partition.name,
+        offset=message.offset() or 0,
+        attempt=slice_.call.attempt,
+        seconds=max(0.0, now - slice_.started),
+        thread=slice_.thread,
+    )

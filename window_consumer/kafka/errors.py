@@ -1,0 +1,140 @@
+"""Kafka's errors in our words; nowhere else is an error code looked at."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from window_consumer.model.errors import (
+    AuthenticationError,
+    BrokerUnavailableError,
+    CommitFailedError,
+    MissingTopicError,
+    NotPermittedError,
+    PublishFailedError,
+    RunError,
+    WindowConsumerError,
+)
+
+_ABSENT = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._WAIT_COORD,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+    }
+)
+_AUTHENTICATION = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.ILLEGAL_SASL_STATE,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    }
+)
+_NOT_PERMITTED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_NO_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+
+_LOST_OWNERSHIP = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.FENCED_MEMBER_EPOCH,
+    }
+)
+
+
+def cause_of(exception: BaseException) -> KafkaError | None:
+    """Return the KafkaError inside of a KafkaException, if there is one."""
+    if isinstance(exception, KafkaException) and exception.args:
+        error = exception.args[0]
+        return error if isinstance(error, KafkaError) else None
+    return None
+
+
+def text_of(error: KafkaError) -> str:
+    """Return what the client or the broker says, with the error's name."""
+    return f"{error.str()} ({error.name()})"
+
+
+def translate(error: KafkaError, where: str) -> WindowConsumerError:
+    """Turn a KafkaError into the error of ours that says what a caller can do."""
+    code = error.code()
+    text = f"{where}: {text_of(error)}"
+    if code in _AUTHENTICATION:
+        return AuthenticationError(
+            f"{text}: check sasl.mechanism, sasl.username and the password in `kafka:`"
+        )
+    if code in _NOT_PERMITTED:
+        return NotPermittedError(f"{text}: an ACL is missing")
+    if code in _NO_TOPIC:
+        return MissingTopicError(text)
+    if code in _ABSENT:
+        return BrokerUnavailableError(text)
+    return RunError(text)
+
+
+def is_absence(error: KafkaError) -> bool:
+    """Tell whether the error only says that a broker did not answer for now."""
+    return error.code() in _ABSENT
+
+
+def is_authentication(error: KafkaError) -> bool:
+    """Tell whether the broker refused who we say we are."""
+    return error.code() in _AUTHENTICATION
+
+
+def is_permission(error: KafkaError) -> bool:
+    """Tell whether an ACL is missing."""
+    return error.code() in _NOT_PERMITTED
+
+
+def is_unsupported(error: KafkaError) -> bool:
+    """Tell whether the cluster does not know this request, or not in this form."""
+    return error.code() in {
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError.UNSUPPORTED_ASSIGNOR,
+    }
+
+
+def commit_failure(error: KafkaError) -> CommitFailedError:
+    """Say what became of a commit that was not taken."""
+    code = error.code()
+    return CommitFailedError(
+        text_of(error),
+        retriable=code not in _LOST_OWNERSHIP,
+        metadata_too_large=code == KafkaError.OFFSET_METADATA_TOO_LARGE,
+    )
+
+
+def publish_failure(error: KafkaError, topic: str) -> PublishFailedError:
+    """Say why a copy was not acked."""
+    return PublishFailedError(
+        f"copy to {topic}: {text_of(error)}", too_large=error.code() in _TOO_LARGE
+    )

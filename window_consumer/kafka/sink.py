@@ -1,0 +1,100 @@
+"""A Sink on confluent-kafka's Producer: idempotent, acked by all in-sync replicas."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from window_consumer.kafka import errors, settings
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import OauthToken
+from window_consumer.model.errors import PublishFailedError, RunError, WrongProcessError
+from window_consumer.model.protocols import Copy, Delivery
+
+_PARTITION_BY_KEY = -1
+
+
+class KafkaSink:
+    """Writes a worker's copies. ``write`` and ``serve`` may run on two threads.
+
+    The client is made at the first copy: most workers never write one, and an idempotent
+    producer that is idle still asks the cluster for its id.
+    """
+
+    def __init__(
+        self,
+        user_settings: Mapping[str, Any],
+        worker: str,
+        log: ClientLog,
+        oauth_token: OauthToken | None = None,
+    ):
+        self._conf = settings.producer_settings(user_settings, worker)
+        self._conf["error_cb"] = self._note
+        if oauth_token is not None:
+            self._conf["oauth_cb"] = oauth_token
+        self._log = log
+        self._pid = os.getpid()
+        self._producer: Producer | None = None
+        self._made = threading.Event()
+
+    def _note(self, error: KafkaError) -> None:
+        self._log.info("producer: %s", errors.text_of(error))
+
+    def _usable(self) -> Producer:
+        if os.getpid() != self._pid:
+            raise WrongProcessError("this producer was made in another process")
+        if self._producer is None:
+            try:
+                self._producer = Producer(self._conf, logger=self._log)
+            except KafkaException as exception:
+                text = f"the producer cannot be made: {exception.args[0]}"
+                raise RunError(text) from exception
+            self._made.set()
+        return self._producer
+
+    def write(self, copy: Copy, on_delivery: Delivery) -> None:
+        """Send a copy; ``on_delivery`` gets None once all in-sync replicas have it."""
+        topic = copy.topic
+
+        def report(error: KafkaError | None, _message: Message) -> None:
+            on_delivery(None if error is None else errors.publish_failure(error, topic))
+
+        try:
+            self._usable().produce(
+                topic,
+                value=copy.value,
+                key=copy.key,
+                partition=_PARTITION_BY_KEY if copy.partition is None else copy.partition,
+                headers=list(copy.headers),
+                on_delivery=report,
+            )
+        except BufferError:
+            on_delivery(PublishFailedError(f"copy to {topic}: the producer's queue is full"))
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            failure = (
+                PublishFailedError(f"copy to {topic}: {exception}")
+                if error is None
+                else errors.publish_failure(error, topic)
+            )
+            on_delivery(failure)
+
+    def serve(self, timeout_s: float) -> None:
+        """Wait for answers and hand them out."""
+        if self._made.wait(timeout_s) and self._producer is not None:
+            self._producer.poll(timeout_s)
+
+    def close(self, timeout_s: float) -> int:
+        """Wait for the answers that are missing; return how many are still missing then."""
+        if self._producer is None:
+            return 0
+        deadline = time.monotonic() + timeout_s
+        missing = len(self._producer)
+        while missing and (left := deadline - time.monotonic()) > 0:
+            missing = self._producer.flush(left)
+        return missing

@@ -1,0 +1,29 @@
+"""What a failed handler call says of itself."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen
+class Fault:
+    """An exception in words, secrets masked."""
+
+    error_class: str
+    message: str
+    stack: str
+    """The frames from the handler's on, then those of the exceptions that led to it."""
+    fingerprint: str
+    """Equal for errors of one class from one place."""
+
+
+@frozen(eq=False)
+class Failure:
+    """A failed call: the exception, which the rules look at, and what to tell about it.
+
+    The exception has no traceback any more: its frames would keep everything alive that they
+    mention, a whole slice of records among it.
+    """
+
+    error: BaseException
+    fault: Fault

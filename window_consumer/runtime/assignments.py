@@ -1,0 +1,105 @@
+"""What happens when partitions are assigned: read what is committed, decide where to begin.
+
+Everything is read once, and offset and finished ranges come from that one answer. Where the
+cluster does not answer, the partition stays paused and is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from window_consumer.core.decisions import Assigned
+from window_consumer.core.metadata import topic_hash
+from window_consumer.core.start import Found, OnNoOffset, needs_log, partitions_known, resolve
+from window_consumer.model.errors import (
+    MissingTopicError,
+    WindowConsumerError,
+    WorkerStoppedError,
+)
+from window_consumer.model.protocols import Committed, Source, TopicFacts
+from window_consumer.model.record import TopicPartition
+
+ASK_S = 5.0
+"""How long one question may take: the group waits for us meanwhile."""
+
+RETRY_S = 1.0
+
+
+class Assignments:
+    """Finds out where partitions begin. Owner: poll thread."""
+
+    def __init__(self, source: Source, on_no_offset: OnNoOffset, warn: Callable[[str], None]):
+        self._source = source
+        self._on_no_offset = on_no_offset
+        self._warn = warn
+        self._unread: set[TopicPartition] = set()
+        self._retry_at = 0.0
+        self.topic_ids: dict[str, str | None] = {}
+        """The ids of the topics that are read, as of the last assignment."""
+
+    def resolve(self, names: Sequence[TopicPartition], now: float) -> list[Assigned]:
+        """Return where to begin; what could not be read is left out and tried again later.
+
+        Raises NoOffsetError where ``on_no_offset`` says so.
+        """
+        self._unread.difference_update(names)
+        try:
+            return self._resolve(names)
+        except WorkerStoppedError:
+            raise
+        except WindowConsumerError as error:
+            self._warn(f"{', '.join(map(str, names))}: cannot begin yet, trying again: {error}")
+            self._unread.update(names)
+            self._retry_at = now + RETRY_S
+            return []
+
+    def retry(self, now: float) -> list[Assigned]:
+        """Try again what could not be read, when it is time."""
+        if not self._unread or now < self._retry_at:
+            return []
+        return self.resolve(sorted(self._unread), now)
+
+    def forget(self, names: Sequence[TopicPartition]) -> None:
+        """Note that partitions are not ours any more."""
+        self._unread.difference_update(names)
+
+    def _resolve(self, names: Sequence[TopicPartition]) -> list[Assigned]:
+        topics = sorted({name.topic for name in names})
+        facts = self._source.facts(topics, ASK_S)
+        missing = [topic for topic in topics if topic not in facts]
+        if missing:
+            raise MissingTopicError(f"the cluster has no topic {', '.join(missing)} (any more)")
+        self.topic_ids.update({topic: each.topic_id for topic, each in facts.items()})
+        committed = self._committed(names, facts)
+        return [self._begin(name, committed, facts[name.topic]) for name in names]
+
+    def _begin(
+        self,
+        name: TopicPartition,
+        committed: Mapping[TopicPartition, Committed],
+        facts: TopicFacts,
+    ) -> Assigned:
+        hashed = topic_hash(facts.topic_id)
+        log = (0, 0)
+        if needs_log(committed[name], hashed):
+            log = self._source.log_range(name, ASK_S)
+        siblings = [each for other, each in committed.items() if other.topic == name.topic]
+        known = partitions_known(siblings, facts.partitions)
+        start = resolve(Found(name, committed[name], log, hashed, known), self._on_no_offset)
+        if start.warning:
+            self._warn(start.warning)
+        return start.assigned
+
+    def _committed(
+        self, names: Sequence[TopicPartition], facts: Mapping[str, TopicFacts]
+    ) -> Mapping[TopicPartition, Committed]:
+        """Read ours, and where one of ours has no offset, those of its whole topic."""
+        ours = self._source.committed(names, ASK_S)
+        without = sorted({name.topic for name in names if ours[name].next_offset is None})
+        others = [
+            other
+            for topic in without
+            for partition in range(facts[topic].partitions)
+            if (other := TopicPartition(topic, partition)) not in ours
+        ]
+        return {**self._source.committed(others, ASK_S), **ours} if others else ours

@@ -1,0 +1,43 @@
+"""Which record the running code is about: for log lines and for user code deep below a handler."""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+
+from window_consumer.model.record import Record
+
+
+class Slot:
+    """What one slot is calling its handler with. Owner: the slot; read within its context."""
+
+    __slots__ = ("record",)
+
+    def __init__(self) -> None:
+        self.record: Record | None = None
+
+
+current_slot: ContextVar[Slot | None] = ContextVar("window_consumer_slot", default=None)
+
+
+def current_record() -> Record | None:
+    """Return the record whose handler is running in this context, None outside of a handler.
+
+    Work that outlives the call (a thread, a timer) should be handed the record itself: a slot
+    goes on to its next record.
+    """
+    slot = current_slot.get()
+    return None if slot is None else slot.record
+
+
+class RecordContext(logging.Filter):
+    """Gives log records the fields topic, partition, offset and attempt (None outside)."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the fields; never drops a line."""
+        current = current_record()
+        record.topic = None if current is None else current.topic
+        record.partition = None if current is None else current.partition
+        record.offset = None if current is None else current.offset
+        record.attempt = None if current is None else current.attempt
+        return True

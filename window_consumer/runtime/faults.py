@@ -1,0 +1,102 @@
+"""What an exception says of itself, for headers and logs: cheap, bounded, secrets masked."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from types import CodeType, TracebackType
+
+from window_consumer.model.fault import Failure, Fault
+
+_CACHED_PLACES = 256
+_MAX_FRAMES = 50
+_MAX_CHAIN = 5
+
+Place = tuple[tuple[CodeType, int], ...]
+
+
+class Faults:
+    """Turns exceptions of handlers into Failures; what depends on the place is remembered.
+
+    Any slot may call: the dictionary's operations are atomic, and at worst a place is described
+    twice.
+    """
+
+    def __init__(self, mask: Callable[[str], str] = str):
+        self._mask = mask
+        self._places: dict[Place, tuple[str, str]] = {}
+
+    def failure(self, error: BaseException) -> Failure:
+        """Describe an exception and take its traceback away."""
+        chain = list(_chain(error))
+        place = tuple(part for each in chain for part in _place(each))
+        known = self._places.get(place)
+        if known is None:
+            if len(self._places) >= _CACHED_PLACES:
+                self._places.clear()
+            known = self._places[place] = (self._stack(chain), _digest_of(chain))
+        stack, digest = known
+        name = class_name(type(error))
+        fingerprint = blake2b(f"{name}|{digest}".encode(), digest_size=8).hexdigest()
+        fault = Fault(name, self._mask(_text_of(error)), stack, fingerprint)
+        for each in chain:
+            each.__traceback__ = None
+        return Failure(error, fault)
+
+    def _stack(self, chain: list[BaseException]) -> str:
+        parts = []
+        for error in chain:
+            frames = traceback.extract_tb(_without_ours(error.__traceback__), limit=-_MAX_FRAMES)
+            parts.append(f"{class_name(type(error))}:\n{''.join(frames.format())}")
+        return self._mask("which came from ".join(parts))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield the exception and what led to it, the way that Python reports it."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen and len(seen) < _MAX_CHAIN:
+        seen.add(id(current))
+        yield current
+        if current.__cause__ is not None:
+            current = current.__cause__
+        else:
+            current = None if current.__suppress_context__ else current.__context__
+
+
+def class_name(kind: type[BaseException]) -> str:
+    """Return the dotted name of an exception class; builtins go without their module."""
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"<its text could not be read: {type(broken).__name__}>"
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Leave out the frame of the slot's loop, which every handler's stack begins with."""
+    return trace.tb_next if trace is not None and trace.tb_next is not None else trace
+
+
+def _place(error: BaseException) -> Iterator[tuple[CodeType, int]]:
+    trace = _without_ours(error.__traceback__)
+    for _ in range(_MAX_FRAMES):
+        if trace is None:
+            return
+        yield trace.tb_frame.f_code, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def _digest_of(chain: list[BaseException]) -> str:
+    """Name the functions on the way, without line numbers: those change with each version."""
+    return "|".join(
+        f"{code.co_filename.rpartition('/')[2]}:{code.co_qualname}"
+        for error in chain
+        for code, _ in _place(error)
+    )

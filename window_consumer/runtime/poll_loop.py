@@ -1,0 +1,424 @@
+"""The poll loop: the thread that owns the Source and the Engine and drives one with the other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from attrs import frozen
+
+from window_consumer.core.decisions import Assigned, Decisions
+from window_consumer.core.engine import Engine
+from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.metadata import topic_hash
+from window_consumer.core.slices import Slice
+from window_consumer.core.snapshot import Snapshot, picture
+from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError
+from window_consumer.model.protocols import Clock, Commit, CommitResults, Copy, Source, TopicFacts
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.assignments import ASK_S, Assignments
+from window_consumer.runtime.out_of_range import OutOfRange
+from window_consumer.runtime.publisher import Published, Publisher
+from window_consumer.runtime.reports import Reports
+from window_consumer.runtime.thread_pool import ThreadPool
+from window_consumer.runtime.topic_watch import TopicNews, made_anew
+
+IDLE_S = 0.1
+"""The longest wait for a record: a stop is noticed within it."""
+
+SERVE_S = 0.05
+"""While no record is asked for, the client is still served this often."""
+
+POSITIONS_S = 0.25
+"""How often the client's positions are looked at, for partitions with nothing left to do."""
+
+VERIFY_S = 1.0
+"""How long a revoke may wait for the topic's id; without it nothing is committed."""
+
+LAST_COMMIT_S = 3.0
+
+
+class Phase(Enum):
+    """Where a worker is in its life."""
+
+    JOINING = "joining"
+    RUNNING = "running"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    LEFT = "left"
+
+
+_LIVE = (Phase.JOINING, Phase.RUNNING)
+
+
+@frozen
+class LoopRules:
+    """What the configuration says to the poll loop."""
+
+    topics: tuple[str, ...]
+    revoke_timeout_s: float = 10.0
+    stop_timeout_s: float = 20.0
+    close_timeout_s: float = 3.0
+
+
+@frozen
+class Parts:
+    """What the poll loop drives."""
+
+    source: Source
+    engine: Engine
+    pool: ThreadPool
+    publisher: Publisher
+    completions: SimpleQueue[Any]
+    assignments: Assignments
+    out_of_range: OutOfRange
+    reports: Reports
+    clock: Clock
+    copy_of: Callable[[FailedRecord], Copy]
+    on_phase: Callable[[Phase], None]
+
+
+class PollLoop:
+    """Drives one worker; is its Source's Listener. Owner of everything it drives: its thread.
+
+    Other threads call only ``stop``, ``leave`` and ``snapshot``, and read ``phase``, ``failure``
+    and ``outlived``.
+    """
+
+    def __init__(self, worker: str, parts: Parts, rules: LoopRules):
+        self._parts = parts
+        self._source = parts.source
+        self._engine = parts.engine
+        self._clock = parts.clock
+        self._reports = parts.reports
+        self._rules = rules
+        self._topics = list(rules.topics)
+        self._stopping = threading.Event()
+        self._leaving = threading.Event()
+        self._picture_asked = threading.Event()
+        self._picture_taken = threading.Event()
+        self._picture: Snapshot | None = None
+        self._served_at = 0.0
+        self._positions_at = 0.0
+        self.phase = Phase.JOINING
+        self.failure: BaseException | None = None
+        """Why the worker stopped by itself, None where it did not."""
+        self.outlived = 0
+        """Calls that were still running when the worker gave up waiting for them at its stop."""
+        self.unfinished = 0
+        """Records without a final outcome at the stop; they will be delivered again."""
+        self.thread = threading.Thread(target=self._run, name=f"wc-{worker}-poll", daemon=True)
+
+    # ---- for other threads
+
+    def stop(self) -> None:
+        """Ask for a stop: drain, commit, then wait for ``leave``."""
+        self._stopping.set()
+        self._parts.completions.put(None)
+
+    def leave(self) -> None:
+        """Ask the drained worker to leave its group."""
+        self._leaving.set()
+        self._parts.completions.put(None)
+
+    def snapshot(self, timeout_s: float) -> Snapshot | None:
+        """Return a picture, None where the poll thread does not answer in time."""
+        self._picture_taken.clear()
+        self._picture_asked.set()
+        return self._picture if self._picture_taken.wait(timeout_s) else None
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        try:
+            self._source.subscribe(self._topics, self)
+            while not self._stopping.is_set():
+                self._turn()
+        except BaseException as error:
+            self.failure = error
+        try:
+            self._drain()
+        except BaseException as error:
+            self.failure = self.failure or error
+        self._enter(Phase.DRAINED)
+        try:
+            while not self._leaving.is_set():
+                self._take_completions(SERVE_S)
+                self._source.poll(0, 0)
+        except BaseException as error:
+            self.failure = self.failure or error
+        if not self._source.close(self._rules.close_timeout_s):
+            self._reports.warn("the client did not close in time; its session will time out")
+        self._enter(Phase.LEFT)
+
+    def _turn(self) -> None:
+        now = self._clock.now()
+        engine = self._engine
+        worked = self._take_completions(0.0)
+        want = engine.appetite()
+        if want or now - self._served_at >= SERVE_S:
+            worked = self._fetch(want, 0.0, now) or worked
+        self._carry_out(engine.on_tick(self._clock.now()))
+        if now - self._positions_at >= POSITIONS_S:
+            self._look_around(now)
+        if self._picture_asked.is_set():
+            self._take_picture(now)
+        if not worked:
+            self._wait(want)
+
+    def _wait(self, want: int) -> None:
+        now = self._clock.now()
+        if not want or self._engine.waiting_for_results:
+            self._take_completions(self._engine.wait_s(now, SERVE_S))
+        else:
+            self._fetch(want, self._engine.wait_s(now, IDLE_S), now)
+
+    def _fetch(self, want: int, timeout_s: float, now: float) -> bool:
+        batches = self._source.poll(want, timeout_s)
+        self._served_at = now
+        for name, messages in batches:
+            self._engine.on_records(name, messages, now)
+        return bool(batches)
+
+    def _take_completions(self, timeout_s: float) -> bool:
+        """Hand what the other threads report to the Engine; wait for the first if asked to."""
+        completions = self._parts.completions
+        taken = False
+        try:
+            item = completions.get(timeout=timeout_s) if timeout_s > 0 else completions.get_nowait()
+            now = self._clock.now()
+            while True:
+                taken = True
+                if type(item) is Slice:
+                    self._engine.on_completion(item, now)
+                elif item is not None:
+                    self._hear(item)
+                item = completions.get_nowait()
+        except Empty:
+            return taken
+
+    def _hear(self, item: Published | TopicNews | WindowConsumerError) -> None:
+        if isinstance(item, Published):
+            if item.error is not None:
+                self._reports.trouble(item.error)
+            self._engine.on_published(item.failed, item.error, self._clock.now())
+        elif isinstance(item, TopicNews):
+            self._on_topics(item.facts)
+        else:
+            self._reports.trouble(item)
+
+    def _carry_out(self, decisions: Decisions) -> None:
+        parts = self._parts
+        for slice_ in decisions.dispatch:
+            parts.pool.submit(slice_)
+        for failed in decisions.publish:
+            parts.publisher.publish(failed, parts.copy_of(failed))
+        if decisions.commit:
+            self._source.commit(decisions.commit)
+        if decisions.pause:
+            self._source.pause(decisions.pause)
+        for name, offset in decisions.resume:
+            self._source.seek(name, offset)
+        if decisions.failed:
+            attempts = self._engine.rules.retry.attempts
+            self._reports.failed(decisions.failed, attempts, self._clock.now())
+        self._reports.hovering(decisions.hovering)
+        if decisions.stop is not None and self.phase in _LIVE:
+            raise WorkerStoppedError(decisions.stop)
+
+    def _look_around(self, now: float) -> None:
+        """Do what has to be done now and then."""
+        self._positions_at = now
+        idle = [name for name, each in self._engine.partitions.items() if each.idle]
+        if idle:
+            self._engine.on_positions(self._source.positions(idle))
+        self._begin(self._parts.assignments.retry(now))
+
+    def _take_picture(self, now: float) -> None:
+        self._picture_asked.clear()
+        self._picture = picture(self._engine, now)
+        self._picture_taken.set()
+
+    # ---- the Listener
+
+    def on_assigned(self, names: Sequence[TopicPartition]) -> None:
+        """Find out where to begin and begin."""
+        now = self._clock.now()
+        if self.phase not in _LIVE:
+            self._source.start(dict.fromkeys(names))
+            return
+        assigned = self._parts.assignments.resolve(names, now)
+        self._source.start(
+            {**dict.fromkeys(names), **{each.name: each.next_offset for each in assigned}}
+        )
+        self._engine.on_assigned(assigned, now)
+        if self.phase is Phase.JOINING:
+            self._enter(Phase.RUNNING)
+        self._reports.info(f"reads {_listed(self._engine.partitions)}")
+
+    def on_revoked(self, names: Sequence[TopicPartition]) -> None:
+        """Finish what runs, within bounds; commit once more, then never again for this epoch."""
+        self._parts.assignments.forget(names)
+        now = self._clock.now()
+        self._engine.on_revoking(names, now)
+        self._finish_running(names, now + self._rules.revoke_timeout_s)
+        self._give_up(names, LAST_COMMIT_S)
+
+    def on_lost(self, names: Sequence[TopicPartition]) -> None:
+        """Give up without a commit: somebody else owns these already."""
+        self._parts.assignments.forget(names)
+        held = [name for name in names if name in self._engine.partitions]
+        outlived = self._engine.on_lost(names)
+        if held:
+            self._reports.warn(f"lost {_listed(held)}: the session timed out or was fenced")
+        self._reports.outlived(outlived)
+
+    def on_committed(self, results: CommitResults) -> None:
+        """Pass the answers on."""
+        self._engine.on_committed(results)
+        self._report_commits(results)
+
+    def on_out_of_range(self, name: TopicPartition) -> None:
+        """Go on where the rules say, or stop."""
+        partition = self._engine.partitions.get(name)
+        if partition is None:
+            return
+        position = partition.next_delivery
+        if self._restart_if_made_anew(name.topic):
+            return
+        offset = self._parts.out_of_range.next_offset(name, position)
+        if offset < position:
+            # Lower offsets would count as seen: a new epoch. What still runs belongs to a part
+            # of the log that is gone.
+            self._reports.outlived(self._engine.on_lost([name]))
+            self._begin_at(name, offset)
+        else:
+            # The window goes on over the hole: what is open below it stays open.
+            self._source.seek(name, offset)
+
+    def on_error(self, error: WindowConsumerError) -> None:
+        """Say what the client is trying to get over."""
+        self._reports.trouble(error)
+
+    # ---- topics
+
+    def _on_topics(self, facts: Mapping[str, TopicFacts]) -> None:
+        for topic in made_anew(self._parts.assignments.topic_ids, facts):
+            self._restart(topic, facts[topic])
+        topics = sorted(facts)
+        if topics and topics != sorted(self._topics):
+            added, gone = set(topics) - set(self._topics), set(self._topics) - set(topics)
+            self._reports.info(f"topics changed: {len(added)} new, {len(gone)} gone")
+            self._topics = topics
+            self._source.subscribe(topics, self)
+
+    def _restart_if_made_anew(self, topic: str) -> bool:
+        facts = self._source.facts([topic], ASK_S)
+        if not made_anew(self._parts.assignments.topic_ids, facts):
+            return False
+        self._restart(topic, facts[topic])
+        return True
+
+    def _restart(self, topic: str, facts: TopicFacts) -> None:
+        """Begin a topic that was made anew at its beginning; nothing old is committed to it."""
+        self._parts.assignments.topic_ids[topic] = facts.topic_id
+        names = [name for name in self._engine.partitions if name.topic == topic]
+        if not names:
+            return
+        self._reports.warn(f"{topic} was deleted and made anew: reading it from its beginning")
+        self._reports.outlived(self._engine.on_lost(names))
+        for name in names:
+            if name.partition < facts.partitions:
+                self._begin_at(name, self._source.log_range(name, ASK_S)[0])
+
+    def _begin_at(self, name: TopicPartition, offset: int) -> None:
+        topic_id = self._parts.assignments.topic_ids.get(name.topic)
+        self._begin([Assigned(name, offset, topic_hash=topic_hash(topic_id))])
+
+    def _begin(self, assigned: Sequence[Assigned]) -> None:
+        for each in assigned:
+            self._source.seek(each.name, each.next_offset)
+        if assigned:
+            self._engine.on_assigned(assigned, self._clock.now())
+
+    # ---- giving up
+
+    def _finish_running(self, names: Sequence[TopicPartition], deadline: float) -> None:
+        """Wait for the calls and copies of these partitions, the others go on meanwhile."""
+        while self._engine.busy(names) and (left := deadline - self._clock.now()) > 0:
+            self._take_completions(min(left, SERVE_S))
+            self._carry_out(self._engine.on_tick(self._clock.now()))
+
+    def _give_up(self, names: Sequence[TopicPartition], timeout_s: float) -> int:
+        """Commit for the last time; return how many calls are still running."""
+        verified = self._verified(names)
+        commits, outlived = self._engine.on_revoked(names, self._clock.now())
+        self._reports.outlived(outlived)
+        self._commit_last([each for each in commits if each.name.topic in verified], timeout_s)
+        return len(outlived)
+
+    def _commit_last(self, commits: Sequence[Commit], timeout_s: float) -> None:
+        if not commits:
+            return
+        results = self._source.commit_now(commits, timeout_s)
+        again = [each for each in commits if (error := results[each.name]) and error.retriable]
+        if again:
+            results = {**results, **self._source.commit_now(again, timeout_s)}
+        self._report_commits(results)
+
+    def _verified(self, names: Sequence[TopicPartition]) -> set[str]:
+        """Return the topics that are the ones we read: a commit may not land on a new one."""
+        topics = {name.topic for name in names}
+        known = self._parts.assignments.topic_ids
+        with_id = sorted(topic for topic in topics if known.get(topic))
+        if not with_id:
+            return topics
+        try:
+            facts = self._source.facts(with_id, VERIFY_S)
+        except WindowConsumerError as error:
+            self._reports.warn(f"not committed at the end, the topics cannot be checked: {error}")
+            return topics.difference(with_id)
+        same = {topic for topic in with_id if topic in facts and not made_anew(known, facts)}
+        return topics.difference(with_id) | same
+
+    def _drain(self) -> None:
+        """Let what runs finish, within stop_timeout; commit; give everything up."""
+        self._enter(Phase.DRAINING)
+        engine = self._engine
+        started = self._clock.now()
+        names = list(engine.partitions)
+        engine.on_stopping(started)
+        if names:
+            self._source.pause(names)
+        deadline = started + self._rules.stop_timeout_s
+        while engine.busy(engine.partitions) and self._clock.now() < deadline:
+            self._take_completions(SERVE_S)
+            self._source.poll(0, 0)
+            self._carry_out(engine.on_tick(self._clock.now()))
+            if self._picture_asked.is_set():
+                self._take_picture(self._clock.now())
+        names = list(engine.partitions)
+        if names:
+            engine.on_positions(self._source.positions(names))
+        self.unfinished = engine.unfinished()
+        self.outlived = self._give_up(names, LAST_COMMIT_S)
+
+    def _report_commits(self, results: CommitResults) -> None:
+        for name, error in results.items():
+            if error is not None:
+                self._reports.not_committed(name, error)
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self._parts.on_phase(phase)
+
+
+def _listed(names: Sequence[TopicPartition] | Mapping[TopicPartition, object]) -> str:
+    if not names:
+        return "no partition for now"
+    shown = ", ".join(str(name) for name in sorted(names)[:8])
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"{len(names)} partition{'s' if len(names) > 1 else ''}: {shown}{more}"

@@ -1,0 +1,151 @@
+"""What a worker says while it runs: log lines, few enough to be read in a storm."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from attrs import define
+
+from window_consumer.core.decisions import Hovering, Outlived
+from window_consumer.core.ladder import FailedRecord
+from window_consumer.model.errors import CommitFailedError, WindowConsumerError
+from window_consumer.model.headers import Reason
+
+QUIET_S = 10.0
+"""One traceback per kind of error, and one line per kind of trouble, in this time."""
+
+Now = Callable[[], float]
+
+
+@define
+class _Kind:
+    said_at: float
+    unsaid: int = 0
+
+
+class Repetition:
+    """Decides which of many equal events are worth a line. Owner: one thread."""
+
+    def __init__(self, now: Now):
+        self._now = now
+        self._kinds: dict[str, _Kind] = {}
+
+    def worth_saying(self, kind: str) -> int | None:
+        """Return how many were kept quiet since the last line, None to keep this one quiet too."""
+        now = self._now()
+        known = self._kinds.get(kind)
+        if known is None:
+            if len(self._kinds) > 1000:
+                self._kinds.clear()
+            self._kinds[kind] = _Kind(now)
+            return 0
+        if now - known.said_at < QUIET_S:
+            known.unsaid += 1
+            return None
+        unsaid, known.unsaid, known.said_at = known.unsaid, 0, now
+        return unsaid
+
+
+class Reports:
+    """The log of one worker. Owner: poll thread."""
+
+    def __init__(self, worker: str, logger: logging.Logger, now: Now):
+        self._worker = worker
+        self._logger = logger
+        self._repetition = Repetition(now)
+        self._troubles = 0
+
+    def info(self, text: str) -> None:
+        """Write a line that is always worth it."""
+        self._logger.info("%s: %s", self._worker, text)
+
+    def warn(self, text: str) -> None:
+        """Write a warning; the same one at most every ten seconds."""
+        self._say(logging.WARNING, text, text)
+
+    def error(self, text: str) -> None:
+        """Write an error line."""
+        self._logger.error("%s: %s", self._worker, text)
+
+    def trouble(self, error: WindowConsumerError) -> None:
+        """Write down what the client is trying to get over."""
+        text = str(error)
+        self._say(logging.WARNING, text, text)
+
+    def failed(self, records: Iterable[FailedRecord], attempts: int, now: float) -> None:
+        """Write down failed calls, with one traceback per kind and ten seconds."""
+        for failed in records:
+            fault = failed.failure.fault
+            unsaid = self._repetition.worth_saying(fault.fingerprint)
+            if unsaid is None:
+                continue
+            more = f" ({unsaid} more of this kind since the last line)" if unsaid else ""
+            self._logger.warning(
+                "%s: %s@%s failed at attempt %d of %s with %s: %s; %s%s\n%s",
+                self._worker,
+                failed.partition.name,
+                failed.message.offset(),
+                failed.attempts,
+                attempts,
+                fault.error_class,
+                fault.message,
+                _next_step(failed, now),
+                more,
+                fault.stack.rstrip(),
+                extra=_place(failed),
+            )
+
+    def hovering(self, news: Iterable[Hovering]) -> None:
+        """Write down start cells that make no progress."""
+        for each in news:
+            self._logger.warning(
+                "%s: %s hovers: its start cell has made no progress for %.0f s; the first open"
+                " record is offset %d, attempt %d (SIGUSR1 shows where its handler stands)",
+                self._worker,
+                each.name,
+                each.age_s,
+                each.offset,
+                each.attempt,
+            )
+
+    def outlived(self, calls: Iterable[Outlived]) -> None:
+        """Write down calls that go on although their partition was given up."""
+        for call in calls:
+            self._logger.warning(
+                "%s: the call for %s@%d (key %r) outlived its partition: it sees"
+                " record.cancelled and its result will be ignored",
+                self._worker,
+                call.name,
+                call.offset,
+                call.key,
+            )
+
+    def not_committed(self, name: object, error: CommitFailedError) -> None:
+        """Write down a commit that was refused."""
+        kind = f"commit {error}"
+        self._say(logging.WARNING, f"{name}: not committed, trying again: {error}", kind)
+
+    def _say(self, level: int, text: str, kind: str) -> None:
+        unsaid = self._repetition.worth_saying(kind)
+        if unsaid is not None:
+            more = f" ({unsaid} more since the last line)" if unsaid else ""
+            self._logger.log(level, "%s: %s%s", self._worker, text, more)
+
+
+def _next_step(failed: FailedRecord, now: float) -> str:
+    if failed.reason is None:
+        return f"next attempt in {max(0.0, failed.due - now):.1f} s"
+    spent = "fatal" if failed.reason is Reason.FATAL else "its attempts are spent"
+    return f"{spent}, it leaves"
+
+
+def _place(failed: FailedRecord) -> dict[str, object]:
+    """Return the fields by which handlers' own log lines name their record, too."""
+    name = failed.partition.name
+    return {
+        "topic": name.topic,
+        "partition": name.partition,
+        "offset": failed.message.offset(),
+        "attempt": failed.attempts,
+    }

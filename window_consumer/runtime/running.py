@@ -1,0 +1,191 @@
+"""An application that runs: its workers, its lifespan, and the order in which all of it ends.
+
+Start: the lifespan is entered, then the workers start. Stop: every worker drains and commits,
+then the lifespan is left, then every worker leaves its group. A worker that stops by itself
+stops the others, and the whole ends with a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Self
+
+from window_consumer.core.counters import Counters
+from window_consumer.core.snapshot import Snapshot
+from window_consumer.model.errors import RunError, WindowConsumerError
+from window_consumer.runtime.poll_loop import Phase
+from window_consumer.runtime.worker import Worker
+
+MakeWorkers = Callable[[Any, Callable[[Worker, Phase], None]], Sequence[Worker]]
+"""Gets what the lifespan yielded and where to report phases; returns workers, not started."""
+
+_LEAVE_S = 4.0
+_GRACE_S = 4.0
+"""Beyond the stop timeout: for the last commits."""
+
+
+class Running:
+    """A started application. Use it as a context manager, or call ``stop`` and ``wait``.
+
+    It installs no signal handlers and changes no setting of the interpreter.
+    """
+
+    def __init__(
+        self,
+        make_workers: MakeWorkers,
+        lifespan: AbstractContextManager[Any],
+        logger: logging.Logger,
+    ):
+        self._make_workers = make_workers
+        self._lifespan = lifespan
+        self._logger = logger
+        self._events: SimpleQueue[tuple[Worker, Phase] | None] = SimpleQueue()
+        self._started = threading.Event()
+        self._ended = threading.Event()
+        self._stop_asked = threading.Event()
+        self.workers: Sequence[Worker] = ()
+        self.failure: BaseException | None = None
+        """Why it ended by itself, or could not start or end properly."""
+        self._start_error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="wc-supervisor", daemon=True)
+
+    # ---- for the application
+
+    def start(self) -> Self:
+        """Enter the lifespan and start the workers; raises what the lifespan raises."""
+        self._thread.start()
+        self._started.wait()
+        if self._start_error is not None:
+            self._ended.wait()
+            raise self._start_error
+        return self
+
+    def stop(self) -> None:
+        """Ask everything to drain and end; returns at once, may be called again."""
+        self._stop_asked.set()
+        self._events.put(None)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; False where it has not come within ``timeout_s``."""
+        return self._ended.wait(timeout_s)
+
+    @property
+    def counters(self) -> Mapping[str, Counters]:
+        """What each worker has done so far."""
+        return {worker.name: worker.counters for worker in self.workers}
+
+    def snapshots(self, timeout_s: float = 1.0) -> Mapping[str, Snapshot]:
+        """Return a picture of each worker; one that does not answer in time is left out."""
+        pictures = {worker.name: worker.snapshot(timeout_s) for worker in self.workers}
+        return {name: picture for name, picture in pictures.items() if picture is not None}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop and wait. Raises why it ended by itself, unless another exception is on its way."""
+        self.stop()
+        self.wait()
+        if self.failure is not None and error is None:
+            raise self.failure
+
+    # ---- the supervisor's thread
+
+    def _run(self) -> None:
+        try:
+            with self._entered() as state:
+                if state is not None:
+                    self._supervise(state[0])
+        finally:
+            self._leave()
+            self._ended.set()
+            self._started.set()
+
+    @contextlib.contextmanager
+    def _entered(self) -> Any:
+        """Enter and leave the lifespan on this one thread; its exceptions become the failure."""
+        try:
+            state = self._lifespan.__enter__()
+        except BaseException as error:
+            self.failure = self._start_error = error
+            yield None
+            return
+        yield (state,)
+        try:
+            self._lifespan.__exit__(None, None, None)
+        except BaseException as error:
+            self._logger.exception("the lifespan failed while it was left")
+            self.failure = self.failure or error
+
+    def _supervise(self, state: Any) -> None:
+        try:
+            self.workers = self._make_workers(state, self._on_phase)
+            for worker in self.workers:
+                worker.start()
+        except BaseException as error:
+            self.failure = self._start_error = error
+            self._stop_asked.set()
+        self._started.set()
+        deadline: float | None = None
+        while not all(worker.loop.phase in _DRAINED for worker in self._alive()):
+            if self._stop_asked.is_set() and deadline is None:
+                deadline = perf_counter() + self._longest_stop_s()
+                for worker in self._alive():
+                    worker.stop()
+            try:
+                event = self._events.get(timeout=deadline and max(0.0, deadline - perf_counter()))
+            except Empty:
+                self.failure = self.failure or RunError("a worker did not drain in time")
+                return
+            if event is not None and event[1] is Phase.DRAINED:
+                self._on_drained(event[0])
+
+    def _longest_stop_s(self) -> float:
+        longest = max((worker.setup.loop.stop_timeout_s for worker in self.workers), default=0.0)
+        return longest + _GRACE_S
+
+    def _alive(self) -> list[Worker]:
+        return [worker for worker in self.workers if worker.loop.thread.ident is not None]
+
+    def _on_phase(self, worker: Worker, phase: Phase) -> None:
+        self._events.put((worker, phase))
+
+    def _on_drained(self, worker: Worker) -> None:
+        error = worker.loop.failure
+        if error is not None:
+            self._tell(worker, error)
+            self.failure = self.failure or error
+        elif worker.loop.outlived:
+            self.failure = self.failure or RunError(
+                f"{worker.name}: {worker.loop.outlived} calls outlived the stop timeout"
+            )
+        self._stop_asked.set()
+
+    def _tell(self, worker: Worker, error: BaseException) -> None:
+        if isinstance(error, WindowConsumerError):
+            self._logger.error("%s: stopped: %s", worker.name, error)
+        else:
+            self._logger.error("%s: stopped by a bug", worker.name, exc_info=error)
+
+    def _leave(self) -> None:
+        alive = self._alive()
+        for worker in alive:
+            worker.leave()
+        for worker in alive:
+            worker.end(_LEAVE_S)
+            worker.say_goodbye()
+
+
+_DRAINED = (Phase.DRAINED, Phase.LEFT)

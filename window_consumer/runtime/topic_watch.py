@@ -1,0 +1,66 @@
+"""The topic watch: notices topics that were made anew, and new topics that match a pattern.
+
+It asks on a thread of its own, because an answer can take seconds, and tells the poll thread
+through the completions queue.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from attrs import frozen
+
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.protocols import TopicFacts
+
+WATCH_S = 5.0
+
+
+@frozen
+class TopicNews:
+    """What the cluster says of the topics that should be read now."""
+
+    facts: Mapping[str, TopicFacts]
+
+
+Ask = Callable[[], Mapping[str, TopicFacts]]
+"""Returns the facts of the topics that should be read; raises a WindowConsumerError in trouble."""
+
+
+class TopicWatch:
+    """Asks every few seconds. Its thread owns nothing but the question."""
+
+    def __init__(self, worker: str, ask: Ask, completions: SimpleQueue[Any]):
+        self._ask = ask
+        self._completions = completions
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"wc-{worker}-topics", daemon=True)
+
+    def start(self) -> None:
+        """Start asking."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop asking; an answer on its way is not waited for."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.wait(WATCH_S):
+            try:
+                facts = self._ask()
+            except WindowConsumerError as error:
+                self._completions.put(error)
+            else:
+                self._completions.put(TopicNews(facts))
+
+
+def made_anew(known: Mapping[str, str | None], facts: Mapping[str, TopicFacts]) -> Sequence[str]:
+    """Return the topics whose id is another one than it was."""
+    return [
+        topic
+        for topic, each in facts.items()
+        if (before := known.get(topic)) and each.topic_id and each.topic_id != before
+    ]

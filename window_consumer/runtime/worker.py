@@ -1,0 +1,156 @@
+"""A worker: one configured subscription with its poll thread, its windows and its pool."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from queue import SimpleQueue
+from time import perf_counter, time_ns
+from typing import Any
+
+from attrs import field, frozen
+
+from window_consumer.core.copies import Origin, Target, dead_letter
+from window_consumer.core.counters import Counters
+from window_consumer.core.decisions import EngineRules
+from window_consumer.core.engine import Engine
+from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.snapshot import Snapshot
+from window_consumer.core.start import OnNoOffset
+from window_consumer.model.protocols import Copy, Sink, Source
+from window_consumer.runtime.assignments import ASK_S, Assignments
+from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.out_of_range import OnOutOfRange, OutOfRange
+from window_consumer.runtime.poll_loop import LoopRules, Parts, Phase, PollLoop
+from window_consumer.runtime.publisher import Publisher
+from window_consumer.runtime.reports import Reports
+from window_consumer.runtime.thread_pool import Caller, Handler, ThreadPool
+from window_consumer.runtime.topic_watch import Ask, TopicWatch
+
+_CLOSE_S = 1.0
+
+
+class SystemClock:
+    """The process's clock."""
+
+    def now(self) -> float:
+        """Seconds of the performance counter."""
+        return perf_counter()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time_ns() // 1_000_000
+
+
+@frozen
+class WorkerSetup:
+    """Everything about a worker that is not a connection."""
+
+    name: str
+    origin: Origin
+    engine: EngineRules
+    loop: LoopRules
+    handler: Handler
+    """With its middleware."""
+    target_of: Callable[[str], Target]
+    """Gives a source topic's dead-letter topic."""
+    ask_topics: Ask
+    """Gives the topics that should be read, asked every few seconds on a thread of its own."""
+    on_no_offset: OnNoOffset = "earliest"
+    on_out_of_range: OnOutOfRange = "fail"
+    mask: Callable[[str], str] = str
+    logger: logging.Logger = field(factory=lambda: logging.getLogger("window_consumer"))
+
+
+class Worker:
+    """Starts and stops one worker's threads. Any thread may call it."""
+
+    def __init__(
+        self,
+        setup: WorkerSetup,
+        source: Source,
+        sink: Sink,
+        state: Any,
+        on_phase: Callable[[Worker, Phase], None],
+    ):
+        self.setup = setup
+        self._clock = SystemClock()
+        self._completions: SimpleQueue[Any] = SimpleQueue()
+        self._reports = Reports(setup.name, setup.logger, self._clock.now)
+        self._engine = Engine(setup.engine, random.random)
+        caller = Caller(setup.handler, Faults(setup.mask).failure)
+        self._pool = ThreadPool(setup.name, setup.engine.slots, caller, self._completions, state)
+        self._publisher = Publisher(setup.name, sink, self._completions)
+        self._watch = TopicWatch(setup.name, setup.ask_topics, self._completions)
+        parts = Parts(
+            source=source,
+            engine=self._engine,
+            pool=self._pool,
+            publisher=self._publisher,
+            completions=self._completions,
+            assignments=Assignments(source, setup.on_no_offset, self._reports.warn),
+            out_of_range=OutOfRange(source, setup.on_out_of_range, ASK_S, self._reports.warn),
+            reports=self._reports,
+            clock=self._clock,
+            copy_of=self._copy_of,
+            on_phase=lambda phase: on_phase(self, phase),
+        )
+        self.loop = PollLoop(setup.name, parts, setup.loop)
+
+    @property
+    def name(self) -> str:
+        """The worker's name in the configuration."""
+        return self.setup.name
+
+    @property
+    def counters(self) -> Counters:
+        """What it has done so far."""
+        return self._engine.counters
+
+    def start(self) -> None:
+        """Start all threads; the poll thread joins the group."""
+        self._pool.start()
+        self._publisher.start()
+        self.loop.thread.start()
+        self._watch.start()
+
+    def stop(self) -> None:
+        """Ask for a drain; returns at once."""
+        self.loop.stop()
+
+    def leave(self) -> None:
+        """Ask a drained worker to leave its group; returns at once."""
+        self._watch.stop()
+        self.loop.leave()
+
+    def end(self, timeout_s: float) -> bool:
+        """Wait for the threads; False when the poll thread is still there after ``timeout_s``."""
+        self.loop.thread.join(timeout_s)
+        self._pool.stop(0.0 if self.loop.outlived else _CLOSE_S)
+        unacked = self._publisher.stop(_CLOSE_S)
+        if unacked:
+            self._reports.warn(f"{unacked} copies were not acked; their records will run again")
+        return not self.loop.thread.is_alive()
+
+    def snapshot(self, timeout_s: float = 1.0) -> Snapshot | None:
+        """Return a picture, None where the poll thread does not answer in time."""
+        return self.loop.snapshot(timeout_s)
+
+    def say_goodbye(self) -> None:
+        """Write the line that sums the worker up."""
+        did = self.counters
+        self._reports.info(
+            f"stopped: {did.processed} processed, {did.retried} retried, {did.dead_lettered}"
+            f" dead-lettered, {self.loop.unfinished} unfinished"
+        )
+        if self.loop.outlived:
+            self._reports.error(
+                f"{self.loop.outlived} calls had not returned after"
+                f" {self.setup.loop.stop_timeout_s:g} s; their records will run again"
+            )
+
+    def _copy_of(self, failed: FailedRecord) -> Copy:
+        topic = failed.partition.name.topic
+        offset_ms = self._clock.wall_ms() - self._clock.now() * 1000
+        return dead_letter(failed, self.setup.origin, self.setup.target_of(topic), offset_ms)
