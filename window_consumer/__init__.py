@@ -1,1 +1,49 @@
-"""Consume Kafka with a sliding window."""
+"""Consume Kafka with a sliding window: slow handlers run concurrently, nothing is lost.
+
+``App`` collects handlers and starts workers; a handler gets a ``Record`` and may raise ``Fatal``,
+``RetryLater`` or ``Skip`` on purpose.
+"""
+
+from __future__ import annotations
+
+from window_consumer.app import App
+from window_consumer.model.errors import (
+    AuthenticationError,
+    BrokerUnavailableError,
+    ConfigError,
+    Fatal,
+    MissingTopicError,
+    NotPermittedError,
+    RetryLater,
+    RunError,
+    Skip,
+    UsageError,
+    WindowConsumerError,
+    WorkerStoppedError,
+)
+from window_consumer.model.record import Record
+from window_consumer.runtime.current import RecordContext, current_record
+from window_consumer.runtime.running import Running
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "App",
+    "AuthenticationError",
+    "BrokerUnavailableError",
+    "ConfigError",
+    "Fatal",
+    "MissingTopicError",
+    "NotPermittedError",
+    "Record",
+    "RecordContext",
+    "RetryLater",
+    "RunError",
+    "Running",
+    "Skip",
+    "UsageError",
+    "WindowConsumerError",
+    "WorkerStoppedError",
+    "__version__",
+    "current_record",
+]

@@ -35,6 +35,8 @@ OauthToken = Callable[[str], tuple[Any, ...]]
 
 _POLL_S = 0.2
 _ASK_S = 5.0
+_WAIT_S = 1.0
+"""How long one question waits for an absent broker: a stop is noticed in between."""
 COPY_HEADROOM_BYTES = 64 * 1024
 """How much larger than its source's records a copy may be: our headers."""
 
@@ -115,7 +117,7 @@ class Cluster:
         started = time.monotonic()
         while True:
             waited = time.monotonic() - started
-            ask_s = max(_POLL_S, min(_ASK_S, timeout_s - waited))
+            ask_s = max(_POLL_S, min(_WAIT_S, timeout_s - waited))
             try:
                 self._admin.list_topics(timeout=ask_s)
             except KafkaException as exception:
@@ -202,8 +204,17 @@ class Cluster:
             return {}
         return {key: entry.value for key, entry in entries.items() if entry.value is not None}
 
-    def create(self, topics: Iterable[NewCopyTopic], timeout_s: float = 30.0) -> None:
-        """Make topics; one that exists already, or a mock that makes them at first use, is fine."""
+    def create(
+        self,
+        topics: Iterable[NewCopyTopic],
+        timeout_s: float = 30.0,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Make topics, or with ``validate_only`` ask whether they could be made.
+
+        One that exists already, and a mock that makes topics at first use, are fine.
+        """
         wanted = list(topics)
         if not wanted:
             return
@@ -217,7 +228,10 @@ class Cluster:
             for topic in wanted
         ]
         futures = self._admin.create_topics(
-            new, operation_timeout=timeout_s, request_timeout=timeout_s
+            new,
+            operation_timeout=timeout_s,
+            request_timeout=timeout_s,
+            validate_only=validate_only,
         )
         for topic in wanted:
             try:

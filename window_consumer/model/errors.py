@@ -31,6 +31,10 @@ class BrokerUnavailableError(RunError):
     """No broker answered within the time that was allowed for the start."""
 
 
+class StartStoppedError(RunError):
+    """A stop was asked for before the start was complete; nothing had begun."""
+
+
 class AuthenticationError(RunError):
     """The cluster refused who we say we are."""
 

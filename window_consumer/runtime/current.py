@@ -31,10 +31,20 @@ def current_record() -> Record | None:
 
 
 class RecordContext(logging.Filter):
-    """Gives log records the fields topic, partition, offset and attempt (None outside)."""
+    """Gives log records the fields topic, partition, offset and attempt (None outside).
+
+    Add it to a logging handler. With ``keep`` a line that has the fields already (given as
+    ``extra``) keeps them.
+    """
+
+    def __init__(self, *, keep: bool = False):
+        super().__init__()
+        self._keep = keep
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the fields; never drops a line."""
+        if self._keep and hasattr(record, "offset"):
+            return True
         current = current_record()
         record.topic = None if current is None else current.topic
         record.partition = None if current is None else current.partition

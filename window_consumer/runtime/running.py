@@ -53,6 +53,8 @@ class Running:
         self.workers: Sequence[Worker] = ()
         self.failure: BaseException | None = None
         """Why it ended by itself, or could not start or end properly."""
+        self.left_behind = False
+        """A thread of ours is still running after the end: a handler that never returned."""
         self._start_error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="wc-supervisor", daemon=True)
 
@@ -184,7 +186,7 @@ class Running:
         for worker in alive:
             worker.leave()
         for worker in alive:
-            worker.end(_LEAVE_S)
+            self.left_behind |= not worker.end(_LEAVE_S)
             worker.say_goodbye()
 
 

@@ -125,13 +125,13 @@ class Worker:
         self.loop.leave()
 
     def end(self, timeout_s: float) -> bool:
-        """Wait for the threads; False when the poll thread is still there after ``timeout_s``."""
+        """Wait for the threads; False where one of them is still running after ``timeout_s``."""
         self.loop.thread.join(timeout_s)
-        self._pool.stop(0.0 if self.loop.outlived else _CLOSE_S)
+        running = self._pool.stop(0.0 if self.loop.outlived else _CLOSE_S)
         unacked = self._publisher.stop(_CLOSE_S)
         if unacked:
             self._reports.warn(f"{unacked} copies were not acked; their records will run again")
-        return not self.loop.thread.is_alive()
+        return not (running or self.loop.thread.is_alive())
 
     def snapshot(self, timeout_s: float = 1.0) -> Snapshot | None:
         """Return a picture, None where the poll thread does not answer in time."""

@@ -1,0 +1,206 @@
+"""The application object: decorators, and ``start``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from window_consumer.app.handlers import (
+    HandlerSpec,
+    Lifespan,
+    Middleware,
+    as_context,
+    checked,
+)
+from window_consumer.app.plan import Plan, make_plan
+from window_consumer.app.preflight import LOGGER, Patience, Prepared, prepare
+from window_consumer.app.wiring import wire
+from window_consumer.model.errors import UsageError
+from window_consumer.runtime.running import Running
+
+F = TypeVar("F", bound=Callable[..., Any])
+Token = tuple[str, float]
+"""A token and when it expires, in seconds since 1970."""
+
+
+class App:
+    """A named set of handlers and what surrounds their calls.
+
+    ``version`` is written into the headers of dead-letter copies, so that one can see which
+    version of the application failed.
+    """
+
+    def __init__(self, name: str, *, version: str = ""):
+        self.name = name
+        self.version = version
+        self._handlers: dict[str, HandlerSpec] = {}
+        self._middleware: list[Middleware] = []
+        self._lifespan: Lifespan | None = None
+        self._oauth_token: Callable[[str], Token] | None = None
+
+    @property
+    def handlers(self) -> Mapping[str, HandlerSpec]:
+        """The decorated functions by name."""
+        return self._handlers
+
+    def handler(  # noqa: PLR0913 - the keys of a worker, so that editors know them
+        self,
+        *topics: str,
+        name: str | None = None,
+        patterns: Sequence[str] | None = None,
+        group: str | None = None,
+        ordering: Literal["unordered", "key", "partition"] | None = None,
+        concurrency: int | None = None,
+        memory: str | None = None,
+        window: Mapping[str, int] | None = None,
+        commit_interval: str | None = None,
+        revoke_timeout: str | None = None,
+        stop_timeout: str | None = None,
+        retry: Mapping[str, Any] | None = None,
+        fatal: Sequence[type[BaseException] | str] | None = None,
+        retryable: Sequence[type[BaseException] | str] | None = None,
+        on_no_offset: Literal["earliest", "latest", "fail"] | None = None,
+        on_out_of_range: Literal["fail", "earliest", "latest"] | None = None,
+        kafka: Mapping[str, Any] | None = None,
+    ) -> Callable[[F], F]:
+        """Register a function ``def f(record: Record) -> None`` as a handler.
+
+        The arguments are defaults for a worker that runs it, with the names, units and meaning of
+        the configuration's keys; ``fatal`` and ``retryable`` stand for those below ``retry``. The
+        YAML wins. The function itself stays an ordinary function. Raises UsageError for a name
+        that is taken and for functions that cannot be called plainly (async, generators).
+        """
+        retries = {**(retry or {})}
+        if fatal is not None:
+            retries["fatal"] = list(fatal)
+        if retryable is not None:
+            retries["retryable"] = list(retryable)
+        given = {
+            "topics": list(topics) or None,
+            "patterns": None if patterns is None else list(patterns),
+            "group": group,
+            "ordering": ordering,
+            "concurrency": concurrency,
+            "memory": memory,
+            "window": window,
+            "commit_interval": commit_interval,
+            "revoke_timeout": revoke_timeout,
+            "stop_timeout": stop_timeout,
+            "retry": retries or None,
+            "on_no_offset": on_no_offset,
+            "on_out_of_range": on_out_of_range,
+            "kafka": kafka,
+        }
+        defaults = {key: value for key, value in given.items() if value is not None}
+
+        def register(function: F) -> F:
+            known = name or function.__name__
+            spec = HandlerSpec(known, checked(function, f"@app.handler {known}"), defaults)
+            other = self._handlers.get(known)
+            if other is not None:
+                raise UsageError(
+                    f"@app.handler: there are two handlers named {known!r}: {other.place} and"
+                    f" {spec.place}; give one of them name=..."
+                )
+            self._handlers[known] = spec
+            return function
+
+        return register
+
+    def middleware(self, function: F) -> F:
+        """Wrap every handler call with ``def m(record, call_next)``, first registered outermost.
+
+        It has to call ``call_next(record)`` for the handler to run; what it raises counts as
+        the handler's.
+        """
+        checked(function, "@app.middleware")
+        self._middleware.append(function)
+        return function
+
+    def lifespan(self, function: F) -> F:
+        """Enter a context once per process where handlers run: pools, clients, caches.
+
+        A generator function with one ``yield``, or a function that returns a context manager.
+        What it yields is ``record.state``. It is left after the workers have drained and
+        committed, before they leave their groups, on the thread that entered it.
+        """
+        if self._lifespan is not None:
+            raise UsageError("@app.lifespan: there is a lifespan already")
+        self._lifespan = function
+        return function
+
+    def oauth_token(self, function: F) -> F:
+        """Supply OAUTHBEARER tokens to all clients: ``def token(config: str) -> (token, expiry)``.
+
+        ``config`` is sasl.oauthbearer.config, ``expiry`` is in seconds since 1970. Called by the
+        clients' threads whenever a token is about to expire.
+        """
+        if self._oauth_token is not None:
+            raise UsageError("@app.oauth_token: there is one already")
+        self._oauth_token = function
+        return function
+
+    def plan(
+        self,
+        config: str | Path,
+        *,
+        only: Sequence[str] = (),
+        overrides: Sequence[str] = (),
+    ) -> Plan:
+        """Check everything that can be checked without a cluster; raises ConfigError."""
+        return make_plan(
+            config=Path(config), handlers=self._handlers, only=only, overrides=overrides
+        )
+
+    def start(
+        self,
+        config: str | Path,
+        *,
+        only: Sequence[str] = (),
+        overrides: Sequence[str] = (),
+        start_timeout: float | None = None,
+    ) -> Running:
+        """Start the workers of a configuration and return at once.
+
+        ``only`` names the workers to run, all that are enabled by default; ``overrides`` are
+        texts like ``workers.charge.concurrency=8``. Waits for a broker for ``start_timeout``
+        seconds, for ever by default. Use the result as a context manager, or call its ``stop``
+        and ``wait``. Installs no signal handlers, no logging, and changes no setting of the
+        interpreter.
+
+        Raises ConfigError and other UsageErrors before anything runs, AuthenticationError and
+        BrokerUnavailableError when the cluster cannot be used.
+        """
+        plan = self.plan(config, only=only, overrides=overrides)
+        return self.start_plan(plan, start_timeout=start_timeout)
+
+    def start_plan(
+        self,
+        plan: Plan,
+        *,
+        start_timeout: float | None = None,
+        stop_asked: Callable[[], bool] = lambda: False,
+    ) -> Running:
+        """Start what ``plan`` has checked, see ``start``.
+
+        While it waits for a broker it asks ``stop_asked`` about once a second, and raises
+        StartStoppedError when that says so.
+        """
+        prepared = self.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
+        make_workers = wire(plan, prepared, self._middleware, self.version)
+        return Running(make_workers, as_context(self._lifespan), LOGGER).start()
+
+    def prepare(
+        self,
+        plan: Plan,
+        *,
+        start_timeout: float | None = None,
+        stop_asked: Callable[[], bool] = lambda: False,
+        dry: bool = False,
+    ) -> Prepared:
+        """Ask the cluster what has to be known before the first record, see ``start``.
+
+        A ``dry`` run changes nothing; without it missing dead-letter topics are made.
+        """
+        return prepare(plan, self._oauth_token, Patience(start_timeout, stop_asked), dry=dry)

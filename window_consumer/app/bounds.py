@@ -1,0 +1,193 @@
+"""The bounds that a configuration implies: what ``check`` works out and warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from window_consumer.app.plan import PlannedWorker
+from window_consumer.core.budget import BATCH_SHARE
+from window_consumer.core.commits import MAX_BYTES_PER_S
+from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
+from window_consumer.kafka import settings
+
+RESIDENT_FACTOR = 1.5
+RESIDENT_BYTES_PER_RECORD = 600
+"""Resident memory is about 1.5 times the payload and 600 bytes a record (measured)."""
+
+DEFAULT_SESSION_S = 45.0
+"""The default of session.timeout.ms, and of the broker's group.consumer.session.timeout.ms."""
+
+STOP_GRACE_S = 5.0
+_DEFAULT_FETCH_WAIT_MS = 500
+
+
+@frozen
+class RetryWait:
+    """The wait before one further call, in seconds; jitter lies between the two."""
+
+    call: int
+    shortest_s: float
+    longest_s: float
+
+
+@frozen
+class WorkerBounds:
+    """What one worker can hold, repeat and take, at most. Seconds, bytes, records."""
+
+    worker: str
+    ordering: str
+    concurrency: int
+    window_records: int
+    """Per partition."""
+    buffer_records: int
+    """Per partition, delivered while its window was full."""
+    max_bytes: int
+    """Payload of prefetch, windows, buffers and copies over the worker."""
+    overshoot_bytes: int
+    """One batch is measured only after it came; a single larger record passes alone."""
+    resident_bytes: int
+    """What that is in resident memory, with one partition's window full of small records."""
+    metadata_bytes: int
+    """The longest commit metadata that a window without holes can need."""
+    metadata_fits: bool
+    rerun_finished_s: float
+    """Records that had finished longer ago than this do not run again after a crash."""
+    rerun_running: int
+    """Calls that were running run again."""
+    rerun_records_without_metadata: int
+    """Per partition, where somebody else overwrote the commit's metadata."""
+    crash_takeover_s: float
+    """A crash: until another member has the partitions."""
+    planned_takeover_s: float
+    """A planned change, one member hanging: session timeout and revoke timeout."""
+    stop_s: float
+    """Until the process has ended after it was told to stop."""
+    calls: int | None
+    """Handler calls of a record that always fails, None where there is no end."""
+    retry_waits: tuple[RetryWait, ...]
+    retry_elapsed_s: tuple[float, float] | None
+    """Shortest and longest time from the first failure to the last call, without the calls."""
+    warnings: tuple[str, ...]
+
+    def records_per_s_beside(self, open_s: float) -> float:
+        """Return what one record that stays open for so long leaves its partition, in records/s."""
+        return self.window_records / open_s
+
+
+def bounds_of(worker: PlannedWorker) -> WorkerBounds:
+    """Work out what a worker's configuration implies."""
+    config, rules = worker.config, worker.engine
+    window = rules.window_cells * rules.cell_records
+    buffer = rules.cell_records + rules.batch_records
+    metadata = worst_case_bytes(window)
+    session = _session_s(worker.consumer)
+    waits = tuple(
+        RetryWait(call, shortest, longest)
+        for call, (shortest, longest) in enumerate(worker.retry.schedule(), start=2)
+    )
+    endless = worker.retry.on_failure == "block"
+    elapsed = (sum(wait.shortest_s for wait in waits), sum(wait.longest_s for wait in waits))
+    commit_every = max(config.commit_interval, min(metadata, MAX_BYTES) / MAX_BYTES_PER_S)
+    return WorkerBounds(
+        worker=worker.name,
+        ordering=config.ordering,
+        concurrency=config.concurrency,
+        window_records=window,
+        buffer_records=buffer,
+        max_bytes=config.memory,
+        overshoot_bytes=int(rules.window_bytes * BATCH_SHARE),
+        resident_bytes=round(RESIDENT_FACTOR * config.memory + RESIDENT_BYTES_PER_RECORD * window),
+        metadata_bytes=metadata,
+        metadata_fits=metadata <= MAX_BYTES,
+        rerun_finished_s=commit_every + 1.0,
+        rerun_running=config.concurrency,
+        rerun_records_without_metadata=window,
+        crash_takeover_s=session,
+        planned_takeover_s=session + config.revoke_timeout,
+        stop_s=config.stop_timeout + STOP_GRACE_S,
+        calls=None if endless else config.retry.attempts,
+        retry_waits=() if endless else waits,
+        retry_elapsed_s=None if endless else elapsed,
+        warnings=tuple(_warnings(worker, window, metadata)),
+    )
+
+
+def _session_s(consumer: Mapping[str, Any]) -> float:
+    if "session.timeout.ms" in consumer:
+        return int(consumer["session.timeout.ms"]) / 1000
+    return DEFAULT_SESSION_S
+
+
+def _warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str]:
+    """Yield what contradicts itself, or does something that one might not expect."""
+    yield from _window_warnings(worker, window, metadata)
+    yield from _retry_warnings(worker)
+    yield from _kafka_warnings(worker)
+    config = worker.config
+    if config.stop_timeout > _KUBERNETES_S - STOP_GRACE_S:
+        yield (
+            f"stop_timeout {config.stop_timeout:g} s: Kubernetes kills after 30 s unless"
+            f" terminationGracePeriodSeconds is at least {config.stop_timeout + STOP_GRACE_S:g}"
+        )
+
+
+def _window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str]:
+    config = worker.config
+    if metadata > MAX_BYTES:
+        yield (
+            f"window: {window} records can need {metadata} bytes of commit metadata, a commit"
+            f" takes {MAX_BYTES}: after a crash finished records may run again, and intake stands"
+            " when three quarters are used; make the window smaller"
+        )
+    if window < config.concurrency:
+        yield (
+            f"concurrency {config.concurrency} is more than a window of {window} records can"
+            " feed from one partition"
+        )
+    if config.ordering == "partition" and config.concurrency > 1:
+        yield (
+            f"ordering: partition runs one record of a partition at a time: concurrency"
+            f" {config.concurrency} is used only with at least as many partitions"
+        )
+
+
+def _retry_warnings(worker: PlannedWorker) -> Iterator[str]:
+    retry = worker.config.retry
+    if worker.retry.on_failure == "block" and retry.attempts != _DEFAULT_ATTEMPTS:
+        yield "retry.attempts has no effect with on_failure: block: it retries without end"
+    if retry.when_spent != "dead_letter" and retry.on_oversize != "hold":
+        yield (
+            f"retry.on_oversize has no effect with when_spent: {retry.when_spent}: no copies are"
+            " written"
+        )
+    if retry.when_spent == "drop":
+        yield "retry.when_spent: drop loses records that keep failing; they are only counted"
+
+
+def _kafka_warnings(worker: PlannedWorker) -> Iterator[str]:
+    config, consumer = worker.config, worker.consumer
+    if "group.instance.id" in consumer:
+        yield (
+            "kafka.group.instance.id: a static member does not leave at its stop: its partitions"
+            f" wait for the session to time out ({_session_s(consumer):g} s) or for its return"
+        )
+    wait_ms = int(consumer.get("fetch.wait.max.ms", _DEFAULT_FETCH_WAIT_MS))
+    if wait_ms < _DEFAULT_FETCH_WAIT_MS / 2:
+        yield (
+            f"kafka.fetch.wait.max.ms {wait_ms}: an idle worker asks the broker more than twice"
+            " as often as a default client"
+        )
+    prefetch = int(consumer.get("queued.max.messages.kbytes", 0)) * 1024
+    if prefetch > config.memory // settings.PREFETCH_SHARE:
+        yield (
+            f"kafka.queued.max.messages.kbytes allows {prefetch} bytes of prefetch, more than its"
+            f" quarter of memory ({config.memory // settings.PREFETCH_SHARE}): the bound of"
+            " memory does not hold"
+        )
+
+
+_DEFAULT_ATTEMPTS = 3
+_KUBERNETES_S = 30.0

@@ -1,0 +1,257 @@
+"""The plan: configuration and handlers put together and checked, without a cluster."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from window_consumer.app.handlers import HandlerSpec
+from window_consumer.config import Config, Loaded, Mask, WorkerConfig, effective_kafka, load
+from window_consumer.core.decisions import EngineRules
+from window_consumer.core.ladder import RetryRules
+from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
+from window_consumer.kafka import settings
+from window_consumer.kafka.trial import refused_by_client
+from window_consumer.model.errors import ConfigError
+
+
+@frozen
+class PlannedWorker:
+    """One worker that will run."""
+
+    config: WorkerConfig
+    handler: HandlerSpec
+    retry: RetryRules
+    consumer: Mapping[str, Any]
+    producer: Mapping[str, Any]
+    admin: Mapping[str, Any]
+    """The user's Kafka properties of each client."""
+
+    @property
+    def name(self) -> str:
+        """The worker's name in the configuration."""
+        return self.config.name
+
+    @property
+    def engine(self) -> EngineRules:
+        """What the configuration means to the worker's Engine."""
+        config = self.config
+        return EngineRules(
+            slots=config.concurrency,
+            ordering=config.ordering,
+            retry=self.retry,
+            window_cells=config.window.cells,
+            cell_records=config.window.cell_records,
+            window_bytes=config.memory - config.memory // settings.PREFETCH_SHARE,
+            commit_interval_s=config.commit_interval,
+        )
+
+    @property
+    def writes_copies(self) -> bool:
+        """Whether the worker needs dead-letter topics."""
+        return self.config.retry.when_spent == "dead_letter"
+
+
+@frozen
+class Plan:
+    """Everything that will run."""
+
+    config: Config
+    workers: tuple[PlannedWorker, ...]
+    mask: Mask
+    file: str
+    loaded: Loaded = field(repr=False)
+
+    def where(self, *path: str) -> str:
+        """Return where a key was set, for messages."""
+        return self.loaded.where(path)
+
+
+def make_plan(
+    *,
+    config: Path,
+    handlers: Mapping[str, HandlerSpec],
+    only: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+) -> Plan:
+    """Load the configuration and find each worker its handler; ConfigError names all problems."""
+    defaults = {name: spec.defaults for name, spec in handlers.items()}
+    loaded = load(config, defaults, overrides)
+    mask = Mask(loaded.secrets)
+    problems = list(_problems(loaded, handlers, only))
+    if problems:
+        raise ConfigError(mask("\n".join(problems)))
+    chosen = [
+        worker
+        for name, worker in loaded.config.workers.items()
+        if (name in only if only else worker.enabled)
+    ]
+    planned, problems = [], []
+    for worker in chosen:
+        try:
+            planned.append(_plan_worker(loaded, worker, handlers[worker.handler]))
+        except ConfigError as error:
+            problems.append(str(error))
+    for each in planned:
+        problems.extend(_kafka_problems(loaded, each))
+    if problems:
+        raise ConfigError(mask("\n".join(problems)))
+    return Plan(loaded.config, tuple(planned), mask, str(config), loaded)
+
+
+def _problems(
+    loaded: Loaded, handlers: Mapping[str, HandlerSpec], only: Sequence[str]
+) -> Iterator[str]:
+    workers = loaded.config.workers
+    for name in only:
+        if name not in workers:
+            yield f"--only {name}: there is no such worker; there are {', '.join(sorted(workers))}"
+    for name, worker in workers.items():
+        if worker.handler not in handlers:
+            there = ", ".join(sorted(handlers)) or "none: is @app.handler used in the module?"
+            key = "handler" if worker.handler != name else ""
+            where = loaded.where(("workers", name, *([key] if key else [])))
+            yield (
+                f"{where}: workers.{name}: the application has no handler {worker.handler!r}; it"
+                f" has {there}"
+            )
+    used = {worker.handler for worker in workers.values()}
+    for name, spec in handlers.items():
+        if name not in used:
+            yield (
+                f"{spec.place}: no worker runs the handler {name!r}: add workers.{name} to the"
+                " configuration, with enabled: false if it should not run"
+            )
+
+
+def _plan_worker(loaded: Loaded, worker: WorkerConfig, handler: HandlerSpec) -> PlannedWorker:
+    retry = worker.retry
+    rules = RetryRules(
+        attempts=retry.attempts,
+        backoff_min_s=retry.backoff[0],
+        backoff_max_s=retry.backoff[1],
+        on_failure=retry.on_failure or "overtake",
+        when_spent=retry.when_spent,
+        on_oversize=retry.on_oversize,
+        fatal=_classes(loaded, worker, "fatal", retry.fatal),
+        retryable=_classes(loaded, worker, "retryable", retry.retryable),
+    )
+    clients: dict[settings.Kind, dict[str, Any]] = {
+        kind: dict(
+            effective_kafka(
+                loaded.config,
+                worker,
+                kind,
+                consumer_only=settings.CONSUMER_ONLY,
+                producer_only=settings.PRODUCER_ONLY,
+            )
+        )
+        for kind in _KINDS
+    }
+    return PlannedWorker(
+        config=worker,
+        handler=handler,
+        retry=rules,
+        consumer=clients["consumer"],
+        producer=clients["producer"],
+        admin=clients["admin"],
+    )
+
+
+_KINDS: tuple[settings.Kind, ...] = ("consumer", "producer", "admin")
+
+
+def _classes(
+    loaded: Loaded, worker: WorkerConfig, key: str, names: Sequence[str | type[BaseException]]
+) -> tuple[type[BaseException], ...]:
+    """Resolve dotted names of exception classes."""
+    found = []
+    for name in names:
+        kind = name if isinstance(name, type) else _resolve(name)
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            where = loaded.where(("workers", worker.name, "retry", key))
+            raise ConfigError(
+                f"{where}: workers.{worker.name}.retry.{key}: {name!r} is no exception class that"
+                " can be imported; write its dotted name, as in shop.errors.InvalidOrder"
+            )
+        found.append(kind)
+    return tuple(found)
+
+
+def _resolve(dotted: str) -> object:
+    """Return what a dotted name stands for, None where it cannot be imported."""
+    module_name, _, attribute = dotted.rpartition(".")
+    if not module_name:
+        return getattr(builtins, dotted, None)
+    try:
+        return getattr(importlib.import_module(module_name), attribute, None)
+    except ImportError:
+        outer = _resolve(module_name) if "." in module_name else None
+        return getattr(outer, attribute, None)
+
+
+def _kafka_problems(loaded: Loaded, worker: PlannedWorker) -> Iterator[str]:
+    """Yield the Kafka properties that break a guarantee, then those that librdkafka refuses."""
+    users: dict[settings.Kind, Mapping[str, Any]] = {
+        "consumer": worker.consumer,
+        "producer": worker.producer,
+        "admin": worker.admin,
+    }
+    refused = False
+    for kind, user in users.items():
+        for key, reason in settings.refusals(user, kind):
+            refused = True
+            yield f"{_where_kafka(loaded, worker.name, kind, key)}: kafka: {reason}"
+    if refused:
+        return
+    needs = settings.ConsumerNeeds(
+        group=worker.config.group,
+        worker=worker.name,
+        ordered=worker.config.ordering != "unordered",
+        memory=worker.config.memory,
+    )
+    for protocol in settings.group_protocols(worker.consumer):
+        conf = settings.consumer_settings(worker.consumer, needs, protocol)
+        yield from _refused(loaded, worker.name, "consumer", conf)
+    conf = settings.producer_settings(worker.producer, worker.name)
+    yield from _refused(loaded, worker.name, "producer", conf)
+    conf = settings.admin_settings(worker.admin, worker.name)
+    yield from _refused(loaded, worker.name, "admin", conf)
+
+
+def _refused(
+    loaded: Loaded, worker: str, kind: settings.Kind, conf: settings.Settings
+) -> Iterator[str]:
+    refusal = refused_by_client(kind, conf)
+    if refusal is not None:
+        where = _where_kafka(loaded, worker, kind, refusal.key)
+        yield f"{where}: kafka: {refusal.text}"
+
+
+def _where_kafka(loaded: Loaded, worker: str, kind: str, key: str | None) -> str:
+    """Return where a Kafka property was set: the most specific of the four places."""
+    places: list[tuple[str, ...]] = [
+        ("workers", worker, "kafka", kind),
+        ("workers", worker, "kafka"),
+        ("kafka", kind),
+        ("kafka",),
+    ]
+    fallback = loaded.where(("kafka",))
+    if key is None:
+        return fallback
+    for place in places:
+        where = loaded.where((*place, key))
+        if where != loaded.where(place):
+            return where
+    return fallback
+
+
+def metadata_fits(worker: PlannedWorker) -> bool:
+    """Tell whether the done ranges of a full window always fit into a commit."""
+    window = worker.config.window
+    return worst_case_bytes(window.cells * window.cell_records) <= MAX_BYTES

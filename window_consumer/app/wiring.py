@@ -1,0 +1,75 @@
+"""The wiring: from a prepared plan to workers with real connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from window_consumer.app.handlers import Middleware, with_middleware
+from window_consumer.app.plan import Plan
+from window_consumer.app.preflight import LOGGER, Preparation, Prepared, PreparedWorker
+from window_consumer.core.copies import Origin, Target
+from window_consumer.kafka.settings import ConsumerNeeds
+from window_consumer.kafka.sink import KafkaSink
+from window_consumer.kafka.source import KafkaSource
+from window_consumer.runtime.poll_loop import LoopRules, Phase
+from window_consumer.runtime.running import MakeWorkers
+from window_consumer.runtime.worker import Worker, WorkerSetup
+
+
+def wire(
+    plan: Plan, prepared: Prepared, middleware: Sequence[Middleware], app_version: str
+) -> MakeWorkers:
+    """Return what makes the workers once the lifespan has been entered."""
+
+    def make(state: Any, on_phase: Callable[[Worker, Phase], None]) -> Sequence[Worker]:
+        return [
+            _worker(plan, prepared, each, middleware, app_version, state, on_phase)
+            for each in prepared.workers
+        ]
+
+    return make
+
+
+def _worker(  # noqa: PLR0913 - the parts of a worker come together here
+    plan: Plan,
+    prepared: Prepared,
+    worker: PreparedWorker,
+    middleware: Sequence[Middleware],
+    app_version: str,
+    state: Any,
+    on_phase: Callable[[Worker, Phase], None],
+) -> Worker:
+    planned, config = worker.plan, worker.plan.config
+    preparation = Preparation(plan, planned, worker.cluster, worker.log)
+    needs = ConsumerNeeds(
+        group=config.group,
+        worker=config.name,
+        ordered=config.ordering != "unordered",
+        memory=config.memory,
+        partitions=sum(facts.partitions for facts in worker.topics.values()),
+    )
+    setup = WorkerSetup(
+        name=config.name,
+        origin=Origin(config.group, planned.handler.name, app_version),
+        engine=planned.engine,
+        loop=LoopRules(
+            topics=tuple(worker.topics),
+            revoke_timeout_s=config.revoke_timeout,
+            stop_timeout_s=config.stop_timeout,
+        ),
+        handler=with_middleware(planned.handler.function, middleware),
+        target_of=_targets_of(worker),
+        ask_topics=lambda: preparation.refresh(worker),
+        on_no_offset=config.on_no_offset,
+        on_out_of_range=config.on_out_of_range,
+        mask=plan.mask,
+        logger=LOGGER,
+    )
+    source = KafkaSource(planned.consumer, needs, worker.cluster, worker.log)
+    sink = KafkaSink(planned.producer, config.name, worker.log, prepared.oauth_token)
+    return Worker(setup, source, sink, state, on_phase)
+
+
+def _targets_of(worker: PreparedWorker) -> Callable[[str], Target]:
+    return worker.targets.__getitem__

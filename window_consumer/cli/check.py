@@ -1,0 +1,118 @@
+"""``window-consumer check``: the bounds of a configuration, in words or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from window_consumer.app import App, Plan
+from window_consumer.app.bounds import WorkerBounds, bounds_of
+from window_consumer.app.connect import ClusterFindings, findings_of
+from window_consumer.config.units import format_duration, format_size
+
+
+@frozen
+class Report:
+    """What ``check`` found; it only exists where nothing is wrong."""
+
+    file: str
+    workers: tuple[WorkerBounds, ...]
+    cluster: tuple[ClusterFindings, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as plain values; times in seconds, sizes in bytes."""
+        connected = {each.worker: each for each in self.cluster}
+        return {
+            "ok": True,
+            "file": self.file,
+            "workers": {
+                bounds.worker: {
+                    **attrs.asdict(bounds),
+                    **(
+                        {"cluster": attrs.asdict(connected[bounds.worker])}
+                        if bounds.worker in connected
+                        else {}
+                    ),
+                }
+                for bounds in self.workers
+            },
+        }
+
+    def as_text(self) -> str:
+        """Return the report for people."""
+        lines = [f"{self.file}: fine"]
+        connected = {each.worker: each for each in self.cluster}
+        for bounds in self.workers:
+            lines.append("")
+            lines.extend(_in_words(bounds))
+            if bounds.worker in connected:
+                lines.extend(connected[bounds.worker].in_words())
+            lines.extend(f"  warning: {warning}" for warning in bounds.warnings)
+        return "\n".join(lines)
+
+
+def check(app: App, plan: Plan, *, connect: bool, start_timeout: float | None) -> Report:
+    """Work out the bounds of a plan, and ask the cluster if wanted."""
+    bounds = tuple(bounds_of(worker) for worker in plan.workers)
+    found = findings_of(app, plan, start_timeout) if connect else ()
+    return Report(plan.file, bounds, found)
+
+
+def _in_words(bounds: WorkerBounds) -> Iterator[str]:
+    yield f"{bounds.worker} (ordering: {bounds.ordering}, concurrency: {bounds.concurrency})"
+    yield (
+        f"  holds at most {bounds.window_records} records a partition in its window, then"
+        f" {bounds.buffer_records} in its buffer"
+    )
+    yield (
+        f"  holds at most {format_size(bounds.max_bytes)} of payload, prefetch included, and one"
+        f" batch over it (about {format_size(bounds.overshoot_bytes)}); some"
+        f" {format_size(_rounded(bounds.resident_bytes))} resident"
+    )
+    yield (
+        f"  after a crash at most {bounds.rerun_running} running records run again, and those"
+        f" that finished in the last {bounds.rerun_finished_s:g} s"
+    )
+    fits = "always fits" if bounds.metadata_fits else "does NOT always fit"
+    yield (
+        f"  (commit metadata: at most {bounds.metadata_bytes} bytes, which {fits} the 4095 of a"
+        f" commit; where somebody else overwrites it, {bounds.rerun_records_without_metadata} a"
+        " partition)"
+    )
+    yield (
+        f"  a rebalance takes at most {format_duration(bounds.planned_takeover_s)}, after a crash"
+        f" {format_duration(bounds.crash_takeover_s)}; a stop takes at most"
+        f" {format_duration(bounds.stop_s)}"
+    )
+    yield f"  {_retries(bounds)}"
+    yield (
+        "  one record that stays open for X seconds limits its partition to"
+        f" {bounds.window_records} / X records/s (60 s: {bounds.records_per_s_beside(60):.0f}/s)"
+    )
+
+
+def _rounded(size: int) -> int:
+    mebibyte = 1024**2
+    return -(-size // mebibyte) * mebibyte
+
+
+def _retries(bounds: WorkerBounds) -> str:
+    if bounds.calls is None or bounds.retry_elapsed_s is None:
+        return "a failing record is called again without end; its lane waits"
+    if not bounds.retry_waits:
+        return "a failing record is called once"
+    waits = ", ".join(
+        f"{_short(wait.shortest_s)}..{_short(wait.longest_s)}" for wait in bounds.retry_waits
+    )
+    shortest, longest = bounds.retry_elapsed_s
+    return (
+        f"a failing record is called {bounds.calls} times, after waits of {waits}: over"
+        f" {_short(shortest)} to {_short(longest)} and the calls themselves"
+    )
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.3g}s"

@@ -1,0 +1,52 @@
+"""How the command line ends: exit codes, and errors as one readable block."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+
+import click
+
+from window_consumer.model.errors import UsageError, WindowConsumerError
+
+OK = 0
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command and return the exit code; user mistakes never show a traceback."""
+    try:
+        return command()
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except BaseException as error:
+        return _explain(error)
+
+
+def _explain(error: BaseException) -> int:
+    """Say what went wrong and return the exit code for it."""
+    code = FAILED
+    if isinstance(error, click.ClickException):
+        error.show()
+        code = WRONG_USAGE
+    elif isinstance(error, click.Abort | KeyboardInterrupt):
+        code = INTERRUPTED
+    elif isinstance(error, WindowConsumerError):
+        say_error(str(error))
+        code = WRONG_USAGE if isinstance(error, UsageError) else FAILED
+    elif isinstance(error, BrokenPipeError):
+        # Whoever read our output has enough; Python would complain again at its own exit.
+        sys.stderr.close()
+    elif isinstance(error, SystemExit):
+        raise error
+    else:
+        say_error(f"this is a bug, please report it:\n{''.join(traceback.format_exception(error))}")
+    return code
+
+
+def say_error(text: str) -> None:
+    """Print an error block."""
+    click.echo(f"error: {text.rstrip()}", err=True)

@@ -1,0 +1,86 @@
+"""The command line's logging: text for people or JSON lines for machines, secrets masked."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from window_consumer.runtime.current import RecordContext
+
+LogFormat = Literal["text", "json"]
+
+_PLACE = ("topic", "partition", "offset", "attempt")
+
+
+class MaskedFormatter(logging.Formatter):
+    """Formats a line and takes the secrets out; ``mask`` is set when they are known."""
+
+    mask: Callable[[str], str] = str
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return self.mask(self.line(record))
+
+    def line(self, record: logging.LogRecord) -> str:
+        """Return the line, secrets and all."""
+        raise NotImplementedError
+
+
+class TextFormatter(MaskedFormatter):
+    """``12:00:00.123 WARNING wc-charge-slot-1 message [orders[0]@17 attempt 2]``."""
+
+    def line(self, record: logging.LogRecord) -> str:
+        """Return the line and its traceback, if it has one."""
+        at = datetime.fromtimestamp(record.created, UTC).astimezone()
+        clock = at.strftime("%H:%M:%S.") + f"{at.microsecond // 1000:03d}"
+        place = ""
+        if getattr(record, "offset", None) is not None and _is_of_a_handler(record):
+            fields = vars(record)
+            place = (
+                f" [{fields['topic']}[{fields['partition']}]@{fields['offset']}"
+                f" attempt {fields['attempt']}]"
+            )
+        text = f"{clock} {record.levelname} {record.threadName} {record.getMessage()}{place}"
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        return text
+
+
+class JsonFormatter(MaskedFormatter):
+    """One JSON object a line."""
+
+    def line(self, record: logging.LogRecord) -> str:
+        """Return the object as text."""
+        fields: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "thread": record.threadName,
+            "message": record.getMessage(),
+        }
+        for name in _PLACE:
+            value = getattr(record, name, None)
+            if value is not None:
+                fields[name] = value
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+def _is_of_a_handler(record: logging.LogRecord) -> bool:
+    """Our own lines name their record in the text already."""
+    return not record.name.startswith("window_consumer")
+
+
+def set_up(log_format: LogFormat, level: str) -> MaskedFormatter:
+    """Send all log lines to stderr; the caller gives the formatter its mask later."""
+    formatter: MaskedFormatter = TextFormatter() if log_format == "text" else JsonFormatter()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    handler.addFilter(RecordContext(keep=True))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    return formatter

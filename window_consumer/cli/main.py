@@ -1,0 +1,145 @@
+"""``window-consumer``: the commands and their options."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+import window_consumer
+from window_consumer.cli.check import check
+from window_consumer.cli.errors import guarded
+from window_consumer.cli.loading import load_app
+from window_consumer.cli.logs import set_up
+from window_consumer.cli.run import run_until_stopped
+from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
+from window_consumer.config import config_page, json_schema
+from window_consumer.config.units import parse_duration
+
+Command = Callable[..., Any]
+
+
+class Duration(click.ParamType[float]):
+    """A duration with its unit, as in the configuration."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return seconds."""
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+_app = click.argument("application", metavar="MODULE:APP")
+_config = click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    default=Path("workers.yaml"),
+    show_default=True,
+    help="The configuration file.",
+)
+_only = click.option(
+    "--only", multiple=True, metavar="WORKER", help="Only this worker; may be repeated."
+)
+_set = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key, as in workers.charge.concurrency=8; may be repeated.",
+)
+_start_timeout = click.option(
+    "--start-timeout",
+    type=Duration(),
+    default=None,
+    metavar="DURATION",
+    help="Give up when no broker answers for so long (exit code 1). [default: never]",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(window_consumer.__version__, prog_name="window-consumer")
+def cli() -> None:
+    """Consume Kafka with a sliding window."""
+
+
+@cli.command("run")
+@_app
+@_config
+@_only
+@_set
+@_start_timeout
+@click.option("--embedded", is_flag=True, help="Start an embedded broker in this process.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text")
+@click.option("--log-level", default="info", metavar="LEVEL", show_default=True)
+@click.option(
+    "--switch-interval",
+    type=Duration(),
+    default=SWITCH_INTERVAL_S,
+    metavar="DURATION",
+    help="How long a thread keeps the interpreter. [default: 5ms]",
+)
+@click.option(
+    "--gc-threshold",
+    type=click.IntRange(0),
+    default=GC_THRESHOLD,
+    show_default=True,
+    help="New objects that start a garbage collection; 0 leaves Python's settings alone.",
+)
+def run_command(**options: Any) -> int:
+    """Run the workers of a configuration until a signal comes.
+
+    SIGTERM or Ctrl-C: drain, commit, leave the group; a second one: end at once. SIGUSR1: print
+    the windows and where the running handlers stand.
+    """
+    formatter = set_up(options["log_format"], options["log_level"])
+    tune(options["switch_interval"], options["gc_threshold"])
+    app = load_app(options["application"])
+    plan_args = {"only": options["only"], "overrides": options["overrides"]}
+    if options["embedded"]:
+        from window_consumer.cli.embedded import run_embedded  # noqa: PLC0415 - loads the mock
+
+        return run_embedded(app, options["config"], plan_args, formatter)
+    plan = app.plan(options["config"], **plan_args)
+    return run_until_stopped(app, plan, formatter, options["start_timeout"])
+
+
+@cli.command("check")
+@_app
+@_config
+@_only
+@_set
+@_start_timeout
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--connect", is_flag=True, help="Ask the cluster, too.")
+def check_command(**options: Any) -> int:
+    """Check a configuration without running it, and work out its bounds."""
+    app = load_app(options["application"])
+    plan = app.plan(options["config"], only=options["only"], overrides=options["overrides"])
+    report = check(app, plan, connect=options["connect"], start_timeout=options["start_timeout"])
+    click.echo(json.dumps(report.as_json(), indent=2) if options["as_json"] else report.as_text())
+    return 0
+
+
+@cli.command("schema")
+@click.option("--markdown", is_flag=True, help="Print the reference page docs/config.md instead.")
+def schema_command(*, markdown: bool) -> int:
+    """Print a JSON Schema of the configuration file, for editors."""
+    click.echo(config_page().rstrip() if markdown else json.dumps(json_schema(), indent=2))
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit."""
+    sys.exit(guarded(lambda: int(cli.main(arguments, standalone_mode=False) or 0)))

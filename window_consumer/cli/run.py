@@ -1,0 +1,137 @@
+"""``window-consumer run``: start the workers, obey signals, end with the right exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from time import monotonic
+from types import FrameType
+
+import click
+from attrs import frozen
+
+from window_consumer.app import App, Plan
+from window_consumer.cli.errors import FAILED, INTERRUPTED, OK
+from window_consumer.cli.logs import MaskedFormatter
+from window_consumer.core.snapshot import Snapshot
+from window_consumer.model.errors import StartStoppedError
+from window_consumer.runtime.running import Running
+
+_LOOK_S = 0.2
+_AFTER_STOP_S = 4.5
+"""How long after the stop timeout the process ends whatever happens."""
+
+
+@frozen
+class Signals:
+    """What signals have asked for."""
+
+    stop: threading.Event
+    picture: threading.Event
+
+    @classmethod
+    def install(cls) -> Signals:
+        """Take SIGTERM and SIGINT (first: drain, second: end at once) and SIGUSR1 (picture)."""
+        signals = cls(threading.Event(), threading.Event())
+
+        def on_stop(_number: int, _frame: FrameType | None) -> None:
+            if signals.stop.is_set():
+                os._exit(INTERRUPTED)
+            signals.stop.set()
+
+        def on_picture(_number: int, _frame: FrameType | None) -> None:
+            signals.picture.set()
+
+        signal.signal(signal.SIGTERM, on_stop)
+        signal.signal(signal.SIGINT, on_stop)
+        signal.signal(signal.SIGUSR1, on_picture)
+        return signals
+
+
+def run_until_stopped(
+    app: App, plan: Plan, formatter: MaskedFormatter, start_timeout: float | None
+) -> int:
+    """Run the plan until a signal or a failure ends it; return the exit code."""
+    formatter.mask = plan.mask
+    signals = Signals.install()
+    logger = logging.getLogger("window_consumer")
+    try:
+        running = app.start_plan(plan, start_timeout=start_timeout, stop_asked=signals.stop.is_set)
+    except StartStoppedError as error:
+        logger.info("%s", error)
+        return OK
+    longest = max(worker.config.stop_timeout for worker in plan.workers)
+    deadline: float | None = None
+    while not running.wait(_LOOK_S):
+        if signals.picture.is_set():
+            signals.picture.clear()
+            click.echo(plan.mask(stacks_and_windows(running)), err=True)
+        if signals.stop.is_set() and deadline is None:
+            logger.info("stopping: draining for at most %g s (again: at once)", longest)
+            running.stop()
+            deadline = monotonic() + longest + _AFTER_STOP_S
+        if deadline is not None and monotonic() > deadline:
+            logger.error("did not end in time; what was unfinished will run again")
+            _end_now(FAILED)
+    code = OK if running.failure is None else FAILED
+    if running.left_behind:
+        # Threads that never return would be waited for, or cut down in the middle of something.
+        _end_now(code)
+    return code
+
+
+def _end_now(code: int) -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def stacks_and_windows(running: Running) -> str:
+    """Return the windows of all workers and the stacks of the running handlers, for people."""
+    frames = sys._current_frames()  # noqa: SLF001 - the one way to other threads' stacks
+    lines = []
+    pictures = running.snapshots()
+    for worker in running.workers:
+        picture = pictures.get(worker.name)
+        if picture is None:
+            lines.append(f"{worker.name}: the poll thread does not answer; it stands at:")
+            lines.extend(_stack(frames.get(worker.loop.thread.ident or 0)))
+            continue
+        lines.extend(_describe(worker.name, picture, lambda ident: _stack(frames.get(ident))))
+    return "\n".join(lines)
+
+
+def _describe(name: str, picture: Snapshot, stack_of: Callable[[int], list[str]]) -> list[str]:
+    did = picture.counters
+    done = f"{did.processed} processed, {did.retried} retried, {did.dead_lettered} dead-lettered"
+    pace = (
+        f"{picture.queued} slices for {picture.slots} slots, {picture.cost_s * 1e3:.3g} ms a call"
+    )
+    lines = [f"{name}: {done}, {pace}"]
+    for each in picture.partitions:
+        cells = "".join(_LETTERS[cell.state.value] for cell in each.cells)
+        lines.append(
+            f"  {each.name} from {each.next_offset}: [{cells.ljust(each.capacity_cells, '.')}]"
+            f" {each.open} open, {each.buffered} buffered, {each.failed} failed,"
+            f" {each.bytes} bytes{', paused' if each.paused else ''}"
+        )
+    for call in sorted(picture.calls, key=lambda call: -call.seconds):
+        lines.append(f"  {call.name}@{call.offset} attempt {call.attempt} for {call.seconds:.1f} s")
+        lines.extend(stack_of(call.thread))
+    return lines
+
+
+_LETTERS = {"done": "d", "waiting": "w", "running": "r", "retrying": "y", "hovering": "H"}
+
+
+def _stack(frame: FrameType | None) -> list[str]:
+    if frame is None:
+        return ["      (gone)"]
+    text = "".join(traceback.format_stack(frame))
+    return [f"      {line}" for line in text.splitlines()]
