@@ -1,1 +1,40 @@
-"""."""
+"""The configuration: one YAML file, decorators' defaults and ``--set``, checked at the start.
+
+What belongs here needs no cluster, no handler and no client. Which Kafka properties exist and
+which are forbidden is for ``kafka`` to say; resolving dotted exception names is for ``app``.
+"""
+
+from __future__ import annotations
+
+from window_consumer.config.docs import config_page, example
+from window_consumer.config.json_schema import json_schema
+from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
+from window_consumer.config.loading import Loaded, load
+from window_consumer.config.mask import Mask, is_secret_key
+from window_consumer.config.schema import Config, WorkerConfig, effective_kafka
+from window_consumer.config.sections import (
+    ExceptionName,
+    RetryConfig,
+    TopicsConfig,
+    WindowConfig,
+)
+
+__all__ = [
+    "Client",
+    "Config",
+    "ExceptionName",
+    "KafkaConfig",
+    "Loaded",
+    "Mask",
+    "RetryConfig",
+    "Scalar",
+    "TopicsConfig",
+    "WindowConfig",
+    "WorkerConfig",
+    "config_page",
+    "effective_kafka",
+    "example",
+    "is_secret_key",
+    "json_schema",
+    "load",
+]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 BATCH_SHARE = 0.125
 """One batch should bring at most this share of the budget: it is measured only afterwards."""
 
+_FORGET = 0.95
+"""A batch of small records lets the usual size of a record fall by a twentieth."""
+
 RESUME_ROOM = 0.25
 """A paused partition goes on when this share of its window is free: resuming costs a fetch."""
 
@@ -30,12 +33,11 @@ class Budget:
         self.used = 0
         self._batch_records = batch_records
         self._buffer_records = buffer_records
-        self._mean_size = 0.0
+        self._usual_size = 0.0
 
     def note(self, records: int, size: int) -> None:
-        """Learn the usual size of a record from a delivered batch."""
-        self._mean_size += (size / records - self._mean_size) * min(1.0, records / 1000)
-        self._mean_size = max(self._mean_size, size / records / 8)
+        """Learn the usual size of a record from a delivered batch: up at once, down slowly."""
+        self._usual_size = max(size / records, self._usual_size * _FORGET)
 
     def allows(self, partition: Partition, partitions: int) -> bool:
         """Tell whether a partition may take in more.
@@ -52,31 +54,40 @@ class Budget:
 
     def batch_records(self) -> int:
         """How many records to ask for at once."""
-        if not self._mean_size:
+        if not self._usual_size:
             return self._batch_records
-        fitting = int(self.limit * BATCH_SHARE / self._mean_size)
+        fitting = int(self.limit * BATCH_SHARE / self._usual_size)
         return max(1, min(self._batch_records, fitting))
 
-    def should_pause(self, partition: Partition, partitions: int) -> bool:
-        """Tell whether a partition's buffer is as full as it may get."""
-        if partition.paused or not partition.buffered:
-            return False
-        return partition.buffered >= self._buffer_records or not self.allows(partition, partitions)
+    def should_pause(self, partition: Partition, partitions: Collection[Partition]) -> bool:
+        """Tell whether a partition has taken in as much as it may.
 
-    def should_resume(self, partition: Partition, partitions: int) -> bool:
+        Bytes are a reason to pause only while another partition may go on: where none may,
+        nothing is asked for anyway, and what was prefetched is not thrown away.
+        """
+        if partition.paused:
+            return False
+        if partition.buffered >= self._buffer_records:
+            return True
+        return not self.allows(partition, len(partitions)) and (
+            self.used > self.limit * (1 + BATCH_SHARE) or self.wanted(partitions)
+        )
+
+    def should_resume(self, partition: Partition, partitions: Collection[Partition]) -> bool:
         """Tell whether a paused partition has enough room to go on."""
         if not partition.paused or partition.buffered or partition.commit.tight:
             return False
         window = partition.window
         return window.room >= RESUME_ROOM * window.capacity and (
             partition.bytes == 0
-            or (self.used <= RESUME_USED * self.limit and self.allows(partition, partitions))
+            or (self.used <= RESUME_USED * self.limit and self.allows(partition, len(partitions)))
         )
 
     def wanted(self, partitions: Collection[Partition]) -> bool:
         """Tell whether any partition could take a record now."""
         count = len(partitions)
         return any(
-            not partition.paused and not partition.buffered and self.allows(partition, count)
+            not (partition.paused or partition.buffered or partition.commit.tight)
+            and self.allows(partition, count)
             for partition in partitions
         )

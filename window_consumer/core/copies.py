@@ -46,9 +46,9 @@ def dead_letter(
     texts = failed.detail is not Detail.WITHOUT_ERROR_TEXTS
     ours: list[tuple[str, bytes]] = [
         (names.ID, record_id(message)),
-        (names.ORIGINAL_TOPIC, (message.topic() or "").encode()),
-        (names.ORIGINAL_PARTITION, _decimal(message.partition() or 0)),
-        (names.ORIGINAL_OFFSET, _decimal(message.offset() or 0)),
+        (names.ORIGINAL_TOPIC, message.topic().encode()),
+        (names.ORIGINAL_PARTITION, _decimal(message.partition())),
+        (names.ORIGINAL_OFFSET, _decimal(message.offset())),
         *_original_timestamp(message),
         (names.FORMAT, names.FORMAT_VERSION),
         (names.GROUP, origin.group.encode()),

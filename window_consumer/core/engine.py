@@ -114,9 +114,10 @@ class Engine:
             return
         size = sum(map(len, unseen))
         self.budget.note(len(unseen), size)
-        fits = len(unseen) <= partition.window.room and self._may_take_in(partition)
         partition.hold(size)
-        if fits and not partition.buffered:
+        if len(unseen) <= partition.window.room and not (
+            partition.buffered or partition.commit.tight
+        ):
             self._admit(partition, unseen, size, now)
         else:
             partition.put_in_buffer(unseen)
@@ -220,7 +221,7 @@ class Engine:
                 self.dispatcher.split(slice_)
                 message = slice_.running()
                 if message is not None:
-                    outlived.append(Outlived(name, message.offset() or 0, message.key()))
+                    outlived.append(Outlived(name, message.offset(), message.key()))
             self.dispatcher.forget(partition)
             self._hover_reports.pop(name, None)
             partition.give_up()
@@ -288,14 +289,14 @@ class Engine:
         return decisions
 
     def _keep_house(self, partition: Partition, decisions: Decisions, now: float) -> None:
-        count = len(self.partitions)
+        everyone = self.partitions.values()
         name = partition.name
         if partition.buffered:
             self._refill(partition, now)
-        if self.budget.should_pause(partition, count):
+        if self.budget.should_pause(partition, everyone):
             partition.paused = True
             decisions.pause.append(name)
-        elif self.budget.should_resume(partition, count):
+        elif self.budget.should_resume(partition, everyone):
             partition.paused = False
             decisions.resume.append((name, partition.next_delivery))
         if partition.commit.due(now) and not partition.closing:
@@ -318,9 +319,6 @@ class Engine:
         return Hovering(partition.name, offset, failed.attempts + 1 if failed else 1, age_s)
 
     # ---- rules
-
-    def _may_take_in(self, partition: Partition) -> bool:
-        return not partition.commit.tight and self.budget.allows(partition, len(self.partitions))
 
     def _admit(self, partition: Partition, messages: list[Message], size: int, now: float) -> None:
         self.counters.earlier += partition.admit(messages, size, now)

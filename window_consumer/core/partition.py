@@ -75,9 +75,9 @@ class Partition:
     def unseen(self, messages: list[Message]) -> list[Message]:
         """Return the messages that were not delivered before in this epoch (normally all)."""
         expected = self.next_delivery
-        if messages[0].offset() >= expected:  # type: ignore[operator] # delivered: has an offset
+        if messages[0].offset() >= expected:
             return messages
-        return [m for m in messages if m.offset() >= expected]  # type: ignore[operator] # as above
+        return [m for m in messages if m.offset() >= expected]
 
     @property
     def next_delivery(self) -> int:
@@ -178,4 +178,4 @@ class Partition:
 
 
 def _offset(message: Message) -> int:
-    return message.offset()  # type: ignore[return-value] # a delivered record has an offset
+    return int(message.offset())

@@ -143,7 +143,7 @@ def _call(slice_: Slice, now: float) -> CallPicture | None:
         return None
     return CallPicture(
         name=slice_.partition.name,
-        offset=message.offset() or 0,
+        offset=message.offset(),
         attempt=slice_.call.attempt,
         seconds=max(0.0, now - slice_.started),
         thread=slice_.thread,

@@ -19,13 +19,14 @@ class TopicPartition(NamedTuple):
 class Message(Protocol):
     """What a Source delivers: the part of confluent_kafka.Message that we use.
 
-    ``len(message)`` is the size of the value in bytes and cheap.
+    ``len(message)`` is the size of the value in bytes and cheap. The client's stubs allow None for
+    topic, partition and offset; a delivered record has them.
     """
 
     def __len__(self) -> int: ...
-    def topic(self) -> str | None: ...
-    def partition(self) -> int | None: ...
-    def offset(self) -> int | None: ...
+    def topic(self) -> Any: ...
+    def partition(self) -> Any: ...
+    def offset(self) -> Any: ...
     def key(self) -> Any: ...
     def value(self) -> Any: ...
     def headers(self) -> Any: ...
@@ -72,17 +73,17 @@ class Record:
     @property
     def topic(self) -> str:
         """The topic that this delivery came from."""
-        return self._message.topic()  # type: ignore[return-value] # never None on a delivered record
+        return str(self._message.topic())
 
     @property
     def partition(self) -> int:
         """The partition that this delivery came from."""
-        return self._message.partition()  # type: ignore[return-value] # never None, as above
+        return int(self._message.partition())
 
     @property
     def offset(self) -> int:
         """The record's own offset."""
-        return self._message.offset()  # type: ignore[return-value] # never None, as above
+        return int(self._message.offset())
 
     @property
     def key(self) -> bytes | None:

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from window_consumer.config import Loaded, load
+from window_consumer.model.errors import ConfigError
+
+
+@pytest.fixture
+def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loaded]:
+    """Load a text as workers.yaml of the current directory, without any environment variable."""
+    monkeypatch.chdir(tmp_path)
+
+    def load_text(
+        text: str,
+        *overrides: str,
+        handlers: Mapping[str, Mapping[str, Any]] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Loaded:
+        Path("workers.yaml").write_text(text, encoding="utf-8")
+        return load(Path("workers.yaml"), handlers or {}, overrides, environ or {})
+
+    return load_text
+
+
+@pytest.fixture
+def refused(loaded: Callable[..., Loaded]) -> Callable[..., str]:
+    """Load a text that has to be refused and return the message."""
+
+    def message(*arguments: str, **options: Any) -> str:
+        with pytest.raises(ConfigError) as caught:
+            loaded(*arguments, **options)
+        return str(caught.value)
+
+    return message
+
+
+@pytest.fixture
+def worker_text() -> Callable[..., str]:
+    """Write a configuration of one sound worker and further lines for it."""
+
+    def text(*lines: str, kafka: Sequence[str] = ()) -> str:
+        return "\n".join(
+            (
+                "kafka:",
+                "  bootstrap.servers: h:1",
+                *(f"  {line}" for line in kafka),
+                "workers:",
+                "  charge:",
+                "    topics: [orders]",
+                "    group: shop",
+                *(f"    {line}" for line in lines),
+            )
+        )
+
+    return text

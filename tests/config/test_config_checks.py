@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from window_consumer.config import Loaded
+
+Load = Callable[..., Loaded]
+Refuse = Callable[..., str]
+WorkerText = Callable[..., str]
+
+
+@pytest.mark.parametrize("ordering", ["key", "partition"])
+def test_an_ordered_worker_has_to_choose_and_is_told_both_ways(
+    refused: Refuse, worker_text: WorkerText, ordering: str
+) -> None:
+    message = refused(worker_text(f"ordering: {ordering}", "retry: {attempts: 2}"))
+    assert message.startswith(
+        "workers.yaml:8: workers.charge.retry.on_failure: has to be chosen, because ordering is "
+        f"{ordering}:\n"
+    )
+    assert "block:    a failing record is retried without end and its lane waits" in message
+    assert "overtake: it leaves when its attempts are spent and later ones" in message
+
+
+@pytest.mark.parametrize("choice", ["block", "overtake"])
+@pytest.mark.parametrize("ordering", ["key", "partition"])
+def test_an_ordered_worker_may_choose_either(
+    loaded: Load, worker_text: WorkerText, ordering: str, choice: str
+) -> None:
+    result = loaded(worker_text(f"ordering: {ordering}", f"retry: {{on_failure: {choice}}}"))
+    assert result.config.workers["charge"].retry.on_failure == choice
+
+
+def test_without_ordering_block_is_refused_and_told_both_ways(
+    refused: Refuse, worker_text: WorkerText
+) -> None:
+    message = refused(worker_text("retry: {on_failure: block}"))
+    assert message.startswith("workers.yaml:7: workers.charge.retry.on_failure: is block, but with")
+    assert "on_failure: overtake" in message
+    assert "ordering: key (or partition)" in message
+
+
+def test_topics_and_patterns_exclude_each_other(refused: Refuse, worker_text: WorkerText) -> None:
+    assert refused(worker_text("patterns: ['^a']")) == (
+        "workers.yaml:7: workers.charge.patterns: topics is given too; keep one of the two"
+    )
+
+
+def test_a_class_cannot_be_fatal_and_retryable(refused: Refuse, worker_text: WorkerText) -> None:
+    assert "workers.charge.retry.retryable[1]: is in fatal too" in refused(
+        worker_text("retry: {fatal: [a.B], retryable: [c.D, a.B]}")
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "place", "shared"),
+    [
+        ("topics: [x, t]", "topics: [y, t]", "topics[1]", "the topic t is read"),
+        ("topics: [t]", "patterns: ['^z', '^t']", "patterns[1]", "the topic t is read"),
+        ("patterns: ['^z', '^t']", "topics: [y, t]", "topics[1]", "the topic t is read"),
+        ("patterns: ['^t']", "patterns: ['^t']", "patterns[0]", "what ^t matches is read"),
+    ],
+)
+def test_two_workers_of_one_group_cannot_read_one_topic(
+    refused: Refuse, first: str, second: str, place: str, shared: str
+) -> None:
+    message = refused(f"workers:\n  a: {{group: g, {first}}}\n  b: {{group: g, {second}}}\n")
+    assert message.startswith(
+        f"workers.yaml:3: workers.b.{place}: {shared} by the worker a of the same group "
+        "(workers.yaml:2)"
+    )
+    assert "give one of the workers a group of its own" in message
+    assert "join the workers or take the topic away" in message
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "group: other, topics: [t]",
+        "group: g, topics: [u]",
+        "group: g, patterns: ['^u']",
+        "group: g, topics: [t], enabled: false",
+    ],
+)
+def test_other_groups_other_topics_and_disabled_workers_are_no_conflict(
+    loaded: Load, second: str
+) -> None:
+    text = f"workers:\n  a: {{group: g, topics: [t]}}\n  b: {{{second}}}\n"
+    assert list(loaded(text).config.workers) == ["a", "b"]
+
+
+def test_all_workers_disabled_is_refused(refused: Refuse, worker_text: WorkerText) -> None:
+    assert "workers.yaml:3: workers: all are disabled; at least one has to say enabled: true" in (
+        refused(worker_text("enabled: false"))
+    )
+
+
+def test_a_disabled_worker_is_checked_too(refused: Refuse) -> None:
+    message = refused(
+        "workers:\n  a: {group: g, topics: [t]}\n  b: {group: g/h, topics: [u], enabled: false}\n"
+    )
+    assert message.startswith("workers.yaml:3: workers.b.group: 'g/h'")
+
+
+def test_a_dead_letter_topic_that_is_too_long_is_refused(refused: Refuse) -> None:
+    text = f"workers:\n  a: {{group: {'g' * 100}, topics: [u, {'t' * 145}]}}\n"
+    message = refused(text)
+    assert message.startswith("workers.yaml:2: workers.a.topics[1]: its dead-letter topic gggg")
+    assert "has 250 characters, Kafka allows 249" in message
+
+
+def test_a_dead_letter_topic_of_the_longest_legal_name_is_taken(loaded: Load) -> None:
+    config = loaded(f"workers: {{a: {{group: {'g' * 100}, topics: [{'t' * 144}]}}}}").config
+    assert len(config.workers["a"].dlq_topic("t" * 144, config.topics)) == 249
+
+
+def test_two_workers_cannot_have_one_dead_letter_topic(refused: Refuse) -> None:
+    message = refused(
+        "workers:\n  a: {group: g, topics: [x.y]}\n  b: {group: g.x, topics: [z, y]}\n"
+    )
+    assert message == (
+        "workers.yaml:3: workers.b.topics[1]: its dead-letter topic g.x.y.dlq is that of x.y in "
+        "the worker a too (workers.yaml:2); choose another group, or another template for "
+        "topics.dlq"
+    )
+
+
+def test_another_group_may_read_dead_letters(loaded: Load) -> None:
+    text = "workers:\n  a: {group: g, topics: [t]}\n  b: {group: h, topics: [u, g.t.dlq]}\n"
+    assert loaded(text).config.workers["b"].topics == ("u", "g.t.dlq")
+
+
+def test_a_worker_cannot_read_its_own_dead_letters(refused: Refuse) -> None:
+    message = refused("workers:\n  a: {group: g, topics: [t, g.t.dlq]}\n")
+    assert message.startswith(
+        "workers.yaml:2: workers.a.topics[1]: has the name of a dead-letter topic of this very"
+    )
+    assert "redrive dead letters instead" in message
+
+
+def test_the_template_decides_about_the_names_of_dead_letter_topics(
+    loaded: Load, refused: Refuse
+) -> None:
+    text = (
+        "workers:\n  a: {group: g, topics: [t, g.t.dlq]}\ntopics: {dlq: '{group}.dead.{topic}'}\n"
+    )
+    config = loaded(text).config
+    assert config.workers["a"].dlq_topic("t", config.topics) == "g.dead.t"
+    message = refused(text.replace("g.t.dlq", "g.dead.u"))
+    assert "has the name of a dead-letter topic of this very worker" in message
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("revoke_timeout: 150s", "workers.yaml:7: workers.charge.revoke_timeout: "),
+        (
+            "kafka: {max.poll.interval.ms: 20000}",
+            "workers.yaml:7: workers.charge.kafka.max.poll.interval.ms: ",
+        ),
+        (
+            "kafka: {consumer: {max.poll.interval.ms: '20000'}}",
+            "workers.yaml:7: workers.charge.kafka.consumer.max.poll.interval.ms: ",
+        ),
+    ],
+)
+def test_revoke_timeout_must_be_below_half_of_the_poll_interval(
+    refused: Refuse, worker_text: WorkerText, line: str, place: str
+) -> None:
+    message = refused(worker_text(line))
+    assert message.startswith(place)
+    assert "must be below half of max.poll.interval.ms" in message
+    assert "or raise max.poll.interval.ms" in message
+
+
+def test_the_poll_interval_of_the_top_counts_too(refused: Refuse, worker_text: WorkerText) -> None:
+    message = refused(worker_text("revoke_timeout: 5s", kafka=["max.poll.interval.ms: 10000"]))
+    assert message.startswith(
+        "workers.yaml:8: workers.charge.revoke_timeout: revoke_timeout, 5s, must be below half of "
+        "max.poll.interval.ms, which is 10000 (workers.yaml:3)"
+    )
+
+
+@pytest.mark.parametrize("value", ["lots", "-1", "true", "1.5"])
+def test_a_poll_interval_that_is_no_number_is_left_to_the_client(
+    loaded: Load, worker_text: WorkerText, value: str
+) -> None:
+    config = loaded(worker_text(kafka=[f"max.poll.interval.ms: {value}"])).config
+    assert str(config.kafka.common["max.poll.interval.ms"]).lower() == value
+
+
+def test_just_below_half_of_the_poll_interval_is_taken(
+    loaded: Load, worker_text: WorkerText
+) -> None:
+    config = loaded(worker_text("revoke_timeout: 149999ms")).config
+    assert config.workers["charge"].revoke_timeout == 149.999
+
+
+def test_what_is_sure_is_told_beside_other_problems_of_the_worker(
+    refused: Refuse, worker_text: WorkerText
+) -> None:
+    message = refused(worker_text("ordering: key", "kafka: {a: 0123}"))
+    assert "workers.charge.kafka.a: YAML would not hand this on" in message
+    assert "workers.charge.retry.on_failure: has to be chosen" in message
+
+
+def test_nothing_is_concluded_from_keys_that_are_broken(refused: Refuse) -> None:
+    message = refused(
+        "kafka: {max.poll.interval.ms: [900000]}\n"
+        "topics: {dlq: 5}\n"
+        "workers:\n"
+        "  a: {group: g, topics: [t], revoke_timeout: 200s, memory: 1}\n"
+        "  b: {group: g, topics: [t, g.t.dlq], revoke_timeout: 200s}\n"
+        "  c: {group: h, topics: [t], enabled: false}\n"
+    )
+    keys = [line.split(": ")[1] for line in message.splitlines()]
+    assert keys == ["kafka.max.poll.interval.ms", "topics.dlq", "workers.a.memory"]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Refuse = Callable[..., str]
+WorkerText = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("concurency", "did you mean concurrency?"),
+        ("Topics", "did you mean topics?"),
+        ("attempts", "did you mean retry.attempts?"),
+        ("cell_records", "did you mean window.cell_records?"),
+        ("fetch.min.bytes", "Kafka properties stand below kafka:"),
+        ("zzz", "known are enabled, handler, topics"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_what_was_meant(
+    refused: Refuse, worker_text: WorkerText, key: str, meant: str
+) -> None:
+    message = refused(worker_text(f"{key}: 5"))
+    assert message.startswith(f"workers.yaml:7: workers.charge.{key}: unknown key; {meant}")
+
+
+@pytest.mark.parametrize(
+    "key", ["stall", "breaker", "ttl", "pool", "batch", "deduplicate", "when", "otherwise", "name"]
+)
+def test_keys_of_later_features_are_unknown_in_a_worker(
+    refused: Refuse, worker_text: WorkerText, key: str
+) -> None:
+    assert f"workers.charge.{key}: unknown key" in refused(worker_text(f"{key}: {{}}"))
+
+
+@pytest.mark.parametrize("key", ["levels", "attempts_per_level"])
+def test_keys_of_later_features_are_unknown_in_retry(
+    refused: Refuse, worker_text: WorkerText, key: str
+) -> None:
+    assert f"workers.charge.retry.{key}: unknown key" in refused(
+        worker_text(f"retry: {{{key}: 1}}")
+    )
+
+
+@pytest.mark.parametrize(
+    "key", ["admin", "health", "telemetry", "trace", "audit", "rate_per_process"]
+)
+def test_keys_of_later_features_are_unknown_at_the_top(
+    refused: Refuse, worker_text: WorkerText, key: str
+) -> None:
+    assert f"workers.yaml:1: {key}: unknown key" in refused(f"{key}: 1\n{worker_text()}")
+
+
+def test_unknown_keys_are_refused_in_every_section(
+    refused: Refuse, worker_text: WorkerText
+) -> None:
+    text = worker_text("retry: {attempt: 1}", "window: {cell: 1}")
+    message = refused(text + "\ntopics: {dql: x}\n")
+    assert "workers.charge.retry.attempt: unknown key; did you mean attempts?" in message
+    assert "workers.charge.window.cell: unknown key; did you mean cells?" in message
+    assert "topics.dql: unknown key; did you mean dlq?" in message

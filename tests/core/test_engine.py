@@ -1,0 +1,605 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core.support import ORDERS, OTHERS, Driven, Note, failure, notes
+from window_consumer.core.decisions import Assigned
+from window_consumer.core.ladder import Detail, RetryRules
+from window_consumer.core.metadata import decode
+from window_consumer.model.errors import (
+    CommitFailedError,
+    Fatal,
+    PublishFailedError,
+    RetryLater,
+)
+from window_consumer.model.headers import Reason
+
+ONE_BY_ONE: dict[str, Any] = {"slots": 4, "window_cells": 4, "cell_records": 3}
+
+
+def spent_after(attempts: int, **rules: object) -> RetryRules:
+    return RetryRules(attempts=attempts, backoff_min_s=1.0, backoff_max_s=8.0, **rules)  # type: ignore[arg-type] # keyword arguments of the class
+
+
+# ---- dispatch and commit
+
+
+def test_a_record_is_committed_after_its_handler_has_returned_and_not_before() -> None:
+    driven = Driven()
+    driven.deliver(*notes(0))
+    driven.tick()
+    assert driven.tick(1.0).commit == []
+    driven.finish(driven.out[0])
+    commits = driven.tick(1.0).commit
+    assert [(commit.name, commit.next_offset) for commit in commits] == [(ORDERS, 1)]
+
+
+def test_records_done_beyond_the_start_cell_travel_in_the_metadata() -> None:
+    driven = Driven(**ONE_BY_ONE)
+    driven.deliver(*notes(*range(8)))
+    driven.tick()
+    for slice_ in list(driven.out):
+        if slice_.messages[0].offset() != 0:
+            driven.finish(slice_)
+            driven.tick()
+    (commit,) = driven.tick(1.0).commit
+    note = decode(commit.metadata)
+    assert commit.next_offset == 0
+    assert note is not None
+    assert [offset for run in note.finished for offset in run] == [
+        offset for offset in range(8) if offset not in driven.running_offsets
+    ]
+
+
+def test_an_unchanged_commit_is_not_sent_again() -> None:
+    driven = Driven()
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.finish(driven.out[0])
+    assert len(driven.tick(1.0).commit) == 1
+    driven.engine.on_committed({ORDERS: None})
+    assert driven.tick(10.0).commit == []
+
+
+def test_a_refused_commit_is_made_again() -> None:
+    driven = Driven()
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.finish(driven.out[0])
+    driven.tick(1.0)
+    assert driven.tick(1.0).commit == []
+    driven.engine.on_committed({ORDERS: CommitFailedError("rebalance in progress")})
+    assert [commit.next_offset for commit in driven.tick(1.0).commit] == [1]
+    assert driven.engine.counters.commit_failures == 1
+
+
+def test_metadata_that_the_broker_finds_too_large_becomes_smaller() -> None:
+    driven = Driven(slots=8, window_cells=32, cell_records=100)
+    driven.deliver(*notes(*range(0, 6000, 2)))
+    driven.tick()
+    for _ in range(40):
+        for slice_ in driven.out[1::2]:
+            driven.finish(slice_)
+        driven.tick()
+    (commit,) = driven.tick(1.0).commit
+    refusal = CommitFailedError("too large", metadata_too_large=True)
+    while len(commit.metadata) > 60:
+        size = len(commit.metadata)
+        driven.engine.on_committed({ORDERS: refusal})
+        (commit,) = driven.tick(1.0).commit
+        if len(commit.metadata) == size:
+            break
+    assert len(commit.metadata) <= 2048
+
+
+def test_a_partition_without_an_offset_commits_its_start_at_once() -> None:
+    driven = Driven()
+    driven.engine.on_assigned([Assigned(OTHERS, 17)], driven.now)
+    assert [(c.name, c.next_offset) for c in driven.tick().commit] == [(OTHERS, 17)]
+
+
+def test_an_idle_partition_commits_the_position_beyond_a_transaction_marker() -> None:
+    driven = Driven()
+    driven.deliver(*notes(0, 1))
+    driven.tick()
+    driven.finish_all()
+    driven.engine.on_positions({ORDERS: 3})
+    assert [commit.next_offset for commit in driven.tick(1.0).commit] == [3]
+
+
+def test_a_position_counts_only_while_nothing_is_open() -> None:
+    driven = Driven()
+    driven.deliver(*notes(0, 1))
+    driven.tick()
+    driven.engine.on_positions({ORDERS: 2})
+    assert driven.tick(1.0).commit == []
+
+
+def test_records_finished_before_the_assignment_are_not_called_again() -> None:
+    driven = Driven()
+    driven.engine.on_assigned(
+        [Assigned(ORDERS, 10, finished=(range(11, 13), range(20, 22)), committed=(10, ""))],
+        driven.now,
+    )
+    driven.deliver(*notes(10, 11, 12, 13, 19, 20, 21, 30))
+    driven.tick()
+    assert driven.running_offsets == [10, 13, 19, 30]
+    driven.finish_all()
+    assert driven.engine.counters.earlier == 4
+    assert driven.committable == 31
+
+
+def test_a_delivery_is_taken_once() -> None:
+    driven = Driven()
+    driven.deliver(*notes(0, 1, 2))
+    driven.deliver(*notes(1, 2, 3))
+    driven.tick()
+    assert driven.running_offsets == [0, 1, 2, 3]
+    assert driven.engine.counters.stale == 2
+
+
+def test_slow_handlers_get_one_record_each_and_fast_ones_many() -> None:
+    driven = Driven(slots=2)
+    driven.deliver(*notes(*range(1000)))
+    driven.tick()
+    assert {len(slice_.messages) for slice_ in driven.out} == {1}
+    for slice_ in list(driven.out):
+        driven.finish(slice_, elapsed=1e-5)
+    driven.tick()
+    assert max(len(slice_.messages) for slice_ in driven.out) > 50
+
+
+def test_no_more_than_two_slices_a_slot_are_out() -> None:
+    driven = Driven(slots=3)
+    driven.deliver(*notes(*range(100)))
+    driven.tick()
+    assert len(driven.out) == 6
+    assert driven.engine.appetite() == 0
+
+
+# ---- order
+
+
+def test_two_records_of_a_key_do_not_run_at_once() -> None:
+    driven = Driven(ordering="key")
+    driven.deliver(*notes(0, 1, 2, keys=[b"a", b"b", b"a"]))
+    driven.tick()
+    by_slice = [[m.offset() for m in slice_.messages] for slice_ in driven.out]
+    assert sum(0 in offsets or 2 in offsets for offsets in by_slice) == 1
+
+
+def test_a_failed_record_holds_back_its_own_lane_and_no_other() -> None:
+    driven = Driven(ordering="key", retry=spent_after(3))
+    driven.deliver(*notes(0, keys=[b"a"]))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    driven.deliver(*notes(1, 2, keys=[b"a", b"b"]))
+    driven.tick()
+    assert driven.running_offsets == [2]
+    driven.finish_all()
+    driven.tick(1.0)
+    assert driven.running_offsets == [0]
+    assert driven.out[0].call.attempt == 2
+    driven.finish_all()
+    assert driven.engine.counters.processed == 3
+
+
+def test_records_held_back_in_a_slice_run_after_the_failed_one_and_in_order() -> None:
+    driven = Driven(ordering="key", slots=1, retry=spent_after(2))
+    driven.engine.dispatcher._length.records = 10
+    driven.deliver(*notes(0, 1, 2, 3, keys=[b"a", b"a", b"b", b"a"]))
+    driven.tick()
+    (slice_,) = driven.out
+    messages = driven.claim(slice_)
+    noted = slice_.deviate()
+    noted.failed.append((messages[0], failure()))
+    noted.held.extend([messages[1], messages[3]])
+    driven.finish(slice_)
+    driven.tick()
+    assert driven.running_offsets == []
+    driven.tick(1.0)
+    assert driven.running_offsets == [0]
+    driven.finish(driven.out[0])
+    order: list[int] = []
+    driven.tick()
+    while driven.out:
+        order.extend(m.offset() for m in driven.out[0].messages)
+        driven.finish(driven.out[0])
+        driven.tick()
+    assert order == [1, 3]
+
+
+# ---- taking back
+
+
+def test_unstarted_records_of_a_stuck_slice_go_to_other_slots() -> None:
+    driven = Driven(slots=2)
+    driven.engine.dispatcher._length.records = 10
+    driven.engine.dispatcher._length.cost_s = 1e-4
+    driven.deliver(*notes(*range(10)))
+    driven.tick()
+    stuck = driven.out[0]
+    driven.claim(stuck, 2)
+    driven.tick(0.010)
+    driven.tick(0.020)
+    assert driven.engine.counters.taken_back > 0
+    assert driven.running_offsets == sorted({*range(10)} - {stuck.messages[0].offset() - 1})
+    driven.finish_all()
+    assert driven.committable == 10
+
+
+def test_the_lane_of_the_running_record_is_not_dealt_out_again() -> None:
+    driven = Driven(slots=2, ordering="key")
+    driven.engine.dispatcher._length.records = 10
+    driven.engine.dispatcher._length.cost_s = 1e-4
+    driven.deliver(*notes(0, 1, 2, 3, keys=[b"a", b"a", b"b", b"a"]))
+    driven.tick()
+    stuck = driven.out[0]
+    driven.claim(stuck, 1)
+    driven.tick(0.010)
+    driven.tick(0.020)
+    assert driven.running_offsets == [0, 2]
+    driven.finish_all()
+    assert driven.engine.counters.processed == 4
+
+
+def test_a_slice_that_moves_on_keeps_its_records_while_all_slots_are_busy() -> None:
+    driven = Driven(slots=1)
+    driven.engine.dispatcher._length.records = 4
+    driven.deliver(*notes(*range(8)))
+    driven.tick()
+    for _ in range(3):
+        driven.claim(driven.out[0], 1)
+        driven.tick(0.010)
+    assert driven.engine.counters.taken_back == 0
+
+
+# ---- the ladder
+
+
+def test_a_waiting_retry_occupies_no_slot() -> None:
+    driven = Driven(slots=1, retry=spent_after(3))
+    driven.deliver(*notes(0, 1))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    driven.tick()
+    assert driven.running_offsets == [1]
+
+
+def test_a_spent_record_is_finished_when_its_copy_is_acked_and_not_before() -> None:
+    driven = Driven(retry=spent_after(2))
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    driven.tick(1.0)
+    driven.fail(driven.out[0], 0)
+    (failed,) = driven.tick().publish
+    assert (failed.attempts, failed.reason) == (2, Reason.RETRIES_EXHAUSTED)
+    assert driven.tick(5.0).commit == []
+    driven.engine.on_published(failed, None, driven.now)
+    assert [commit.next_offset for commit in driven.tick(1.0).commit] == [1]
+    assert driven.engine.counters.dead_lettered == 1
+
+
+def test_a_copy_that_is_not_acked_is_sent_again_and_the_offset_is_held() -> None:
+    driven = Driven(retry=spent_after(1))
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    (failed,) = driven.tick().publish
+    for _ in range(5):
+        driven.engine.on_published(failed, PublishFailedError("broker gone"), driven.now)
+        assert driven.tick().publish == []
+        assert driven.tick(10.0).publish == [failed]
+    assert driven.committable == 0
+    driven.engine.on_published(failed, None, driven.now)
+    assert driven.committable == 1
+    assert driven.engine.budget.used == 0
+
+
+@pytest.mark.parametrize(
+    ("on_oversize", "details"),
+    [
+        ("hold", [Detail.FULL, Detail.WITHOUT_ERROR_TEXTS, Detail.WITHOUT_ERROR_TEXTS]),
+        ("reference", [Detail.FULL, Detail.WITHOUT_ERROR_TEXTS, Detail.REFERENCE]),
+    ],
+)
+def test_a_copy_that_is_too_large_is_cut_step_by_step(
+    on_oversize: str, details: list[Detail]
+) -> None:
+    driven = Driven(retry=spent_after(1, on_oversize=on_oversize))
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    driven.tick()
+    for detail in details:
+        (failed,) = driven.last.publish
+        assert failed.detail is detail
+        driven.engine.on_published(
+            failed, PublishFailedError("too large", too_large=True), driven.now
+        )
+        driven.tick()
+        if not driven.last.publish:
+            driven.tick(20.0)
+    assert driven.committable == 0
+
+
+def test_an_oversized_copy_stops_the_worker_where_the_rule_says_so() -> None:
+    driven = Driven(retry=spent_after(1, on_oversize="stop"))
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    too_large = PublishFailedError("too large", too_large=True)
+    for _ in range(2):
+        (failed,) = driven.tick().publish
+        driven.engine.on_published(failed, too_large, driven.now)
+    stop = driven.tick().stop
+    assert stop is not None
+    assert "orders[0]@0" in stop
+
+
+def test_when_spent_is_drop_the_record_is_finished_and_counted() -> None:
+    driven = Driven(retry=spent_after(1, when_spent="drop"))
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    assert driven.tick().publish == []
+    assert (driven.engine.counters.dropped, driven.committable) == (1, 1)
+
+
+def test_when_spent_is_stop_the_worker_stops_and_the_offset_is_held() -> None:
+    driven = Driven(retry=spent_after(1, when_spent="stop"))
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    stop = driven.tick().stop
+    assert stop is not None
+    assert "orders[0]@0 failed at attempt 1" in stop
+    assert driven.committable == 0
+
+
+def test_fatal_leaves_without_a_retry() -> None:
+    driven = Driven(retry=spent_after(5))
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.fail(driven.out[0], 0, error=Fatal("no customer"))
+    (failed,) = driven.tick().publish
+    assert (failed.attempts, failed.reason) == (1, Reason.FATAL)
+
+
+def test_skipped_records_are_finished_and_counted() -> None:
+    driven = Driven()
+    driven.deliver(*notes(0, 1))
+    driven.tick()
+    slice_ = driven.out[0]
+    slice_.deviate().skipped.extend(driven.claim(slice_))
+    driven.finish(slice_)
+    driven.finish_all()
+    assert (driven.engine.counters.skipped, driven.engine.counters.processed) == (1, 1)
+    assert driven.committable == 2
+
+
+def test_a_blocking_lane_goes_on_once_its_record_succeeds() -> None:
+    driven = Driven(ordering="key", retry=spent_after(1, on_failure="block"))
+    driven.deliver(*notes(0, keys=[b"a"]))
+    driven.tick()
+    for _ in range(10):
+        driven.fail(driven.out[0], 0, error=RetryLater(0.5))
+        driven.tick(9.0)
+    driven.deliver(*notes(1, keys=[b"a"]))
+    driven.tick()
+    assert driven.running_offsets == [0]
+    driven.finish_all()
+    assert driven.committable == 2
+
+
+# ---- epochs
+
+
+def test_a_completion_of_an_earlier_epoch_changes_nothing() -> None:
+    driven = Driven()
+    driven.deliver(*notes(0, 1))
+    driven.tick()
+    late = list(driven.out)
+    for slice_ in late:
+        driven.claim(slice_)
+    driven.engine.on_lost([ORDERS])
+    driven.engine.on_assigned([Assigned(ORDERS, 0, committed=(0, ""))], driven.now)
+    driven.deliver(*notes(0, 1))
+    for slice_ in late:
+        driven.finish(slice_)
+    assert driven.committable == 0
+    assert (driven.engine.counters.late, driven.engine.counters.processed) == (2, 0)
+
+
+def test_an_ack_of_an_earlier_epoch_changes_nothing() -> None:
+    driven = Driven(retry=spent_after(1))
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    (failed,) = driven.tick().publish
+    driven.engine.on_lost([ORDERS])
+    driven.engine.on_published(failed, None, driven.now)
+    assert driven.engine.counters.dead_lettered == 0
+    assert driven.engine.failures.unacked == 0
+
+
+def test_a_revoke_takes_back_what_has_not_started_and_waits_for_what_runs() -> None:
+    driven = Driven(slots=1)
+    driven.engine.dispatcher._length.records = 3
+    driven.deliver(*notes(0, 1, 2))
+    driven.tick()
+    (slice_,) = driven.out
+    driven.claim(slice_, 1)
+    driven.engine.on_revoking([ORDERS], driven.now)
+    assert driven.engine.busy([ORDERS])
+    assert next(slice_.unclaimed, None) is None
+    driven.finish(slice_)
+    assert not driven.engine.busy([ORDERS])
+    commits, outlived = driven.engine.on_revoked([ORDERS], driven.now)
+    note = decode(commits[0].metadata)
+    assert note is not None
+    assert (commits[0].next_offset, note.finished, note.clean) == (0, (range(1),), True)
+    assert outlived == []
+
+
+def test_a_call_that_outlives_its_partition_is_named_and_cancelled() -> None:
+    driven = Driven(slots=1, ordering="key")
+    driven.deliver(*notes(5, keys=[b"k"]))
+    driven.tick()
+    (slice_,) = driven.out
+    driven.claim(slice_, 1)
+    driven.engine.on_revoking([ORDERS], driven.now)
+    _, outlived = driven.engine.on_revoked([ORDERS], driven.now)
+    assert [(each.name, each.offset, each.key) for each in outlived] == [(ORDERS, 5, b"k")]
+    assert slice_.call.cancelled
+
+
+def test_a_queued_slice_of_a_lost_partition_runs_nothing() -> None:
+    driven = Driven(slots=1)
+    driven.deliver(*notes(0, 1))
+    driven.tick()
+    assert driven.engine.on_lost([ORDERS]) == []
+    assert all(next(slice_.unclaimed, None) is None for slice_ in driven.out)
+
+
+def test_nothing_new_starts_while_draining() -> None:
+    driven = Driven(slots=1, retry=spent_after(3))
+    driven.deliver(*notes(0, 1, 2))
+    driven.tick()
+    driven.claim(driven.out[0], 1)
+    driven.engine.on_stopping(driven.now)
+    driven.deliver(*notes(3, 4))
+    assert driven.engine.appetite() == 0
+    for slice_ in list(driven.out):
+        driven.finish(slice_)
+    assert driven.tick(10.0).dispatch == []
+    assert driven.engine.unfinished() == 2
+
+
+def test_records_for_a_partition_that_is_not_ours_are_ignored() -> None:
+    driven = Driven()
+    driven.deliver(*notes(0), name=OTHERS)
+    driven.tick()
+    assert (driven.out, driven.engine.counters.stale) == ([], 1)
+
+
+def test_a_partition_that_is_given_up_leaves_nothing_behind() -> None:
+    driven = Driven(ordering="key", retry=spent_after(3), **ONE_BY_ONE)
+    driven.deliver(*notes(*range(30), keys=[b"a"] * 30))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    driven.tick()
+    driven.engine.on_lost([ORDERS])
+    while driven.out:
+        driven.finish(driven.out[0])
+    assert driven.engine.budget.used == 0
+    assert driven.tick(60.0).dispatch == []
+    assert not driven.engine.dispatcher.out
+
+
+# ---- backpressure
+
+
+def test_a_full_window_fills_a_buffer_then_pauses_its_partition_alone() -> None:
+    driven = Driven(
+        names=[ORDERS, OTHERS], slots=1, **{k: ONE_BY_ONE[k] for k in list(ONE_BY_ONE)[1:]}
+    )
+    driven.deliver(*notes(*range(12)))
+    assert driven.tick(0.01).pause == []
+    driven.deliver(*notes(12, 13))
+    assert driven.tick(0.01).pause == []
+    driven.deliver(*notes(14))
+    assert driven.tick(0.01).pause == [ORDERS]
+
+
+def test_a_paused_partition_goes_on_where_it_stopped_once_it_has_room() -> None:
+    driven = Driven(**ONE_BY_ONE)
+    driven.deliver(*notes(*range(15)))
+    driven.tick(0.01)
+    assert driven.last.pause == [ORDERS]
+    resumed = []
+    while driven.out:
+        driven.finish(driven.out[0])
+        resumed += driven.tick(0.01).resume
+    assert resumed == [(ORDERS, 15)]
+    assert driven.committable == 15
+
+
+def test_bytes_are_bounded_over_all_partitions() -> None:
+    driven = Driven(names=[ORDERS, OTHERS], window_bytes=10_000)
+    driven.deliver(*notes(0, size=4_000))
+    assert driven.tick(0.01).pause == []
+    driven.deliver(*notes(1, size=5_000))
+    assert driven.tick(0.01).pause == [ORDERS]
+    driven.deliver(Note(0, size=1_000), name=OTHERS)
+    assert driven.tick(0.01).pause == []
+    assert driven.engine.appetite() == 0
+    driven.finish_all()
+    assert [name for name, _ in driven.tick(0.01).resume] == [ORDERS]
+
+
+def test_where_no_partition_may_take_more_nothing_is_asked_for_and_nothing_paused() -> None:
+    driven = Driven(window_bytes=10_000)
+    driven.deliver(*notes(0, 1, size=5_500))
+    assert driven.tick(0.01).pause == []
+    assert driven.engine.appetite() == 0
+    driven.finish_all()
+    assert driven.engine.appetite() > 0
+
+
+def test_what_still_comes_in_beyond_the_bound_pauses_the_partition() -> None:
+    driven = Driven(window_bytes=10_000)
+    driven.deliver(*notes(0, 1, size=5_500))
+    driven.deliver(*notes(2, size=5_500))
+    assert driven.tick(0.01).pause == [ORDERS]
+
+
+def test_a_record_larger_than_the_whole_budget_passes_alone() -> None:
+    driven = Driven(window_bytes=1_000)
+    assert driven.engine.appetite() > 0
+    driven.deliver(*notes(0, size=50_000))
+    assert driven.tick(0.01).pause == [ORDERS]
+    assert driven.engine.appetite() == 0
+    driven.finish_all()
+    assert driven.tick(0.01).resume == [(ORDERS, 1)]
+    assert driven.engine.appetite() == 1
+    assert driven.committable == 1
+    assert driven.engine.budget.used == 0
+
+
+def test_large_records_are_asked_for_in_small_batches() -> None:
+    driven = Driven(window_bytes=8_000_000)
+    assert driven.engine.appetite() == 2000
+    driven.deliver(*notes(*range(10), size=100_000))
+    driven.tick()
+    driven.finish_all()
+    assert driven.engine.appetite() == 10
+
+
+# ---- hovering
+
+
+def test_a_hovering_start_cell_is_reported_with_offset_attempt_and_age() -> None:
+    driven = Driven(hover_s=30.0, slots=1, retry=spent_after(9))
+    driven.deliver(*notes(7))
+    driven.tick()
+    driven.fail(driven.out[0], 7)
+    driven.tick(1.0)
+    assert driven.tick(28.0).hovering == []
+    (hovering,) = driven.tick(2.0).hovering
+    assert (hovering.name, hovering.offset, hovering.attempt) == (ORDERS, 7, 2)
+    assert hovering.age_s == pytest.approx(31.0)
+    assert driven.tick(1.0).hovering == []
+    assert len(driven.tick(30.0).hovering) == 1
+
+
+def test_a_slow_start_cell_that_makes_progress_does_not_hover() -> None:
+    driven = Driven(hover_s=30.0, slots=1)
+    driven.deliver(*notes(*range(10)))
+    driven.tick()
+    for _ in range(9):
+        driven.finish(driven.out[0], elapsed=20.0)
+        assert driven.tick(20.0).hovering == []

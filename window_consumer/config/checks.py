@@ -1,0 +1,169 @@
+"""Rules that tie several keys together. Each message explains all ways out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from attrs import evolve
+
+from window_consumer.config import names, units
+from window_consumer.config.kafka_properties import CLIENTS
+from window_consumer.config.problems import Problem
+from window_consumer.config.schema import Config, WorkerConfig, effective_kafka
+from window_consumer.config.sections import TopicsConfig
+from window_consumer.config.tree import Path, Tree
+
+DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
+"""librdkafka's."""
+
+_CHOOSE: Final = """\
+has to be chosen, because ordering is {ordering}:
+  block:    a failing record is retried without end and its lane waits: order is kept
+  overtake: it leaves when its attempts are spent and later ones of its lane go on"""
+
+_CANNOT_BLOCK: Final = """\
+is block, but without ordering no lane waits; choose:
+  on_failure: overtake, or no on_failure: the record leaves when its attempts are spent
+  ordering: key (or partition): the records of its lane wait for it"""
+
+_TWICE: Final = """\
+{what} is read by the worker {other} of the same group ({where}); each record goes to one of them
+  to run both handlers on every record, give one of the workers a group of its own
+  to run one handler, join the workers or take the topic away from one of them"""
+
+_ITS_OWN: Final = """\
+has the name of a dead-letter topic of this very worker
+  what fails would come round again: take the topic out and redrive dead letters instead
+  or, if it is none, choose another group or another template for topics.dlq"""
+
+_SHORTER: Final = "choose a shorter group, or another template for topics.dlq"
+
+
+def check(config: Config, tree: Tree, known: Collection[Problem]) -> list[Problem]:
+    """Return what is wrong between keys that are right by themselves.
+
+    ``known`` are the problems of single keys: what was left out for them leads to no conclusion.
+    """
+    broken = {problem.path[0] for problem in known if problem.path}
+    running = [worker for worker in config.workers.values() if worker.enabled]
+    problems = [problem for worker in config.workers.values() for problem in _worker(worker)]
+    if not running and "workers" not in broken:
+        problems.append(
+            Problem(("workers",), "all are disabled; at least one has to say enabled: true")
+        )
+    if "kafka" not in broken:
+        problems.extend(problem for worker in running for problem in _revoke(config, worker, tree))
+    for index, worker in enumerate(running):
+        for other in running[:index]:
+            problems.extend(_overlap(worker, other, tree))
+    if "topics" not in broken:
+        problems.extend(_dead_letter_topics(running, config.topics, tree))
+    return problems
+
+
+def with_defaults(worker: WorkerConfig) -> WorkerConfig:
+    """Fill in what follows from other keys: without ordering, failed records are overtaken."""
+    if worker.retry.on_failure is not None or worker.ordering != "unordered":
+        return worker
+    return evolve(worker, retry=evolve(worker.retry, on_failure="overtake"))
+
+
+def _worker(worker: WorkerConfig) -> Iterator[Problem]:
+    path: Path = ("workers", worker.name)
+    if worker.topics and worker.patterns:
+        yield Problem((*path, "patterns"), "topics is given too; keep one of the two")
+    elif not worker.topics and not worker.patterns:
+        message = "is missing: a list of topic names, or patterns: with a list of expressions"
+        yield Problem((*path, "topics"), message)
+    ordered = worker.ordering != "unordered"
+    if ordered and worker.retry.on_failure is None:
+        message = _CHOOSE.format(ordering=worker.ordering)
+        yield Problem((*path, "retry", "on_failure"), message)
+    elif not ordered and worker.retry.on_failure == "block":
+        yield Problem((*path, "retry", "on_failure"), _CANNOT_BLOCK)
+    for index, name in enumerate(worker.retry.retryable):
+        if name in worker.retry.fatal:
+            message = "is in fatal too; keep it in one of the two lists"
+            yield Problem((*path, "retry", "retryable", index), message)
+
+
+def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:
+    properties = effective_kafka(config, worker, "consumer")
+    raw = properties.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS)
+    if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,18}", str(raw)):
+        return  # librdkafka refuses it when the client is made, with its own range
+    half_s = int(raw) / 1000 / 2
+    if worker.revoke_timeout < half_s:
+        return
+    key = _key_of(worker, "max.poll.interval.ms", tree)
+    where = f" ({tree.origin(key).where})" if key else ", its default"
+    path: Path = ("workers", worker.name, "revoke_timeout")
+    yield Problem(
+        path if path in tree.origins or key is None else key,
+        f"revoke_timeout, {units.format_duration(worker.revoke_timeout)}, must be below half of "
+        f"max.poll.interval.ms, which is {raw}{where}; "
+        f"write revoke_timeout below {units.format_duration(half_s)}, "
+        "or raise max.poll.interval.ms",
+    )
+
+
+def _key_of(worker: WorkerConfig, key: str, tree: Tree) -> Path | None:
+    for part in (("workers", worker.name, "kafka"), ("kafka",)):
+        for path in ((*part, CLIENTS[0], key), (*part, key)):
+            if path in tree.origins:
+                return path
+    return None
+
+
+def _overlap(worker: WorkerConfig, other: WorkerConfig, tree: Tree) -> Iterator[Problem]:
+    if worker.group != other.group:
+        return
+    for key, expression, shared in _shared(worker, other):
+        index = getattr(worker, key).index(expression)
+        path: Path = ("workers", worker.name, key, index)
+        other_key = ("workers", other.name, "topics" if other.topics else "patterns")
+        where = tree.origin(other_key).where
+        yield Problem(path, _TWICE.format(what=shared, other=other.name, where=where))
+
+
+def _shared(worker: WorkerConfig, other: WorkerConfig) -> Iterator[tuple[str, str, str]]:
+    """Yield key and item of the worker's subscription with what it shares with the other's."""
+    for topic in worker.topics:
+        if topic in other.topics or any(re.search(p, topic) for p in other.patterns):
+            yield "topics", topic, f"the topic {topic}"
+    for pattern in worker.patterns:
+        if pattern in other.patterns:
+            yield "patterns", pattern, f"what {pattern} matches"
+        for topic in other.topics:
+            if re.search(pattern, topic):
+                yield "patterns", pattern, f"the topic {topic}"
+
+
+def _dead_letter_topics(
+    workers: list[WorkerConfig], topics: TopicsConfig, tree: Tree
+) -> Iterator[Problem]:
+    owners: dict[str, tuple[WorkerConfig, str]] = {}
+    for worker in workers:
+        for index, topic in enumerate(worker.topics):
+            path: Path = ("workers", worker.name, "topics", index)
+            name = worker.dlq_topic(topic, topics)
+            wrong = names.wrong_name(name)
+            if wrong is not None:
+                yield Problem(path, f"its dead-letter topic {name} {wrong}; {_SHORTER}")
+            if re.fullmatch(_own_dead_letters(worker, topics), topic):
+                yield Problem(path, _ITS_OWN)
+            owner, source = owners.setdefault(name, (worker, topic))
+            if (owner.group, source) != (worker.group, topic):
+                yield Problem(
+                    path,
+                    f"its dead-letter topic {name} is that of {source} in the worker "
+                    f"{owner.name} too ({tree.origin(('workers', owner.name)).where}); "
+                    "choose another group, or another template for topics.dlq",
+                )
+
+
+def _own_dead_letters(worker: WorkerConfig, topics: TopicsConfig) -> str:
+    before, topic, after = worker.dlq_topic("{topic}", topics).partition("{topic}")
+    return re.escape(before) + ".+" + re.escape(after.replace(topic, ""))

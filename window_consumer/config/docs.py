@@ -1,0 +1,106 @@
+"""The reference page of the configuration, made from the configuration's classes."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any, Final
+
+from attrs import Attribute
+
+from window_consumer.config.kafka_properties import KafkaConfig
+from window_consumer.config.options import Option, options
+from window_consumer.config.schema import Config, WorkerConfig
+from window_consumer.config.sections import RetryConfig, TopicsConfig, WindowConfig
+
+_INTRODUCTION: Final = """\
+# Configuration
+
+This page is generated from the classes in `window_consumer/config`; change it there.
+
+```yaml
+{example}```
+
+Every key but `topics` (or `patterns`) and `group` has a default. Arguments of a decorator are
+defaults for the worker that runs the handler, the file wins over them, and `--set KEY=VALUE` wins
+over the file: mappings are joined, lists and scalars are replaced, `topics` in one place replaces
+`patterns` in another. Keys that are not on this page are refused.
+"""
+
+_WRITING: Final = """\
+## How values are written
+
+| | |
+|---|---|
+| durations | `200ms`, `1.5s`, `1m`, `2h`, `14d`; `0` needs no unit |
+| sizes | `1024B`, `500KiB`, `64MiB`, `1GiB` (powers of 1024), `10MB`, `1GB` (powers of 1000) |
+| ranges | two durations, `200ms..5s` |
+| `${NAME}` | the environment variable, which has to be set |
+| `${NAME:-default}` | the default where the variable is unset or empty |
+| `${file:/run/secrets/x}` | the file's content without its last newline; always a secret |
+| `$$` | a dollar sign |
+
+References are filled into scalars, never into YAML text: what is filled in cannot become a list or
+a mapping. A value that is one reference and nothing else is a number, or true or false, where the
+key wants one, and text everywhere else. Inside of `{ }` and `[ ]` put quotes around it. Relative
+file names begin at the directory of the configuration file.
+
+`--set` takes a path with dots: `--set workers.charge.concurrency=8`. Below `kafka` the rest of the
+path is one property: `--set kafka.bootstrap.servers=h:1`, or, with `consumer.`, `producer.` or
+`admin.` before it, one of that sub-map: `--set workers.charge.kafka.consumer.fetch.wait.max.ms=5`.
+A value that begins with `[`, `{`, `"` or `'` is read as YAML, any other is taken as it stands.
+
+Values from `${file:...}`, and those of Kafka properties that are named like a secret (password,
+secret, token, private key ...), are printed as `***`.
+"""
+
+_SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
+    ("kafka", "`kafka`, and `kafka` in a worker", KafkaConfig),
+    ("workers.NAME", "`workers.NAME`", WorkerConfig),
+    ("workers.NAME.window", "`workers.NAME.window`", WindowConfig),
+    ("workers.NAME.retry", "`workers.NAME.retry`", RetryConfig),
+    ("topics", "`topics`", TopicsConfig),
+)
+
+_KAFKA: Final = """\
+{meaning}
+
+Values are text, numbers, true or false. What a worker has of its own is laid over what stands at
+the top; a property that only consumers know does not reach producers and admin clients.
+"""
+
+
+def example() -> str:
+    """Return the annotated example, a file that loads."""
+    return resources.files(__package__).joinpath("example.yaml").read_text(encoding="utf-8")
+
+
+def config_page() -> str:
+    """Return the reference page, in Markdown."""
+    parts = [_INTRODUCTION.format(example=example()), _WRITING]
+    parts.extend(_section(*section) for section in _SECTIONS)
+    return "\n".join(parts)
+
+
+def _section(path: str, title: str, section: type) -> str:
+    known = options(section)
+    if section is KafkaConfig:
+        meaning = options(Config)["kafka"][1].meaning
+        rows = [f"| `{path}.{key}` | {option.meaning} |" for key, (_, option) in known.items()]
+        table = ["| key | meaning |", "|---|---|", *rows]
+        return f"## {title}\n\n{_KAFKA.format(meaning=meaning)}\n" + "\n".join(table) + "\n"
+    table = [
+        "| key | type | default | range | meaning | why this default |",
+        "|---|---|---|---|---|---|",
+        *(_row(f"{path}.{key}", *found) for key, found in known.items()),
+    ]
+    return f"## {title}\n\n" + "\n".join(table) + "\n"
+
+
+def _row(path: str, attribute: Attribute[Any], option: Option) -> str:
+    if option.kind is None:
+        cells = [f"`{path}`", "section", "", "", option.meaning, ""]
+    else:
+        default = option.default or f"`{option.kind.write(attribute.default)}`"
+        kind = option.kind
+        cells = [f"`{path}`", kind.name, default, kind.limits, option.meaning, option.reason]
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"

@@ -1,0 +1,99 @@
+"""The JSON Schema of the configuration file, made from the configuration's classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+from attrs import Attribute
+
+from window_consumer.config import names
+from window_consumer.config.kafka_properties import CLIENTS, KafkaConfig
+from window_consumer.config.kinds import Kind
+from window_consumer.config.options import Option, options
+from window_consumer.config.schema import Config, WorkerConfig
+
+_KAFKA: Final = {"$ref": "#/$defs/kafka"}
+_PROPERTIES: Final = {"$ref": "#/$defs/properties"}
+
+
+def json_schema() -> dict[str, Any]:
+    """Return a JSON Schema (draft 2020-12) for editors: keys, types, limits, defaults, meanings.
+
+    Limits of durations and sizes are told in words only. What decorators may give is not
+    required. What depends on several keys is left to ``load``.
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "window_consumer",
+        **_section(Config),
+        "required": ["workers"],
+        "$defs": {
+            "reference": {
+                "description": "Filled in when the file is loaded.",
+                "type": "string",
+                "pattern": r"\$\{[^}]+\}",
+            },
+            "scalar": {"type": ["string", "number", "boolean"]},
+            "properties": {
+                "type": ["object", "null"],
+                "additionalProperties": {"$ref": "#/$defs/scalar"},
+                "propertyNames": {"not": {"enum": list(CLIENTS)}},
+            },
+            "kafka": {
+                "type": ["object", "null"],
+                "properties": {
+                    client: _described(_PROPERTIES, option.meaning)
+                    for client, (_, option) in options(KafkaConfig).items()
+                },
+                "additionalProperties": {"$ref": "#/$defs/scalar"},
+            },
+            "worker": _section(WorkerConfig)
+            | {"not": {"type": "object", "required": ["topics", "patterns"]}},
+        },
+    }
+
+
+def _section(section: type) -> dict[str, Any]:
+    return {
+        "type": ["object", "null"],
+        "properties": {
+            key: _key(attribute, option) for key, (attribute, option) in options(section).items()
+        },
+        "additionalProperties": False,
+    }
+
+
+def _key(attribute: Attribute[Any], option: Option) -> dict[str, Any]:
+    if option.kind is not None:
+        schema = _described(option.kind.schema, _description(option, option.kind))
+        if option.default is None:
+            schema["default"] = _raw_default(attribute.default, option.kind)
+        return schema
+    if attribute.type is KafkaConfig:
+        return _described(_KAFKA, option.meaning)
+    if attribute.type is not None and attrs.has(attribute.type):
+        return _described(_section(attribute.type), option.meaning)
+    workers = {
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": {"pattern": names.WORKER},
+        "additionalProperties": {"$ref": "#/$defs/worker"},
+    }
+    return _described(workers, option.meaning)
+
+
+def _description(option: Option, kind: Kind) -> str:
+    text = f"{option.meaning} Expected: {kind.expected}."
+    return text if option.default is None else f"{text} Default: {option.default}."
+
+
+def _described(schema: Mapping[str, Any], description: str) -> dict[str, Any]:
+    return {**schema, "description": description}
+
+
+def _raw_default(value: Any, kind: Kind) -> Any:
+    if isinstance(value, str) or kind.name in {"boolean", "whole number"}:
+        return value
+    return [] if value == () else kind.write(value)

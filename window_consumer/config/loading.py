@@ -1,0 +1,137 @@
+"""From a file, decorators and overrides to one checked configuration."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from attrs import evolve, field, frozen
+
+from window_consumer.config.checks import check, with_defaults
+from window_consumer.config.interpolation import Interpolation
+from window_consumer.config.kafka_properties import as_text
+from window_consumer.config.mask import Mask, is_secret_key
+from window_consumer.config.overrides import read_override
+from window_consumer.config.problems import InvalidError, Problem, to_error
+from window_consumer.config.schema import Config
+from window_consumer.config.structure import is_property, structure
+from window_consumer.config.tree import Origin, Path, Tree, walk
+from window_consumer.config.yaml_file import read_file
+
+HandlerDefaults = Mapping[str, Mapping[str, Any]]
+
+_NONE: Final[HandlerDefaults] = MappingProxyType({})
+
+
+@frozen
+class Loaded:
+    """A configuration that passed all checks which need no cluster."""
+
+    config: Config
+    secrets: frozenset[str] = field(repr=False)
+    """All texts that must not appear in any output, see ``Mask``."""
+    _tree: Tree = field(repr=False)
+
+    def where(self, path: Path) -> str:
+        """Return where a value was set: ``workers.yaml:14``, ``@app.handler charge``, ``--set …``.
+
+        ``path`` are the keys as in the file: ``("workers", "charge", "kafka", "fetch.min.bytes")``.
+        For a value that is nowhere set it is the place of the nearest parent that is.
+        """
+        return self._tree.origin(path).where
+
+
+def load(
+    path: pathlib.Path,
+    handler_defaults: HandlerDefaults = _NONE,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] = os.environ,
+) -> Loaded:
+    """Read a configuration file and put it together with what decorators and ``--set`` say.
+
+    Decorators give defaults: ``handler_defaults`` has the raw values of a worker's keys for each
+    handler; None counts as not given. The file wins over them, ``overrides`` (``KEY=VALUE``) over
+    the file. Mappings are joined, lists and scalars replaced. ``${...}`` in the file and in
+    overrides is filled in from ``environ`` and files; relative file names begin at the directory
+    of the configuration. What is overridden is not filled in and may be missing.
+
+    Raises ConfigError with all problems that were found, secrets masked.
+    """
+    try:
+        tree, problems = read_file(path)
+    except InvalidError as error:
+        raise to_error(error.problems, Tree({}, {(): Origin(str(path))}), Mask(())) from None
+    tree = _with_overrides(tree, overrides, problems)
+    interpolation = Interpolation(environ, path.parent)
+    tree, not_filled_in = interpolation.apply(tree)
+    tree = _with_handler_defaults(tree, handler_defaults)
+    secrets = frozenset(interpolation.secrets | set(_secret_properties(tree))) - {""}
+    config, not_structured = structure(tree)
+    problems += [*not_filled_in, *not_structured]
+    problems += check(config, tree, problems)
+    if problems:
+        raise to_error(problems, tree, Mask(secrets))
+    workers = {name: with_defaults(worker) for name, worker in config.workers.items()}
+    return Loaded(evolve(config, workers=workers), secrets, tree)
+
+
+def _with_overrides(tree: Tree, overrides: Iterable[str], problems: list[Problem]) -> Tree:
+    workers = tree.get(("workers",))
+    names = tuple(workers) if isinstance(workers, dict) else ()
+    for text in overrides:
+        try:
+            override, found = read_override(text, names)
+        except InvalidError as error:
+            problems.extend(error.problems)
+            continue
+        problems.extend(found)
+        tree = _lay(override, tree)
+    return tree
+
+
+def _with_handler_defaults(tree: Tree, handler_defaults: HandlerDefaults) -> Tree:
+    workers = tree.get(("workers",))
+    if not isinstance(workers, dict):
+        return tree
+    below: dict[str, Any] = {}
+    origins: dict[Path, Origin] = {(): tree.origin(())}
+    for name, worker in workers.items():
+        named = worker.get("handler") if isinstance(worker, dict) else None
+        handler = name if named is None else named
+        defaults = handler_defaults.get(handler, {}) if isinstance(handler, str) else {}
+        below[name] = _plain(defaults)
+        origin = Origin(f"@app.handler {handler}")
+        origins.update({path: origin for path, _ in walk(below[name], ("workers", name))})
+    return _lay(tree, Tree({"workers": below}, origins))
+
+
+def _lay(upper: Tree, lower: Tree) -> Tree:
+    """Lay a tree over another; a subscription, topics or patterns, is replaced as a whole."""
+    value = upper.value.get("workers")
+    for name, worker in (value if isinstance(value, dict) else {}).items():
+        if isinstance(worker, dict) and worker.keys() & {"topics", "patterns"}:
+            lower = lower.without(("workers", name, "topics"))
+            lower = lower.without(("workers", name, "patterns"))
+    return upper.over(lower)
+
+
+def _plain(value: Any) -> Any:
+    """Make a decorator's arguments look like what YAML gives."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _secret_properties(tree: Tree) -> Iterable[str]:
+    for path, value in walk(tree.value):
+        key = (
+            ".".join(str(part) for part in path[path.index("kafka") :]) if is_property(path) else ""
+        )
+        if is_secret_key(key) and isinstance(value, str | int | float):
+            yield as_text(value)
+            yield tree.origin(path).text or ""

@@ -1,0 +1,85 @@
+"""``--set workers.charge.concurrency=8``: values that win over the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, Final
+
+from window_consumer.config.interpolation import Untyped
+from window_consumer.config.kafka_properties import CLIENTS, KafkaConfig
+from window_consumer.config.options import options
+from window_consumer.config.problems import InvalidError, Problem, did_you_mean
+from window_consumer.config.schema import Config, WorkerConfig
+from window_consumer.config.tree import Origin, Path, Tree, tree_of
+from window_consumer.config.yaml_file import read_text
+
+_FLOW_BEGINS: Final = ("[", "{", '"', "'")
+
+
+def read_override(text: str, workers: Collection[str]) -> tuple[Tree, list[Problem]]:
+    """Read ``KEY=VALUE``; return a tree to lay over that of the file.
+
+    KEY is a path with dots. Below ``kafka`` the rest is one property, dots included, but for a
+    leading ``consumer.``, ``producer.`` or ``admin.``, which addresses the sub-map of that name.
+    A VALUE that begins with a bracket, a brace or a quote is read as YAML; any other is a scalar
+    that is taken as it stands and has the type that its key wants. Raises InvalidError.
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not all(key.split(".")):
+        # What follows the first word may be a secret.
+        start = re.match(r"[\w.-]*", text)
+        begin = start[0] if start else ""
+        more = "" if begin == text else "..."
+        raise _error(
+            f"--set {begin}{more}", "has the form KEY=VALUE: --set workers.NAME.memory=1GiB"
+        )
+    origin = Origin(f"--set {key}")
+    path = _resolve(key, workers)
+    if not value.startswith(_FLOW_BEGINS):
+        return tree_of(Untyped(value), origin, path), []
+    try:
+        tree, problems = read_text(value, lambda _: origin, path)
+    except InvalidError as error:
+        raise _error(
+            origin.where,
+            f"{error}; what begins with a bracket, a brace or a quote is read as YAML",
+        ) from error
+    whole: Any = tree.value
+    for name in reversed(path):
+        whole = {name: whole}
+    return Tree(whole, tree.origins), problems
+
+
+def _resolve(key: str, workers: Collection[str]) -> Path:
+    head, _, rest = key.partition(".")
+    if head == "workers" and rest:
+        name, _, rest = rest.partition(".")
+        if name not in workers:
+            hint = did_you_mean(name, workers) or f"workers are {', '.join(workers)}"
+            raise _error(f"--set {key}", f"the file has no worker {name}; {hint}")
+        return ("workers", name, *_keys(key, rest, WorkerConfig))
+    return _keys(key, key, Config)
+
+
+def _keys(key: str, rest: str, section: type) -> Path:
+    if not rest:
+        return ()
+    if section is KafkaConfig:
+        first, _, inner = rest.partition(".")
+        return (first, inner) if first in CLIENTS and inner else (rest,)
+    head, dot, inner = rest.partition(".")
+    known = options(section)
+    if head not in known:
+        hint = did_you_mean(head, known) or f"known are {', '.join(known)}"
+        raise _error(f"--set {key}", f"unknown key {head}; {hint}")
+    attribute, option = known[head]
+    if dot and option.kind is not None:
+        raise _error(f"--set {key}", f"unknown key {rest}; {head} has no keys below it")
+    assert attribute.type is not None  # resolved with the options
+    return (head, *_keys(key, inner, attribute.type))
+
+
+def _error(where: str, message: str) -> InvalidError:
+    return InvalidError(Problem((), message, origin=Origin(where)))

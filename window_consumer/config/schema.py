@@ -1,0 +1,204 @@
+"""The configuration's classes: what each key means, what it may be, and why it has its default.
+
+Times are in seconds, sizes in bytes. The metadata of the fields is the one source for messages,
+the reference page and the JSON Schema. Rules that tie several keys together are in ``checks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from attrs import field, frozen
+
+from window_consumer.config import kinds, names
+from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
+from window_consumer.config.options import about
+from window_consumer.config.sections import RetryConfig, TopicsConfig, WindowConfig
+
+MIB = 1024**2
+MINUTE_S = 60.0
+HOUR_S = 3600.0
+
+
+@frozen(kw_only=True)
+class WorkerConfig:
+    """A subscription, the handler for its records, and the bounds of what is held and repeated."""
+
+    name: str = ""
+    """The worker's key in the file; the loader fills it in."""
+    enabled: bool = field(
+        default=True,
+        metadata=about(
+            "Whether the worker runs.",
+            kind=kinds.boolean(),
+            reason="a worker is written down in order to run",
+        ),
+    )
+    handler: str = field(
+        default="",
+        metadata=about(
+            "The handler that the worker runs.",
+            kind=kinds.text(
+                "the name of a handler", lambda name: None if name.strip() else "is empty"
+            ),
+            reason="one worker for each handler is the usual case",
+            default="the worker's own name",
+        ),
+    )
+    topics: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "The topics to read.",
+            kind=kinds.list_of(kinds.kafka_name("topic"), "topic names"),
+            default="none: topics or patterns have to be given",
+        ),
+    )
+    patterns: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "Regular expressions instead of topics. They are searched in the names of the "
+            "cluster's topics; our own retry and dead-letter topics never match.",
+            kind=kinds.list_of(
+                kinds.text("a regular expression that begins with ^", names.wrong_pattern, r"^\^"),
+                "regular expressions",
+            ),
+            default="none: topics or patterns have to be given",
+        ),
+    )
+    group: str = field(
+        metadata=about(
+            "The consumer group. The names of its retry and dead-letter topics begin with it.",
+            kind=kinds.kafka_name("group"),
+            default="none: has to be given",
+        ),
+    )
+    ordering: Literal["unordered", "key", "partition"] = field(
+        default="unordered",
+        metadata=about(
+            "Which records wait for each other: none, those of one key, or all of a partition.",
+            kind=kinds.choice("unordered", "key", "partition"),
+            reason="order costs concurrency, and whether it is needed only the application knows",
+        ),
+    )
+    concurrency: int = field(
+        default=16,
+        metadata=about(
+            "The handler calls that may run at once.",
+            kind=kinds.whole_number(1, 10_000),
+            reason="16 handlers of 10 ms do 1,600 records/s, and a database stands 16 connections",
+        ),
+    )
+    memory: int = field(
+        default=256 * MIB,
+        metadata=about(
+            "The bytes of payload that may be held: prefetch, windows, buffers and copies.",
+            kind=kinds.size(8 * MIB, 1024**4),
+            reason="fits into a container of 512 MiB with what each record costs beside its bytes",
+        ),
+    )
+    window: WindowConfig = field(
+        factory=WindowConfig, metadata=about("The size of each partition's window; rarely set.")
+    )
+    commit_interval: float = field(
+        default=0.5,
+        metadata=about(
+            "How often progress is committed.",
+            kind=kinds.duration(0.01, MINUTE_S),
+            reason="bounds what a crash repeats, at two small requests a second",
+        ),
+    )
+    revoke_timeout: float = field(
+        default=10.0,
+        metadata=about(
+            "How long running handlers may go on when their partition is taken away. Below half "
+            "of max.poll.interval.ms.",
+            kind=kinds.duration(0.0, 10 * MINUTE_S),
+            reason="most handlers end within it; the next owner of the partition waits as long",
+        ),
+    )
+    stop_timeout: float = field(
+        default=20.0,
+        metadata=about(
+            "How long running handlers may go on when the process is told to stop.",
+            kind=kinds.duration(0.0, HOUR_S),
+            reason="ends before Kubernetes kills the process, 30 s after it asked",
+        ),
+    )
+    retry: RetryConfig = field(
+        factory=RetryConfig, metadata=about("What happens to a record whose handler failed.")
+    )
+    on_no_offset: Literal["earliest", "latest", "fail"] = field(
+        default="earliest",
+        metadata=about(
+            "Where a group begins that has committed nothing. Partitions that are added later "
+            "begin at their earliest record whatever this says.",
+            kind=kinds.choice("earliest", "latest", "fail"),
+            reason="skips nothing",
+        ),
+    )
+    on_out_of_range: Literal["fail", "earliest", "latest"] = field(
+        default="fail",
+        metadata=about(
+            "What to do when the committed offset is no longer, or not yet, in the log. The lost "
+            "range is reported.",
+            kind=kinds.choice("fail", "earliest", "latest"),
+            reason="records were lost: somebody should know before the worker goes on",
+        ),
+    )
+    kafka: KafkaConfig = field(
+        factory=KafkaConfig,
+        metadata=about("The worker's own Kafka properties, laid over those at the top."),
+    )
+
+    def dlq_topic(self, topic: str, topics_config: TopicsConfig) -> str:
+        """Return the name of the dead-letter topic for the records of a topic."""
+        name = topics_config.dlq.replace("{group}", self.group)
+        return name.replace("{topic}", topic)
+
+
+@frozen(kw_only=True)
+class Config:
+    """A whole configuration."""
+
+    kafka: KafkaConfig = field(
+        factory=KafkaConfig,
+        metadata=about(
+            "Properties for all clients, handed to librdkafka as they are: dotted names, no "
+            "nesting but the sub-maps consumer, producer and admin."
+        ),
+    )
+    workers: Mapping[str, WorkerConfig] = field(
+        metadata=about("The workers by name; the names appear in those of threads.")
+    )
+    topics: TopicsConfig = field(
+        factory=TopicsConfig,
+        metadata=about("What the framework may do about the topics that it writes to."),
+    )
+
+
+def effective_kafka(
+    config: Config,
+    worker: WorkerConfig,
+    client: Client,
+    *,
+    consumer_only: frozenset[str] = frozenset(),
+    producer_only: frozenset[str] = frozenset(),
+) -> dict[str, Scalar]:
+    """Return the Kafka properties of one client of a worker.
+
+    Later ones win: the top's common ones, the top's for this client, the worker's common ones,
+    the worker's for this client. Of the common ones a consumer gets none of ``producer_only``, a
+    producer none of ``consumer_only``, an admin client none of both.
+    """
+    not_for_it = {
+        "consumer": producer_only,
+        "producer": consumer_only,
+        "admin": consumer_only | producer_only,
+    }[client]
+    properties: dict[str, Scalar] = {}
+    for part in (config.kafka, worker.kafka):
+        own: Mapping[str, Scalar] = getattr(part, client)
+        shared = {key: value for key, value in part.common.items() if key not in not_for_it}
+        properties |= {**shared, **own}
+    return properties

@@ -1,0 +1,142 @@
+"""The sections of the configuration with keys of their own, see ``schema``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attrs import field, frozen
+
+from window_consumer.config import kinds
+from window_consumer.config.options import about
+
+ExceptionName = str | type[BaseException]
+"""A dotted name from YAML, or the class itself from a decorator."""
+
+DAY_S = 86400.0
+
+
+@frozen(kw_only=True)
+class TopicsConfig:
+    """What the framework may do about the topics that it writes to."""
+
+    create: bool = field(
+        default=True,
+        metadata=about(
+            "Whether missing dead-letter topics may be made at the start.",
+            kind=kinds.boolean(),
+            reason="a first start works without preparation; the broker's permissions still decide",
+        ),
+    )
+    dlq: str = field(
+        default="{group}.{topic}.dlq",
+        metadata=about(
+            "The name of a worker's dead-letter topics.",
+            kind=kinds.template(),
+            reason="with the group first, one prefixed permission covers all topics of a group, "
+            "and no pattern for source topics matches them",
+        ),
+    )
+    dlq_retention: float = field(
+        default=14 * DAY_S,
+        metadata=about(
+            "How long a dead-letter topic that we make keeps its records.",
+            kind=kinds.duration(1.0, 36500 * DAY_S),
+            reason="long enough to notice, to mend the cause and to redrive after a holiday",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class WindowConfig:
+    """The size of one partition's window."""
+
+    cells: int = field(
+        default=32,
+        metadata=about(
+            "The cells that may be open at once.",
+            kind=kinds.whole_number(2, 1024),
+            reason="with the default cell_records, 16,000 records: what is done beyond the "
+            "committed offset then always fits into the commit's metadata",
+        ),
+    )
+    cell_records: int = field(
+        default=500,
+        metadata=about(
+            "The records of a full cell.",
+            kind=kinds.whole_number(1, 100_000),
+            reason="the batch size at which the client delivers fastest",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class RetryConfig:
+    """What happens to a record whose handler failed."""
+
+    attempts: int = field(
+        default=3,
+        metadata=about(
+            "Handler calls for a record, the first included.",
+            kind=kinds.whole_number(1, 1000),
+            reason="gets over a short outage; more mostly repeats the same error",
+        ),
+    )
+    backoff: tuple[float, float] = field(
+        default=(0.2, 5.0),
+        metadata=about(
+            "The wait before a record's next call: it begins at the lower end, doubles each time "
+            "up to the upper end, and has jitter.",
+            kind=kinds.duration_range(),
+            reason="longer than most hiccups, and short beside max.poll.interval.ms",
+        ),
+    )
+    fatal: tuple[ExceptionName, ...] = field(
+        default=(),
+        metadata=about(
+            "Exception classes that retrying cannot help. Subclasses count; where classes of both "
+            "lists fit, the most specific one decides.",
+            kind=kinds.list_of(
+                kinds.exception_class(), "dotted names of exception classes", may_be_empty=True
+            ),
+            reason="which errors are hopeless, only the application knows",
+        ),
+    )
+    retryable: tuple[ExceptionName, ...] = field(
+        default=(),
+        metadata=about(
+            "Exception classes to retry although a base class of theirs is fatal.",
+            kind=kinds.list_of(
+                kinds.exception_class(), "dotted names of exception classes", may_be_empty=True
+            ),
+            reason="what is not fatal is retried anyway",
+        ),
+    )
+    when_spent: Literal["dead_letter", "stop", "drop"] = field(
+        default="dead_letter",
+        metadata=about(
+            "What becomes of a record that has no attempts left: a copy in the dead-letter topic, "
+            "the worker stops, or the record is dropped and counted.",
+            kind=kinds.choice("dead_letter", "stop", "drop"),
+            reason="nothing is lost and the partition goes on",
+        ),
+    )
+    on_oversize: Literal["hold", "stop", "reference"] = field(
+        default="hold",
+        metadata=about(
+            "What to do with a copy that does not fit into its topic, the error's texts already "
+            "cut: try again until somebody raises the limit, stop the worker, or write a "
+            "reference to the value instead of the value.",
+            kind=kinds.choice("hold", "stop", "reference"),
+            reason="loses nothing and needs nobody at once: only the offset stands still",
+        ),
+    )
+    on_failure: Literal["overtake", "block"] | None = field(
+        default=None,
+        metadata=about(
+            "block: the lane waits and its record is retried without end. overtake: the record "
+            "leaves when its attempts are spent, and later ones of its lane go on.",
+            kind=kinds.choice("overtake", "block"),
+            reason="order or progress: with an ordered worker somebody has to choose",
+            default="overtake without ordering; else none: has to be given",
+        ),
+    )

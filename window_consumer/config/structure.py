@@ -1,0 +1,157 @@
+"""Raw values to the configuration's classes, by cattrs, with problems in our own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import attrs
+import cattrs
+from attrs import evolve
+from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn, override
+
+from window_consumer.config import names
+from window_consumer.config.kafka_properties import KafkaConfig, misread, read_kafka
+from window_consumer.config.options import options
+from window_consumer.config.problems import InvalidError, Problem, did_you_mean
+from window_consumer.config.schema import Config, WorkerConfig
+from window_consumer.config.sections import RetryConfig, TopicsConfig, WindowConfig
+from window_consumer.config.tree import Path, Tree
+
+T = TypeVar("T")
+
+SECTIONS: Final = (TopicsConfig, WindowConfig, RetryConfig, WorkerConfig)
+"""The classes whose keys are fixed, inner ones first."""
+
+
+def structure(tree: Tree) -> tuple[Config, list[Problem]]:
+    """Make the configuration; what is wrong is left out of it and listed.
+
+    The configuration is complete, for all that one key can tell, when there are no problems.
+    """
+    raw: dict[str, Any] = tree.value
+    problems = [_unknown(key, Config) for key in raw if key not in options(Config)]
+    kafka = _section(raw.get("kafka"), KafkaConfig, ("kafka",), problems)
+    topics = _section(raw.get("topics"), TopicsConfig, ("topics",), problems)
+    workers = _workers(raw.get("workers"), problems)
+    problems.extend(_misread_properties(tree))
+    return Config(kafka=kafka or KafkaConfig(), topics=topics or TopicsConfig(), workers=workers), (
+        problems
+    )
+
+
+def _workers(raw: Any, problems: list[Problem]) -> dict[str, WorkerConfig]:
+    if raw is not None and not isinstance(raw, dict):
+        problems.append(_no_mapping(("workers",), "the workers by their names"))
+        return {}
+    if not raw:
+        problems.append(Problem(("workers",), "there is no worker; at least one is needed"))
+        return {}
+    workers: dict[str, WorkerConfig] = {}
+    for name, section in raw.items():
+        path = ("workers", name)
+        if not names.is_worker_name(name):
+            message = "a worker's name is made of letters, digits, dashes and underscores"
+            problems.append(Problem(path, message))
+        worker = _section(section, WorkerConfig, path, problems)
+        if worker is not None:
+            workers[name] = evolve(worker, name=name, handler=worker.handler or name)
+    return workers
+
+
+def _section(raw: Any, section: type[T], path: Path, problems: list[Problem]) -> T | None:
+    try:
+        return _CONVERTER.structure(raw, section)
+    except (ClassValidationError, InvalidError) as error:
+        problems.extend(problem.below(path) for problem in _problems(error))
+        return None
+
+
+def _problems(error: BaseException) -> Iterator[Problem]:
+    if isinstance(error, InvalidError):
+        yield from error.problems
+    elif isinstance(error, ForbiddenExtraKeysError):
+        for key in sorted(error.extra_fields):
+            yield _unknown(key, error.cl)
+    elif isinstance(error, ClassValidationError):
+        at_fields, others = error.group_exceptions()
+        for inner, note in at_fields:
+            if isinstance(inner, KeyError):
+                kind = options(error.cl)[note.name][1].kind
+                yield Problem((note.name,), "is missing" + (f": {kind.expected}" if kind else ""))
+            else:
+                yield from (problem.below((note.name,)) for problem in _problems(inner))
+        for other in others:
+            yield from _problems(other)
+    else:
+        raise error
+
+
+def _unknown(key: str, section: type) -> Problem:
+    known = options(section)
+    homes = [
+        f"{name}.{key}"
+        for name, (attribute, _) in known.items()
+        if attribute.type in SECTIONS and key in options(attribute.type)
+    ]
+    if homes:
+        hint = f"did you mean {homes[0]}?"
+    elif "." in key and "kafka" in known:
+        hint = "Kafka properties stand below kafka:"
+    else:
+        hint = did_you_mean(key, known) or f"known are {', '.join(known)}"
+    return Problem((key,), f"unknown key; {hint}")
+
+
+def _misread_properties(tree: Tree) -> Iterator[Problem]:
+    for path, origin in tree.origins.items():
+        key = path[-1] if path else None
+        if isinstance(key, str) and is_property(path):
+            wrong = misread(key, tree.get(path), origin)
+            if wrong is not None:
+                yield Problem(path, wrong)
+
+
+def is_property(path: Path) -> bool:
+    """Tell whether a path leads to, or into, what stands below a ``kafka`` key."""
+    return (len(path) > 1 and path[0] == "kafka") or (
+        len(path) > 3 and path[0] == "workers" and path[2] == "kafka"
+    )
+
+
+def _no_mapping(path: Path, expected: str) -> Problem:
+    return Problem(path, f"expected a mapping with {expected}")
+
+
+def _hook(section: type[Any]) -> Callable[[Any, Any], Any]:
+    structure_fields = make_dict_structure_fn(
+        section,
+        _CONVERTER,
+        _cattrs_forbid_extra_keys=True,
+        **{field.name: _field_override(field) for field in attrs.fields(section)},
+    )
+
+    def hook(raw: Any, _: Any) -> Any:
+        if raw is not None and not isinstance(raw, dict):
+            raise InvalidError(_no_mapping((), f"the keys {', '.join(options(section))}"))
+        return structure_fields(raw or {}, section)
+
+    return hook
+
+
+def _field_override(field: attrs.Attribute[Any]) -> Any:
+    option = field.metadata.get("option")
+    if option is None:
+        return override(omit=True)
+    if option.kind is None:
+        return override()
+    read = option.kind.read
+    return override(struct_hook=lambda raw, _: read(raw))
+
+
+_CONVERTER: Final = cattrs.Converter()
+_CONVERTER.register_structure_hook(KafkaConfig, lambda raw, _: read_kafka(raw))
+for _section_class in SECTIONS:
+    attrs.resolve_types(_section_class)
+    _CONVERTER.register_structure_hook(_section_class, _hook(_section_class))
