@@ -98,7 +98,7 @@ class Record:
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
         """Pairs of name and bytes (or None) in their order, repeated names kept."""
-        return self._message.headers() or []  # type: ignore[no-any-return] # a list or None
+        return self._message.headers() or []
 
     def header(self, name: str) -> bytes | None:
         """Return the last value of a header, None where it is missing or has no value."""

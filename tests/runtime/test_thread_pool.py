@@ -1,0 +1,234 @@
+"""Claiming and taking back on real threads: the one place where two threads meet."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from tests.core.support import ORDERS, Driven, notes
+from window_consumer.core.slices import Slice
+from window_consumer.model.errors import Fatal, Skip
+from window_consumer.model.record import Record
+from window_consumer.runtime.current import Slot, current_record
+from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.thread_pool import Caller, Handler, ThreadPool, call_each
+
+
+def a_slice(count: int, *, ordering: str = "unordered", keys: Any = None) -> Slice:
+    driven = Driven(ordering=ordering)
+    partition = driven.engine.partitions[ORDERS]
+    return Slice(partition, notes(*range(count), keys=keys), range(count), 10 * count, ())
+
+
+def run(slice_: Slice, handler: Handler) -> None:
+    call_each(slice_, Caller(handler, Faults().failure), Slot())
+
+
+@pytest.fixture
+def eager_switching() -> Iterator[None]:
+    """Let the interpreter change threads as often as it can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_every_record_is_called_once_in_order() -> None:
+    seen: list[int] = []
+    run(a_slice(5), lambda record: seen.append(record.offset))
+    assert seen == [0, 1, 2, 3, 4]
+
+
+def test_a_record_that_the_handler_keeps_stays_what_it_was() -> None:
+    kept: list[Record] = []
+    run(a_slice(5), kept.append)
+    assert [record.offset for record in kept] == [0, 1, 2, 3, 4]
+
+
+def test_a_record_object_is_used_again_only_where_nobody_kept_it() -> None:
+    kept: list[Record] = []
+    seen: set[int] = set()
+
+    def handler(record: Record) -> None:
+        if record.offset % 2:
+            kept.append(record)
+        assert id(record) not in {id(each) for each in kept[:-1]}
+        seen.add(record.offset)
+
+    run(a_slice(100), handler)
+    assert [record.offset for record in kept] == list(range(1, 100, 2))
+    assert len(seen) == 100
+
+
+def test_a_record_kept_by_a_closure_or_an_exception_is_kept() -> None:
+    closures: list[Any] = []
+
+    def handler(record: Record) -> None:
+        closures.append(lambda: record.offset)
+        if record.offset == 1:
+            raise ValueError(record)
+
+    slice_ = a_slice(3)
+    run(slice_, handler)
+    assert [closure() for closure in closures] == [0, 1, 2]
+    ((message, failure),) = slice_.deviate().failed
+    assert (message.offset(), failure.error.args[0].offset) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError(), TimeoutError(), StopIteration(), SystemExit(3), KeyboardInterrupt()]
+)
+def test_whatever_a_handler_raises_is_its_records_failure(error: BaseException) -> None:
+    def handler(record: Record) -> None:
+        if record.offset == 1:
+            raise error
+
+    slice_ = a_slice(3)
+    run(slice_, handler)
+    ((message, failure),) = slice_.deviate().failed
+    assert (message.offset(), failure.error) == (1, error)
+    assert slice_.claimed() == 3
+
+
+def test_a_failure_keeps_no_frame_alive() -> None:
+    def handler(_record: Record) -> None:
+        raise Fatal("no")
+
+    slice_ = a_slice(1)
+    run(slice_, handler)
+    assert slice_.deviate().failed[0][1].error.__traceback__ is None
+
+
+def test_skipped_records_are_noted_and_hold_nothing_back() -> None:
+    def handler(record: Record) -> None:
+        if record.offset == 0:
+            raise Skip
+
+    slice_ = a_slice(3, ordering="key", keys=[b"a"] * 3)
+    run(slice_, handler)
+    noted = slice_.deviate()
+    assert ([m.offset() for m in noted.skipped], noted.held, noted.failed) == ([0], [], [])
+
+
+def test_after_a_failure_later_records_of_its_lane_are_held_back() -> None:
+    called: list[int] = []
+
+    def handler(record: Record) -> None:
+        called.append(record.offset)
+        if record.offset in (0, 3):
+            raise ValueError
+
+    slice_ = a_slice(7, ordering="key", keys=[b"a", b"b", b"a", b"b", b"c", b"b", None])
+    run(slice_, handler)
+    noted = slice_.deviate()
+    assert called == [0, 1, 3, 4, 6]
+    assert [m.offset() for m in noted.held] == [2, 5]
+    assert [m.offset() for m, _ in noted.failed] == [0, 3]
+
+
+def test_the_current_record_is_known_within_the_handler_and_only_there() -> None:
+    completions: SimpleQueue[Any] = SimpleQueue()
+    seen: list[tuple[int, int, str]] = []
+
+    def handler(_record: Record) -> None:
+        current = current_record()
+        assert current is not None
+        seen.append((current.offset, current.attempt, threading.current_thread().name))
+
+    pool = ThreadPool("charge", 1, Caller(handler, Faults().failure), completions, "state")
+    pool.start()
+    pool.submit(a_slice(2))
+    completions.get(timeout=5)
+    assert pool.stop(5.0) == 0
+    assert seen == [(0, 1, "wc-charge-slot-0"), (1, 1, "wc-charge-slot-0")]
+    assert current_record() is None
+
+
+def test_the_state_of_the_lifespan_reaches_the_record() -> None:
+    completions: SimpleQueue[Any] = SimpleQueue()
+    seen: list[Any] = []
+    caller = Caller(lambda record: seen.append(record.state), Faults().failure)
+    pool = ThreadPool("charge", 1, caller, completions, {"pool": 1})
+    pool.start()
+    pool.submit(a_slice(1))
+    completions.get(timeout=5)
+    pool.stop(5.0)
+    assert seen == [{"pool": 1}]
+
+
+@pytest.mark.usefixtures("eager_switching")
+def test_each_record_is_claimed_once_while_others_take_back() -> None:
+    """Slots run slices while another thread takes their rest back and deals it out again."""
+    records, slots = 20_000, 4
+    called: Counter[int] = Counter()
+    completions: SimpleQueue[Any] = SimpleQueue()
+
+    def handler(record: Record) -> None:
+        called[record.offset] += 1
+
+    random_ = random.Random(1)
+    pool = ThreadPool("stress", slots, Caller(handler, Faults().failure), completions, None)
+    pool.start()
+    partition = Driven().engine.partitions[ORDERS]
+    messages = notes(*range(records))
+    out: list[Slice] = []
+    accounted: list[int] = []
+
+    def deal(part: list[Any], seqs: Any) -> None:
+        slice_ = Slice(partition, part, seqs, 0, ())
+        out.append(slice_)
+        pool.submit(slice_)
+
+    for start in range(0, records, 100):
+        deal(messages[start : start + 100], range(start, start + 100))
+    deadline = perf_counter() + 60
+    while out and perf_counter() < deadline:
+        victim = random_.choice(out)
+        past, unclaimed, seqs = victim.split()
+        accounted.extend(past.seqs)
+        for start in range(0, len(unclaimed), 7):
+            deal(unclaimed[start : start + 7], seqs[start : start + 7])
+        while not completions.empty():
+            done = completions.get()
+            accounted.extend(done.seqs)
+            out.remove(done)
+    assert pool.stop(5.0) == 0
+    assert sorted(accounted) == list(range(records))
+    assert set(called.values()) == {1}
+    assert len(called) == records
+
+
+@pytest.mark.usefixtures("eager_switching")
+def test_what_a_slot_has_claimed_is_a_prefix_also_while_it_runs() -> None:
+    """The record that stays in a split slice is the last one that the slot has begun."""
+    completions: SimpleQueue[Any] = SimpleQueue()
+    begun: list[int] = []
+    pool = ThreadPool(
+        "stress",
+        1,
+        Caller(lambda record: begun.append(record.offset), Faults().failure),
+        completions,
+        None,
+    )
+    pool.start()
+    partition = Driven().engine.partitions[ORDERS]
+    for _ in range(300):
+        begun.clear()
+        slice_ = Slice(partition, notes(*range(50)), range(50), 0, ())
+        pool.submit(slice_)
+        while not slice_.claimed():
+            pass
+        past, unclaimed, _ = slice_.split()
+        completions.get(timeout=5)
+        expected = [m.offset() for m in [*past.messages, *slice_.messages]]
+        assert begun == expected
+        assert len(expected) + len(unclaimed) == 50
+    assert pool.stop(5.0) == 0
