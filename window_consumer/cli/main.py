@@ -12,6 +12,8 @@ import click
 
 import window_consumer
 from window_consumer.cli.check import check
+from window_consumer.cli.demo import demo_command
+from window_consumer.cli.embedded import broker_command, run_embedded
 from window_consumer.cli.errors import guarded
 from window_consumer.cli.loading import load_app
 from window_consumer.cli.logs import set_up
@@ -106,12 +108,10 @@ def run_command(**options: Any) -> int:
     formatter = set_up(options["log_format"], options["log_level"])
     tune(options["switch_interval"], options["gc_threshold"])
     app = load_app(options["application"])
-    plan_args = {"only": options["only"], "overrides": options["overrides"]}
+    config, only, overrides = options["config"], options["only"], options["overrides"]
     if options["embedded"]:
-        from window_consumer.cli.embedded import run_embedded  # noqa: PLC0415 - loads the mock
-
-        return run_embedded(app, options["config"], plan_args, formatter)
-    plan = app.plan(options["config"], **plan_args)
+        return run_embedded(app, config, only, overrides, formatter)
+    plan = app.plan(config, only=only, overrides=overrides)
     return run_until_stopped(app, plan, formatter, options["start_timeout"])
 
 
@@ -138,6 +138,10 @@ def schema_command(*, markdown: bool) -> int:
     """Print a JSON Schema of the configuration file, for editors."""
     click.echo(config_page().rstrip() if markdown else json.dumps(json_schema(), indent=2))
     return 0
+
+
+cli.add_command(broker_command)
+cli.add_command(demo_command)
 
 
 def main(arguments: list[str] | None = None) -> None:

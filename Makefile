@@ -1,0 +1,40 @@
+# The two commands of the README are `make demo` and `make test`; the rest is for contributors.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Made anew when the dependencies change.
+STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+
+.PHONY: demo test bench lint clean
+
+demo: $(STAMP)
+	$(BIN)/window-consumer demo
+
+test: $(DEV_STAMP)
+	$(BIN)/python -m pytest
+
+bench: $(DEV_STAMP)
+	$(BIN)/python -m benchmarks all
+
+lint: $(DEV_STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) .kafka build dist
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "window_consumer needs Python 3.11 or later; say PYTHON=python3.12 make ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(STAMP)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import weakref
+
+import pytest
+
+from window_consumer.model.fault import Fault
+from window_consumer.runtime.faults import Faults
+
+
+class PaymentError(Exception):
+    pass
+
+
+def pay(amount: int) -> None:
+    raise PaymentError(f"card declined for {amount}")
+
+
+def pay_elsewhere() -> None:
+    raise PaymentError("card declined for 1")
+
+
+def caught(function: object, *arguments: object) -> BaseException:
+    """Raise below one frame, the way that a handler raises below the slot's loop."""
+    try:
+        function(*arguments)  # type: ignore[operator] # a function of this module
+    except BaseException as error:
+        return error
+    raise AssertionError
+
+
+def fault_of(function: object, *arguments: object) -> Fault:
+    return Faults().failure(caught(function, *arguments)).fault
+
+
+def test_a_fault_names_class_text_and_the_handlers_frames() -> None:
+    fault = fault_of(pay, 7)
+    assert fault.error_class == f"{__name__}.PaymentError"
+    assert fault.message == "card declined for 7"
+    assert "in pay" in fault.stack
+    assert "in caught" not in fault.stack
+
+
+def test_errors_from_one_place_share_a_fingerprint_whatever_they_say() -> None:
+    assert fault_of(pay, 1).fingerprint == fault_of(pay, 2).fingerprint
+
+
+def test_errors_from_different_places_or_of_different_classes_do_not() -> None:
+    fingerprints = {
+        fault_of(pay, 1).fingerprint,
+        fault_of(pay_elsewhere).fingerprint,
+        fault_of(lambda: [][1]).fingerprint,
+    }
+    assert len(fingerprints) == 3
+
+
+def test_the_exceptions_that_led_to_it_are_told() -> None:
+    def handler() -> None:
+        try:
+            pay(1)
+        except PaymentError as error:
+            raise RuntimeError("order not charged") from error
+
+    stack = fault_of(handler).stack
+    assert "RuntimeError" in stack
+    assert "PaymentError" in stack
+    assert "in pay" in stack
+
+
+def test_an_exception_that_leads_to_itself_ends_the_chain() -> None:
+    def handler() -> None:
+        first, second = ValueError("a"), ValueError("b")
+        first.__cause__, second.__cause__ = second, first
+        raise first
+
+    assert fault_of(handler).message == "a"
+
+
+def test_a_text_that_cannot_be_read_is_no_second_error() -> None:
+    class Sly(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def handler() -> None:
+        raise Sly
+
+    assert "could not be read: RuntimeError" in fault_of(handler).message
+
+
+def test_nothing_that_the_handlers_frames_held_stays_alive() -> None:
+    class Payload:
+        pass
+
+    payload = Payload()
+    alive = weakref.ref(payload)
+
+    def handler(held: list[Payload]) -> None:
+        mine = held.pop()
+        raise ValueError(len(str(mine)))
+
+    held = [payload]
+    del payload
+    failure = Faults().failure(caught(handler, held))
+    assert alive() is None
+    assert failure.error.args
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "a b"])
+def test_secrets_are_masked(secret: str) -> None:
+    def handler() -> None:
+        raise ValueError(f"cannot log in with {secret}")
+
+    faults = Faults(mask=lambda text: text.replace(secret, "***"))
+    fault = faults.failure(caught(handler)).fault
+    assert fault.message == "cannot log in with ***"
+    assert secret not in fault.stack
+
+
+def test_many_places_do_not_fill_the_memory() -> None:
+    faults = Faults()
+    for number in range(600):
+        namespace: dict[str, object] = {}
+        exec(f"def handler():\n  {number}\n  raise ValueError", namespace)  # noqa: S102 - makes a place of its own each time
+        faults.failure(caught(namespace["handler"]))
+    assert len(faults._places) <= 256

@@ -1,0 +1,138 @@
+"""The command itself: fill, run, watch, judge."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+import time
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+import attrs
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from window_consumer.app import Plan
+from window_consumer.cli.demo.checker import DemoReport, Evidence, judge
+from window_consumer.cli.demo.shop import ORDERS, PARTITIONS, TOPIC, Shop, orders
+from window_consumer.cli.errors import FAILED, OK
+from window_consumer.cli.live_view import view
+from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.kafka.group_offsets import committed_offsets
+from window_consumer.model import headers as names
+from window_consumer.runtime.running import Running
+
+LONGEST_S = 28.0
+"""The demo gives up then and reports what is missing."""
+
+_LOOK_S = 0.1
+_SETTLE_S = 0.6
+"""The last picture stays for a moment: a window that has slid to its end."""
+
+
+@click.command("demo")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@click.option("--no-ui", is_flag=True, help="Do not draw the windows.")
+def demo_command(*, as_json: bool, no_ui: bool) -> int:
+    """Show a worker at work: 20,000 orders, some fail, some are poison, one hangs."""
+    tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
+    # What fails here fails on purpose; the report tells about it.
+    logging.getLogger("window_consumer").setLevel(logging.CRITICAL)
+    console = Console(stderr=as_json)
+    report = run_demo(console, ui=not no_ui and console.is_terminal)
+    if as_json:
+        click.echo(json.dumps(attrs.asdict(report)))
+    else:
+        console.print(_as_table(report))
+    return OK if report.good else FAILED
+
+
+def run_demo(console: Console, *, ui: bool) -> DemoReport:
+    """Run the demo once and return what the checker says."""
+    shop = Shop()
+    with EmbeddedBroker(topics={TOPIC: PARTITIONS}) as broker:
+        produced = _fill(broker)
+        plan = _plan(shop, broker)
+        dlq = plan.workers[0].config.dlq_topic(TOPIC, plan.config.topics)
+        broker.create_topic(dlq, PARTITIONS)
+        started = time.perf_counter()
+        with shop.app.start_plan(plan, start_timeout=LONGEST_S) as running:
+            seconds = _watch(running, console, started, ui=ui)
+        copies = [_original(dict(copy.headers() or [])) for copy in broker.read_all(dlq)]
+        evidence = Evidence(
+            produced=produced,
+            calls=shop.journal,
+            dead_letters=copies,
+            committed=committed_offsets(
+                broker.client_settings(), plan.workers[0].config.group, TOPIC
+            ),
+            ends=broker.end_offsets(TOPIC),
+            seconds=seconds,
+        )
+    return judge(evidence)
+
+
+def _fill(broker: EmbeddedBroker) -> dict[int, tuple[int, int]]:
+    """Produce the orders; return where each of them is."""
+    made = list(orders(ORDERS))
+    records = [NewRecord(key=order.key, value=order.value) for order in made]
+    broker.fill(TOPIC, records)
+    numbers = {order.value: order.number for order in made}
+    return {
+        numbers[message.value()]: (message.partition(), message.offset())
+        for message in broker.read_all(TOPIC)
+    }
+
+
+def _plan(shop: Shop, broker: EmbeddedBroker) -> Plan:
+    text = resources.files(__package__).joinpath("workers.yaml").read_text("utf-8")
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "workers.yaml"
+        file.write_text(text, "utf-8")
+        return shop.app.plan(file, overrides=[f"kafka.bootstrap.servers={broker.bootstrap}"])
+
+
+def _watch(running: Running, console: Console, started: float, *, ui: bool) -> float:
+    """Draw until all orders are finished; return the seconds that it took."""
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while not _is_done(running):
+            seconds = time.perf_counter() - started
+            if seconds > LONGEST_S or running.wait(_LOOK_S):
+                return seconds
+            if ui:
+                live.update(view(running.snapshots(), "demo", seconds), refresh=True)
+        seconds = time.perf_counter() - started
+        if ui:
+            live.update(view(running.snapshots(), "demo", seconds), refresh=True)
+            running.wait(_SETTLE_S)
+    return seconds
+
+
+def _is_done(running: Running) -> bool:
+    did = running.counters["charge"]
+    return did.processed + did.dead_lettered >= ORDERS
+
+
+def _original(headers: Mapping[str, bytes | None]) -> tuple[int, int]:
+    partition = headers[names.ORIGINAL_PARTITION] or b""
+    offset = headers[names.ORIGINAL_OFFSET] or b""
+    return int(partition), int(offset)
+
+
+def _as_table(report: DemoReport) -> Table:
+    table = Table(box=None, show_header=False)
+    table.add_column(justify="right")
+    table.add_column()
+    for field, value in attrs.asdict(report).items():
+        bad = value is False or (field in {"lost", "order_violations"} and value)
+        text = _YES_NO[value] if isinstance(value, bool) else str(value)
+        table.add_row(text, field.replace("_", " "), style="bold red" if bad else None)
+    return table
+
+
+_YES_NO = {True: "yes", False: "no"}

@@ -1,0 +1,33 @@
+"""What a group has committed, asked from outside of the group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from window_consumer.kafka import errors
+from window_consumer.model.errors import RunError
+
+
+def committed_offsets(
+    client: Mapping[str, Any], group: str, topic: str, timeout_s: float = 10.0
+) -> dict[int, int]:
+    """Return the committed offset of each partition; those without one are left out.
+
+    ``client`` are settings of a consumer. Raises a WindowConsumerError in trouble.
+    """
+    consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False})
+    try:
+        partitions = consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions
+        wanted = [TopicPartition(topic, partition) for partition in partitions]
+        found = consumer.committed(wanted, timeout=timeout_s)
+    except KafkaException as exception:
+        error = errors.cause_of(exception)
+        if error is None:
+            raise RunError(f"offsets of {group}: {exception}") from exception
+        raise errors.translate(error, f"offsets of {group}") from exception
+    finally:
+        consumer.close()
+    return {each.partition: each.offset for each in found if each.offset >= 0}
