@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+def test_a_sound_configuration_is_fine_and_its_bounds_are_told(window_consumer: Run) -> None:
+    ended = window_consumer("check", "shop:app")
+    assert (ended.code, ended.err) == (0, "")
+    assert "workers.yaml: fine" in ended.out
+    assert "holds at most 16000 records a partition" in ended.out
+    assert "called 3 times" in ended.out
+    assert "16000 / X records/s" in ended.out
+
+
+def test_the_bounds_as_json(window_consumer: Run) -> None:
+    ended = window_consumer("check", "shop:app", "-c", "workers.yaml", "--json")
+    bounds = ended.json["workers"]["charge"]
+    assert ended.json["ok"] is True
+    assert bounds["window_records"] == 32 * 500
+    assert bounds["max_bytes"] == 256 * 2**20
+    assert bounds["metadata_fits"] is True
+    assert bounds["rerun_running"] == 16
+    assert bounds["planned_takeover_s"] == pytest.approx(45 + 10)
+    assert bounds["stop_s"] == pytest.approx(20 + 5)
+    assert [wait["longest_s"] for wait in bounds["retry_waits"]] == [0.2, 0.4]
+
+
+def test_a_window_that_does_not_fit_into_a_commit_is_warned_of(window_consumer: Run) -> None:
+    ended = window_consumer("check", "shop:app", "--set", "workers.charge.window.cells=64")
+    assert ended.code == 0
+    assert "warning: window: 32000 records can need" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("override", "warning"),
+    [
+        ("workers.charge.retry.when_spent=drop", "loses records that keep failing"),
+        ("workers.charge.stop_timeout=1m", "terminationGracePeriodSeconds"),
+        ("workers.charge.kafka.group.instance.id=a", "does not leave at its stop"),
+        ("workers.charge.kafka.fetch.wait.max.ms=10", "more than twice as often"),
+        ("workers.charge.kafka.queued.max.messages.kbytes=900000", "bound of memory"),
+    ],
+)
+def test_settings_with_a_catch_are_warned_of(
+    window_consumer: Run, override: str, warning: str
+) -> None:
+    ended = window_consumer("check", "shop:app", "--set", override)
+    assert ended.code == 0
+    assert warning in ended.out
+
+
+def test_set_wins_over_the_file_and_only_chooses_workers(
+    window_consumer: Run, project: Path
+) -> None:
+    with (project / "workers.yaml").open("a") as file:
+        file.write("  again: {handler: charge, topics: [others], group: g2, enabled: false}\n")
+    ended = window_consumer(
+        "check", "shop:app", "--json", "--only", "again", "--set", "workers.again.concurrency=8"
+    )
+    assert list(ended.json["workers"]) == ["again"]
+    assert ended.json["workers"]["again"]["concurrency"] == 8
+
+
+MISTAKES = [
+    ("workers: [", "workers.yaml:1"),
+    ("", "workers.yaml"),
+    ("workers: {charge: {group: g, concurency: 3}}", "concurrency"),
+    ("workers: {charge: {group: g, concurrency: many}}", "workers.charge.concurrency"),
+    ("workers: {charge: {}}", "group"),
+    ("workers: {charge: {group: g, ordering: key}}", "overtake"),
+    ("workers: {charge: {group: '${NO_SUCH_VARIABLE}'}}", "NO_SUCH_VARIABLE"),
+    ("workers: {charge: {group: g}, bill: {group: h, topics: [t]}}", "no handler 'bill'"),
+    ("workers: {other: {handler: charge, group: g, retry: {fatal: [shop.No]}}}", "shop.No"),
+    ("workers: {charge: {group: g, retry: {levels: [10s]}}}", "levels"),
+    ("kafka: {enable.auto.commit: true}\nworkers: {charge: {group: g}}", "may not be set"),
+    ("kafka: {acks: 1}\nworkers: {charge: {group: g}}", "acks has to be -1 or all"),
+    ("kafka: {fetch.wait.max.sm: 1}\nworkers: {charge: {group: g}}", "No such configuration"),
+    ("kafka: {session.timeout.ms: 1000}\nworkers: {charge: {group: g}}", "classic"),
+    (
+        "workers: {charge: {group: g, revoke_timeout: 3m}}",
+        "revoke_timeout",
+    ),
+    (
+        "workers: {charge: {group: g}, two: {handler: charge, topics: [orders], group: g}}",
+        "of the same group",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), MISTAKES, ids=[told for _, told in MISTAKES])
+@pytest.mark.parametrize("how", ["check", "run"])
+def test_a_mistake_in_the_file_ends_with_2_and_says_where(
+    window_consumer: Run, project: Path, how: str, text: str, told: str
+) -> None:
+    (project / "workers.yaml").write_text(text)
+    ended = window_consumer(how, "shop:app")
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+    assert "workers.yaml" in ended.err
+
+
+def test_a_property_that_librdkafka_refuses_is_named_with_its_line(
+    window_consumer: Run, project: Path
+) -> None:
+    (project / "workers.yaml").write_text(
+        "kafka:\n  bootstrap.servers: h:1\n  fetch.wait.max.ms: never\n"
+        "workers:\n  charge: {group: g}\n"
+    )
+    ended = window_consumer("check", "shop:app")
+    assert ended.code == 2
+    assert "workers.yaml:3" in ended.err
+    assert "fetch.wait.max.ms" in ended.err
+
+
+def test_a_handler_that_no_worker_runs_is_an_error_unless_its_worker_is_disabled(
+    window_consumer: Run, project: Path
+) -> None:
+    with (project / "shop.py").open("a") as file:
+        file.write("\n@app.handler('refunds')\ndef refund(record: Record) -> None: ...\n")
+    ended = window_consumer("check", "shop:app")
+    assert ended.code == 2
+    assert "no worker runs the handler 'refund'" in ended.err
+    assert "enabled: false" in ended.err
+    with (project / "workers.yaml").open("a") as file:
+        file.write("  refund: {group: g, enabled: false}\n")
+    assert window_consumer("check", "shop:app").code == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "spec", "told"),
+    [
+        ("", "nowhere:app", "no module 'nowhere'"),
+        ("", "shop.py", "MODULE:APP"),
+        ("", "shop:application", "no App named 'application'; it has app"),
+        ("import nowhere", "shop:app", "cannot be imported"),
+        ("1 / 0", "shop:app", "shop.py:"),
+        ("def", "shop:app", "SyntaxError"),
+        ("raise SystemExit(5)", "shop:app", "SystemExit"),
+    ],
+)
+def test_an_application_that_cannot_be_loaded(
+    window_consumer: Run, project: Path, source: str, spec: str, told: str
+) -> None:
+    with (project / "shop.py").open("a") as file:
+        file.write(f"\n{source}\n")
+    ended = window_consumer("check", spec)
+    assert ended.code == 2
+    assert told in ended.err
+
+
+def test_secrets_never_show(window_consumer: Run, project: Path) -> None:
+    (project / "password").write_text("hunter2\n")
+    (project / "workers.yaml").write_text(
+        "kafka:\n  sasl.password: ${file:password}\n  security.protocol: sasl_plaintext\n"
+        "  sasl.mechanism: hunter2\nworkers:\n  charge: {group: hunter2, ordering: hunter2}\n"
+    )
+    ended = window_consumer("check", "shop:app")
+    assert ended.code == 2
+    assert "hunter2" not in ended.err + ended.out
+    assert "***" in ended.err
+
+
+def test_the_schema_is_a_json_schema(window_consumer: Run) -> None:
+    schema = window_consumer("schema").json
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert "workers" in schema["properties"]
+
+
+def test_wrong_usage_ends_with_2(window_consumer: Run) -> None:
+    assert window_consumer("no-such-command").code == 2
+    assert window_consumer("run").code == 2
+    assert window_consumer("check", "shop:app", "--start-timeout", "5").code == 2
+    assert window_consumer("check", "shop:app", "-c", "missing.yaml").code == 2
+
+
+def test_help_and_version_end_with_0(window_consumer: Run) -> None:
+    assert "run" in window_consumer("--help").out
+    assert "window-consumer, version" in window_consumer("--version").out
