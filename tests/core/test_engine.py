@@ -131,6 +131,19 @@ def test_records_finished_before_the_assignment_are_not_called_again() -> None:
     assert driven.committable == 31
 
 
+def test_a_partition_given_up_before_its_first_record_keeps_what_was_finished() -> None:
+    driven = Driven()
+    before = (range(11, 13), range(20, 22))
+    driven.engine.on_assigned(
+        [Assigned(ORDERS, 10, finished=before, committed=(10, "wc1.x"))], driven.now
+    )
+    driven.deliver(*notes(10, 11))
+    commits, _ = driven.engine.on_revoked([ORDERS], driven.now)
+    note = decode(commits[0].metadata)
+    assert note is not None
+    assert (note.next_offset, note.finished) == (10, before)
+
+
 def test_a_delivery_is_taken_once() -> None:
     driven = Driven()
     driven.deliver(*notes(0, 1, 2))

@@ -10,7 +10,6 @@ from window_consumer.app.application import App
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import PreparedWorker
 from window_consumer.core.metadata import MAX_BYTES
-from window_consumer.model.errors import WindowConsumerError
 
 
 @frozen
@@ -66,10 +65,7 @@ def _findings(worker: PreparedWorker) -> ClusterFindings:
     config = cluster.broker_config()
     limits = {key: config[key] for key in _LIMITS if key in config}
     partitions = sum(facts.partitions for facts in worker.topics.values())
-    try:
-        members = cluster.group_members(worker.plan.config.group)
-    except WindowConsumerError:
-        members = None  # a group that has never existed
+    members = cluster.group(worker.plan.config.group).members
     return ClusterFindings(
         worker=worker.plan.name,
         topics={name: facts.partitions for name, facts in worker.topics.items()},

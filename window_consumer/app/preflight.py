@@ -195,7 +195,7 @@ class Preparation:
     def _check_group(self) -> None:
         group = self._worker.config.group
         try:
-            operations = self._cluster.group_operations(group)
+            operations = self._cluster.group(group).operations
         except NotPermittedError as error:
             raise NotPermittedError(f"{self._needs('READ', f'group {group}')} ({error})") from error
         if operations is not None and "READ" not in operations:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from window_consumer.core import metadata
 from window_consumer.core.metadata import CommitNote
-from window_consumer.core.window import Window
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
@@ -51,21 +52,20 @@ class CommitState:
         return self.changed and self._in_flight is None and now >= self._due_at
 
     def make(
-        self, window: Window, position: int, now: float, max_bytes: int, *, clean: bool
+        self,
+        next_offset: int,
+        finished: Iterable[range],
+        now: float,
+        max_bytes: int,
+        *,
+        clean: bool,
     ) -> Commit | None:
-        """Take a snapshot; None where it says what the broker knows already.
-
-        ``position`` counts only where nothing is in the window: transaction markers may follow
-        the last record.
-        """
-        next_offset = window.next_offset
-        if not window.cells:
-            next_offset = max(next_offset, position)
+        """Take a snapshot; None where it says what the broker knows already."""
         note = CommitNote(
             next_offset=next_offset,
             topic_hash=self._topic_hash,
             clean=clean,
-            finished=tuple(window.finished_ranges()),
+            finished=tuple(finished),
             known_partitions=self._known_partitions,
         )
         text, complete = metadata.encode(note, max_bytes)

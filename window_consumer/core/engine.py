@@ -202,9 +202,7 @@ class Engine:
         owned = [name for name in names if name in self.partitions]
         for name in owned:
             partition = self.partitions[name]
-            commit = partition.commit.make(
-                partition.window, partition.position, now, self._metadata_bytes, clean=True
-            )
+            commit = self._commit(partition, now, clean=True)
             if commit is not None:
                 commits.append(commit)
         return commits, self.on_lost(owned)
@@ -300,9 +298,7 @@ class Engine:
             partition.paused = False
             decisions.resume.append((name, partition.next_delivery))
         if partition.commit.due(now) and not partition.closing:
-            commit = partition.commit.make(
-                partition.window, partition.position, now, self._metadata_bytes, clean=False
-            )
+            commit = self._commit(partition, now, clean=False)
             if commit is not None:
                 decisions.commit.append(commit)
         since = partition.window.hovering_since()
@@ -319,6 +315,22 @@ class Engine:
         return Hovering(partition.name, offset, failed.attempts + 1 if failed else 1, age_s)
 
     # ---- rules
+
+    def _commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
+        """Take one snapshot of offset and ranges.
+
+        The client's position counts only where nothing is in the window: transaction markers may
+        follow the last record.
+        """
+        next_offset = partition.window.next_offset
+        if partition.idle and not partition.window.cells:
+            next_offset = max(next_offset, partition.position)
+        beyond = (
+            each if each.start >= next_offset else range(next_offset, each.stop)
+            for each in partition.finished_ranges()
+            if each.stop > next_offset
+        )
+        return partition.commit.make(next_offset, beyond, now, self._metadata_bytes, clean=clean)
 
     def _admit(self, partition: Partition, messages: list[Message], size: int, now: float) -> None:
         self.counters.earlier += partition.admit(messages, size, now)

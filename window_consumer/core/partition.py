@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from window_consumer.core.budget import Budget
 from window_consumer.core.commits import CommitState
@@ -138,6 +139,29 @@ class Partition:
         failed = self.failed.pop(seq)
         if failed.lane is not None:
             self.failed_lanes.discard(failed.lane)
+
+    def finished_ranges(self) -> Iterator[range]:
+        """Yield the offsets beyond ``window.next_offset`` that are finished, in order.
+
+        What an earlier assignment finished counts although it has not been delivered yet: a
+        partition may be taken away before its first record arrives.
+        """
+        last: range | None = None
+        for each in chain(self.window.finished_ranges(), self._not_delivered_again()):
+            if last is not None and last.stop == each.start:
+                last = range(last.start, each.stop)
+                continue
+            if last is not None:
+                yield last
+            last = each
+        if last is not None:
+            yield last
+
+    def _not_delivered_again(self) -> Iterator[range]:
+        delivered = self.window.offsets.next_offset
+        for each in self._finished_before:
+            if each.stop > delivered:
+                yield range(max(each.start, delivered), each.stop)
 
     def hold(self, size: int) -> None:
         """Account for ``size`` bytes that came in."""

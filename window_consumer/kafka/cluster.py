@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from enum import Enum
+from itertools import chain, count
 from typing import Any
 
 from attrs import define, frozen
@@ -34,6 +35,7 @@ OauthToken = Callable[[str], tuple[Any, ...]]
 """The client's oauth_cb: sasl.oauthbearer.config to (token, expiry in seconds since 1970, ...)."""
 
 _POLL_S = 0.2
+_NOT_READY_S = 20.0
 _ASK_S = 5.0
 _WAIT_S = 1.0
 """How long one question waits for an absent broker: a stop is noticed in between."""
@@ -51,6 +53,14 @@ class Topic:
     topic_id: str | None
     operations: frozenset[str] | None
     """What we may do with it (READ, WRITE, DESCRIBE ...); None where the cluster does not tell."""
+
+
+@frozen
+class Group:
+    """A consumer group; None stands for what the cluster does not tell."""
+
+    members: int | None
+    operations: frozenset[str] | None
 
 
 @frozen
@@ -159,17 +169,20 @@ class Cluster:
 
         Raises NotPermittedError where describing is denied, a RunError in trouble.
         """
-        if not names:
-            return {}
-        futures = self._admin.describe_topics(
-            TopicCollection(list(names)),
-            include_authorized_operations=True,
-            request_timeout=timeout_s,
-        )
+
+        def describe(wanted: Sequence[str]) -> Mapping[str, Future[Any]]:
+            return self._admin.describe_topics(
+                TopicCollection(list(wanted)),
+                include_authorized_operations=True,
+                request_timeout=timeout_s,
+            )
+
         found = {}
-        for name, future in futures.items():
+        answers = describe(names) if names else {}
+        for name, first in answers.items():
+            futures = chain([first], (describe([name])[name] for _ in count()))
             try:
-                description = self._answer(future, f"topic {name}", timeout_s)
+                description = self._answer(futures, f"topic {name}", timeout_s)
             except MissingTopicError:
                 continue
             except _UnsupportedError:
@@ -197,9 +210,12 @@ class Cluster:
     def topic_config(self, name: str, timeout_s: float = _ASK_S) -> dict[str, str]:
         """Return a topic's settings; empty where the cluster does not tell them."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-        future = self._admin.describe_configs([resource], request_timeout=timeout_s)[resource]
+        futures = (
+            self._admin.describe_configs([resource], request_timeout=timeout_s)[resource]
+            for _ in count()
+        )
         try:
-            entries = self._answer(future, f"settings of topic {name}", timeout_s)
+            entries = self._answer(futures, f"settings of topic {name}", timeout_s)
         except (_UnsupportedError, NotPermittedError):
             return {}
         return {key: entry.value for key, entry in entries.items() if entry.value is not None}
@@ -235,51 +251,61 @@ class Cluster:
         )
         for topic in wanted:
             try:
-                self._answer(futures[topic.name], f"making topic {topic.name}", timeout_s)
+                self._answer(iter([futures[topic.name]]), f"making topic {topic.name}", timeout_s)
             except (_AlreadyThereError, _UnsupportedError):
                 continue
 
     # ---- rights and groups
 
-    def group_operations(self, group: str, timeout_s: float = _ASK_S) -> frozenset[str] | None:
-        """Return what we may do with a group; None where the cluster does not tell."""
-        futures = self._admin.describe_consumer_groups(
-            [group], include_authorized_operations=True, request_timeout=timeout_s
+    def group(self, group: str, timeout_s: float = _ASK_S) -> Group:
+        """Describe a consumer group; one that has never existed has no members."""
+        futures = (
+            self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=timeout_s
+            )[group]
+            for _ in count()
         )
         try:
-            description = self._answer(futures[group], f"group {group}", timeout_s)
-        except _UnsupportedError:
-            return None
-        return _operations(description.authorized_operations)
-
-    def group_members(self, group: str, timeout_s: float = _ASK_S) -> int | None:
-        """Return how many members a group has; None where the cluster does not tell."""
-        futures = self._admin.describe_consumer_groups([group], request_timeout=timeout_s)
-        try:
-            return len(self._answer(futures[group], f"group {group}", timeout_s).members)
-        except _UnsupportedError:
-            return None
+            description = self._answer(futures, f"group {group}", timeout_s)
+        except (_UnsupportedError, _NoGroupError):
+            return Group(None, None)
+        return Group(len(description.members), _operations(description.authorized_operations))
 
     def broker_config(self, timeout_s: float = _ASK_S) -> dict[str, str]:
         """Return one broker's settings; empty where the cluster does not tell them."""
         brokers = self._admin.list_topics(timeout=timeout_s).brokers
         resource = ConfigResource(ConfigResource.Type.BROKER, str(min(brokers)))
-        future = self._admin.describe_configs([resource], request_timeout=timeout_s)[resource]
+        futures = (
+            self._admin.describe_configs([resource], request_timeout=timeout_s)[resource]
+            for _ in count()
+        )
         try:
-            entries = self._answer(future, "settings of a broker", timeout_s)
+            entries = self._answer(futures, "settings of a broker", timeout_s)
         except (_UnsupportedError, NotPermittedError):
             return {}
         return {key: entry.value for key, entry in entries.items() if entry.value is not None}
 
     # ---- answers
 
-    def _answer(self, future: Future[Any], what: str, timeout_s: float) -> Any:
-        try:
-            return future.result(timeout_s + 1.0)
-        except KafkaException as exception:
-            raise self._translate(exception, what) from exception
-        except TimeoutError as exception:
-            raise BrokerUnavailableError(f"{what}: no answer within {timeout_s:g} s") from exception
+    def _answer(self, futures: Iterator[Future[Any]], what: str, timeout_s: float) -> Any:
+        """Return the first answer; ask again where a broker only was not ready to give one.
+
+        Each item of ``futures`` is one question. A coordinator that loads its groups, or has just
+        moved, is ready after some seconds.
+        """
+        deadline = time.monotonic() + max(timeout_s, _NOT_READY_S)
+        while True:
+            try:
+                return next(futures).result(timeout_s + 1.0)
+            except KafkaException as exception:
+                error = errors.cause_of(exception)
+                passing = error is not None and errors.is_absence(error)
+                if not passing or time.monotonic() > deadline:
+                    raise self._translate(exception, what) from exception
+                self._admin.poll(_POLL_S)
+            except TimeoutError as exception:
+                text = f"{what}: no answer within {timeout_s:g} s"
+                raise BrokerUnavailableError(text) from exception
 
     @staticmethod
     def _translate(exception: KafkaException, what: str) -> WindowConsumerError:
@@ -290,6 +316,8 @@ class Cluster:
             return _UnsupportedError(f"{what}: {errors.text_of(error)}")
         if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return _AlreadyThereError(what)
+        if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return _NoGroupError(what)
         return errors.translate(error, what)
 
 
@@ -299,6 +327,10 @@ class _UnsupportedError(RunError):
 
 class _AlreadyThereError(RunError):
     """The topic exists."""
+
+
+class _NoGroupError(RunError):
+    """The group has never existed."""
 
 
 def _topic(description: TopicDescription) -> Topic:

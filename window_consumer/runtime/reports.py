@@ -11,6 +11,7 @@ from window_consumer.core.decisions import Hovering, Outlived
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.model.errors import CommitFailedError, WindowConsumerError
 from window_consumer.model.headers import Reason
+from window_consumer.model.record import TopicPartition
 
 QUIET_S = 10.0
 """One traceback per kind of error, and one line per kind of trouble, in this time."""
@@ -93,7 +94,7 @@ class Reports:
                 _next_step(failed, now),
                 more,
                 fault.stack.rstrip(),
-                extra=_place(failed),
+                extra=_place(failed.partition.name, failed.message.offset(), failed.attempts),
             )
 
     def hovering(self, news: Iterable[Hovering]) -> None:
@@ -119,6 +120,7 @@ class Reports:
                 call.name,
                 call.offset,
                 call.key,
+                extra=_place(call.name, call.offset, None),
             )
 
     def not_committed(self, name: object, error: CommitFailedError) -> None:
@@ -140,12 +142,11 @@ def _next_step(failed: FailedRecord, now: float) -> str:
     return f"{spent}, it leaves"
 
 
-def _place(failed: FailedRecord) -> dict[str, object]:
+def _place(name: TopicPartition, offset: int, attempt: int | None) -> dict[str, object]:
     """Return the fields by which handlers' own log lines name their record, too."""
-    name = failed.partition.name
     return {
         "topic": name.topic,
         "partition": name.partition,
-        "offset": failed.message.offset(),
-        "attempt": failed.attempts,
+        "offset": offset,
+        "attempt": attempt,
     }

@@ -1,0 +1,195 @@
+"""Several processes of one group, and the history that they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from window_consumer.kafka.group_offsets import committed_offsets
+from window_consumer.testing.events import (
+    Committed,
+    Event,
+    Killed,
+    LogEnd,
+    OutlivedLogged,
+    Produced,
+    from_line,
+    in_order,
+)
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def wait_until(what: Callable[[], bool], timeout_s: float, why: str) -> None:
+    """Look every few hundredths of a second until it is so; AssertionError after the timeout."""
+    deadline = time.monotonic() + timeout_s
+    pause = 0.02
+    while not what():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {why}"
+        # A process outside of this one is waited for: there is nothing to be notified by.
+        signal.sigtimedwait((), pause)
+
+
+@define
+class Member:
+    """One process of the group."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    journal: Path
+    log: Path
+
+    def said(self, text: str) -> bool:
+        return text in self.log.read_text(errors="replace")
+
+    def stop(self, timeout_s: float = 40) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout_s)
+
+    def kill(self) -> Killed:
+        self.process.kill()
+        self.process.wait(10)
+        return Killed(self.name, time.monotonic())
+
+    def events(self) -> Iterator[Event]:
+        if self.journal.exists():
+            yield from (from_line(line) for line in self.journal.read_text().splitlines())
+        for line in self.log.read_text(errors="replace").splitlines():
+            fields = json.loads(line) if line.startswith("{") else {}
+            if "outlived its partition" in fields.get("message", ""):
+                yield OutlivedLogged(fields["topic"], fields["partition"], fields["offset"])
+
+
+@define
+class Members:
+    """Starts members of one group and gathers what they did."""
+
+    bootstrap: str
+    topic: str
+    group: str
+    directory: Path
+    worker: Mapping[str, Any]
+    work_s: float = 0.001
+    members: list[Member] = field(factory=list)
+    killed: list[Killed] = field(factory=list)
+
+    def start(self, application: str = "tests.integration.member:app") -> Member:
+        name = f"m{len(self.members)}"
+        config = self.directory / "workers.yaml"
+        config.write_text(
+            json.dumps(
+                {
+                    "kafka": {"bootstrap.servers": self.bootstrap},
+                    "workers": {
+                        "work": {"topics": [self.topic], "group": self.group, **self.worker}
+                    },
+                }
+            )
+        )
+        journal, log = self.directory / f"{name}.journal", self.directory / f"{name}.log"
+        environment = {
+            **os.environ,
+            "MEMBER": name,
+            "JOURNAL": str(journal),
+            "WORK_S": str(self.work_s),
+        }
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "window_consumer", "run", application),
+                    *("-c", str(config), "--log-format", "json", "--start-timeout", "30s"),
+                ],
+                cwd=REPOSITORY,
+                env=environment,
+                stderr=output,
+                stdout=output,
+            )
+        member = Member(name, process, journal, log)
+        self.members.append(member)
+        return member
+
+    def kill(self, member: Member) -> None:
+        self.killed.append(member.kill())
+
+    @property
+    def alive(self) -> Sequence[Member]:
+        return [member for member in self.members if member.process.poll() is None]
+
+    def calls(self) -> int:
+        """Count the calls that are over, from the size of the journals."""
+        text = b"".join(
+            member.journal.read_bytes() for member in self.members if member.journal.exists()
+        )
+        return text.count(b'"Ended"')
+
+    def ends(self) -> dict[int, int]:
+        return log_ends(self.bootstrap, self.topic)
+
+    def committed(self) -> dict[int, int]:
+        return committed_offsets({"bootstrap.servers": self.bootstrap}, self.group, self.topic)
+
+    def all_committed(self) -> bool:
+        return self.committed() == self.ends()
+
+    def stop_all(self) -> list[int]:
+        for member in self.alive:
+            member.process.send_signal(signal.SIGTERM)
+        return [member.process.wait(60) for member in self.members]
+
+    def kill_all(self) -> None:
+        for member in self.alive:
+            member.process.kill()
+            member.process.wait(10)
+
+    def history(self, produced: Sequence[Produced]) -> list[Event]:
+        now = time.monotonic()
+        events: list[Event] = [*produced, *self.killed]
+        for member in self.members:
+            events.extend(member.events())
+        for partition, offset in self.committed().items():
+            events.append(Committed(self.topic, partition, offset, now))
+        for partition, offset in self.ends().items():
+            events.append(LogEnd(self.topic, partition, offset))
+        return list(in_order(events))
+
+
+def produce(bootstrap: str, topic: str, count: int, keys: int) -> list[Produced]:
+    """Write records with round-robin keys; return where each of them is."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    produced: list[Produced] = []
+
+    def on_delivery(error: Any, message: Any) -> None:
+        assert error is None, error
+        key, value = message.key().decode(), message.value().decode()
+        produced.append(Produced(topic, message.partition(), message.offset(), key, value))
+
+    for number in range(count):
+        producer.produce(topic, key=f"k{number % keys}", value=str(number), on_delivery=on_delivery)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    assert len(produced) == count
+    return produced
+
+
+def log_ends(bootstrap: str, topic: str) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        return {
+            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[
+                1
+            ]
+            for partition in partitions
+        }
+    finally:
+        consumer.close()
