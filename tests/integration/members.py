@@ -132,6 +132,9 @@ class Members:
         )
         return text.count(b'"Ended"')
 
+    def has_called_since(self, calls: int) -> bool:
+        return self.calls() > calls
+
     def ends(self) -> dict[int, int]:
         return log_ends(self.bootstrap, self.topic)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,8 @@ def test_rolling_sigterm_loses_repeats_and_reorders_nothing(members: Members) ->
         calls = members.calls()
         assert member.stop() == 0
         replacement = members.start()
-        wait_until(lambda m=replacement: m.said("reads"), 60, "the replacement has joined")
-        wait_until(lambda c=calls: members.calls() > c, 60, "progress")
+        wait_until(partial(replacement.said, "reads"), 60, "the replacement has joined")
+        wait_until(partial(members.has_called_since, calls), 60, "progress")
     until_the_end(members)
     assert set(members.stop_all()) == {0}
     assert (
@@ -99,7 +100,7 @@ def test_rolling_kill_9_loses_and_reorders_nothing_and_repeats_little(members: M
         calls = members.calls()
         members.kill(member)
         members.start()
-        wait_until(lambda c=calls: members.calls() > c, 60, "progress")
+        wait_until(partial(members.has_called_since, calls), 60, "progress")
     until_the_end(members)
     members.stop_all()
     assert (

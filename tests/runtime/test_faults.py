@@ -49,7 +49,7 @@ def test_errors_from_different_places_or_of_different_classes_do_not() -> None:
     fingerprints = {
         fault_of(pay, 1).fingerprint,
         fault_of(pay_elsewhere).fingerprint,
-        fault_of(lambda: [][1]).fingerprint,
+        fault_of(lambda: {}[1]).fingerprint,
     }
     assert len(fingerprints) == 3
 
@@ -77,12 +77,12 @@ def test_an_exception_that_leads_to_itself_ends_the_chain() -> None:
 
 
 def test_a_text_that_cannot_be_read_is_no_second_error() -> None:
-    class Sly(Exception):
+    class SlyError(Exception):
         def __str__(self) -> str:
             raise RuntimeError
 
     def handler() -> None:
-        raise Sly
+        raise SlyError
 
     assert "could not be read: RuntimeError" in fault_of(handler).message
 

@@ -1,0 +1,101 @@
+"""What the embedded broker can keep, and what it cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from window_consumer.model.errors import CapacityError
+from window_consumer.model.protocols import Headers
+from window_consumer.model.record import TopicPartition
+
+LIMITS: tuple[str, ...] = (
+    "It keeps 5 MiB of a partition and then silently drops the oldest records, read or not.",
+    "It removes nothing else: there is no retention by time and no compaction.",
+    "It listens on 127.0.0.1 only, without TLS, passwords and ACLs.",
+    "When the process that started it ends, everything in it is gone.",
+    "A producer that writes to a missing topic makes it, with 4 partitions.",
+    "Partitions cannot be added, and admin clients cannot create, alter or delete topics.",
+    "Admin clients cannot read or change settings, look at groups, or delete groups or records.",
+    "Aborted transactions are delivered, to read_committed consumers too.",
+    "Offsets that are sent with a transaction are forgotten.",
+    "A retry of an idempotent producer is not recognised: the record may be there twice.",
+    "A look-up of offsets by timestamp finds nothing.",
+    "It checks no sizes: a real broker refuses large records, and commit metadata of 4,096 bytes.",
+    "A waiting fetch is not answered when records arrive: set fetch.wait.max.ms to 5-20.",
+    "A fetch gets one batch of a partition: records that were sent one by one are read slowly.",
+    "A group of the classic protocol takes no members later on: use group.protocol=consumer.",
+    "There partitions are assigned by range, whatever group.remote.assignor says.",
+)
+"""Sentences for users: where the embedded broker differs from a real one."""
+
+KEPT_BYTES = 5 * 1024 * 1024
+"""What the mock keeps of a partition, in bytes of its batches (measured).
+
+Its other limit, 100,000 batches, is never reached: a batch has at least 68 bytes.
+"""
+
+BATCH_BYTES = 61
+"""The header of a batch."""
+
+ROOM_BYTES = KEPT_BYTES - 64 * 1024
+"""What we fill; the rest is for headers of batches: large fills are cut into some of 1 MB each."""
+
+_RECORD_BYTES = 36
+"""The most that a record can need beside its contents; about 10 is usual."""
+
+_HEADER_BYTES = 10
+"""The most that a header can need beside its name and value; 2 is usual."""
+
+
+@frozen
+class NewRecord:
+    """A record to be written. Without a partition the key decides, without a key it is next."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+
+    def size(self) -> int:
+        """Return the most bytes that the record can take in a batch."""
+        size = _RECORD_BYTES + len(self.value or b"") + len(self.key or b"")
+        for name, value in self.headers:
+            size += _HEADER_BYTES + len(name.encode()) + len(value or b"")
+        return size
+
+
+class Ledger:
+    """What was written through one EmbeddedBroker; it does not see what other clients write."""
+
+    def __init__(self) -> None:
+        self._used: dict[TopicPartition, int] = {}
+
+    def charge(self, records: Sequence[tuple[TopicPartition, int]]) -> None:
+        """Count records that are written in one go, given as place and size in bytes.
+
+        Raises CapacityError, and counts none of them, where a partition cannot keep them all.
+        """
+        added: dict[TopicPartition, int] = {}
+        for name, size in records:
+            added[name] = added.get(name, BATCH_BYTES) + size
+        for name, size in added.items():
+            if self.used(name) + size > ROOM_BYTES:
+                raise CapacityError(
+                    f"the embedded broker keeps {ROOM_BYTES:,} bytes of a partition, {name} holds"
+                    f" {self.used(name):,} and {sum(other == name for other, _ in records):,}"
+                    f" records of {size:,} were to follow: it would silently drop the oldest."
+                    " Write less, make the topic with more partitions, use delete_records() on"
+                    " what has been read, or use a real Kafka"
+                )
+        for name, size in added.items():
+            self._used[name] = self.used(name) + size
+
+    def used(self, name: TopicPartition) -> int:
+        """Return how many bytes a partition was charged with."""
+        return self._used.get(name, 0)
+
+    def forget(self, name: TopicPartition) -> None:
+        """Count from zero: the partition is empty."""
+        self._used.pop(name, None)

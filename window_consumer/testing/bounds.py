@@ -1,0 +1,48 @@
+"""Bounds that hold after every turn of a member: records, bytes, slices, copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from window_consumer.core.dispatcher import SLICES_PER_SLOT
+from window_consumer.core.failures import MAX_UNACKED
+from window_consumer.core.partition import Partition
+from window_consumer.testing.history import History
+
+if TYPE_CHECKING:
+    from window_consumer.testing.member import SimulatedMember
+
+
+def check_bounds(history: History, member: SimulatedMember) -> None:
+    """Note where a member holds more than its configuration allows."""
+    engine = member.engine
+    rules = engine.rules
+    held = 0
+    for partition in engine.partitions.values():
+        held += partition.bytes
+        _check_partition(history, member, partition)
+    used = engine.budget.used
+    if used != held:
+        history.violate(f"{member} counts {used} bytes, its partitions {held}")
+    # Every partition may take one batch with an empty hand, or when something is free: two
+    # batches may come before the next tick.
+    allowed = rules.window_bytes + member.source.largest_batch * (len(engine.partitions) + 1)
+    if used > allowed:
+        history.violate(f"{member} holds {used} bytes, allowed are {rules.window_bytes}")
+    out = len(engine.dispatcher.out)
+    if out > rules.slots * SLICES_PER_SLOT:
+        history.violate(f"{member} has {out} slices out for {rules.slots} slots")
+    if not 0 <= engine.failures.unacked <= MAX_UNACKED:
+        history.violate(f"{member} counts {engine.failures.unacked} copies without an answer")
+
+
+def _check_partition(history: History, member: SimulatedMember, partition: Partition) -> None:
+    rules = member.engine.rules
+    cells = partition.window.cells
+    place = f"{member}: {partition.name}"
+    if len(cells) > rules.window_cells:
+        history.violate(f"{place} has {len(cells)} cells")
+    if any(len(cell.states) > rules.cell_records for cell in cells):
+        history.violate(f"{place} has a cell with more than {rules.cell_records} records")
+    if partition.bytes < 0 or partition.slices < 0 or partition.publishing < 0:
+        history.violate(f"{place} let go of something twice")

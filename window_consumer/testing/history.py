@@ -1,0 +1,373 @@
+"""The history of a simulation: hears of every record and call, and notices broken promises.
+
+It judges by what went over the borders (records delivered, calls begun and ended), not by what
+the Engine believes. Commits and copies have their own watches.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from window_consumer.core.decisions import Outlived
+from window_consumer.core.metadata import decode
+from window_consumer.core.offsets import after
+from window_consumer.core.partition import Partition
+from window_consumer.core.slices import Slice
+from window_consumer.model.errors import RetryLater, Skip
+from window_consumer.model.record import Message, TopicPartition
+from window_consumer.testing.events import (
+    Ended,
+    Event,
+    Killed,
+    OutlivedLogged,
+    Produced,
+    Result,
+    Started,
+)
+from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.testing.fake_log import FakeLog, FakeMessage
+from window_consumer.testing.ledger import KnownRecord, Lane, Ledger, SimulatedCall, Tenure
+from window_consumer.testing.schedule import GROUP, Plan
+
+if TYPE_CHECKING:
+    from window_consumer.testing.member import SimulatedMember
+
+TOLERANCE_S = 1e-9
+
+
+class History:
+    """Everything that happened, and what was wrong with it. Owner: one thread."""
+
+    def __init__(self, plan: Plan, broker: FakeBroker, now: Callable[[], float]):
+        self.plan = plan
+        self.broker = broker
+        self.now = now
+        self.violations: list[str] = []
+        self.trace: list[str] | None = None
+        """What happened in words, where somebody wants to read it."""
+        self.events: list[Event] = []
+        self.ledgers: dict[FakeLog, Ledger] = {}
+        self.catch_up: Callable[[], None] = lambda: None
+        """Takes note of what the broker has committed lately."""
+        self._records: dict[int, KnownRecord] = {}
+        self._tenures: dict[Partition, Tenure] = {}
+        self._latest: dict[tuple[SimulatedMember, TopicPartition], Tenure] = {}
+        self._known_partitions: dict[str, int] = {}
+        """How many partitions each topic had when the group first committed something."""
+        self._out_of_range: set[tuple[SimulatedMember, TopicPartition]] = set()
+        """Whose next assignment of what begins by the rule for positions outside of the log."""
+        self._outlived: set[tuple[SimulatedMember, TopicPartition, int]] = set()
+
+    def say(self, text: str) -> None:
+        """Note what happens; callers that format look at ``trace`` first."""
+        if self.trace is not None:
+            self.trace.append(f"{self.now():9.4f} {text}")
+
+    def violate(self, text: str) -> None:
+        """Note a broken promise."""
+        self.violations.append(text)
+        self.say(f"VIOLATION: {text}")
+
+    # ---- records
+
+    def ledger(self, log: FakeLog) -> Ledger:
+        """Return what is known of a log."""
+        ledger = self.ledgers.get(log)
+        if ledger is None:
+            ledger = self.ledgers[log] = Ledger(log)
+        return ledger
+
+    def produced(self, log: FakeLog, message: FakeMessage, *, poison: bool) -> None:
+        """A record was written."""
+        ledger = self.ledger(log)
+        offset = message.offset()
+        record = KnownRecord(ledger, message, poison=poison)
+        ledger.records[offset] = self._records[id(message)] = record
+        key = message.key()
+        self.events.append(
+            Produced(
+                self.topic_of(ledger),
+                log.name.partition,
+                offset,
+                None if key is None else key.decode(),
+                f"{id(log)}/{offset}",
+            )
+        )
+
+    def excuse(self, ledger: Ledger, below: int, why: str) -> None:
+        """Nobody has to handle the records below an offset."""
+        for offset, record in ledger.records.items():
+            if offset < below:
+                record.excused = True
+        self.say(f"{ledger.log.name}: records below {below} need not be handled: {why}")
+
+    def sweep(self, ledger: Ledger) -> None:
+        """Excuse the records that a log does not hold any more."""
+        there = {message.offset() for message in ledger.log.messages}
+        for offset, record in ledger.records.items():
+            record.excused = record.excused or offset not in there
+
+    def cut(self, log: FakeLog, end: int) -> None:
+        """A log that ended at ``end`` was cut: offsets from its new end on come again."""
+        ledger = self.ledger(log)
+        ledger.excused_below = max(ledger.excused_below, end)
+        ledger.records = {o: each for o, each in ledger.records.items() if o < log.end}
+        ledger.durable = {o for o in ledger.durable if o < log.end}
+        self.say(f"{log.name} is cut from {end} to {log.end}")
+
+    def topic_of(self, ledger: Ledger) -> str:
+        """Name a log's topic so that one made anew has another name."""
+        return f"{ledger.log.name.topic}#{list(self.ledgers).index(ledger.log)}"
+
+    # ---- assignments
+
+    def tenure(self, member: SimulatedMember, name: TopicPartition) -> Tenure | None:
+        """Return the assignment that a member's Engine has of a partition."""
+        partition = member.engine.partitions.get(name)
+        if partition is None:
+            return None
+        return self.tenure_of(member, partition)
+
+    def tenure_of(self, member: SimulatedMember, partition: Partition) -> Tenure:
+        """Return what is known of one of the Engine's assignments."""
+        tenure = self._tenures.get(partition)
+        if tenure is None:
+            tenure = self._begin(member, partition)
+        return tenure
+
+    def latest(self, member: SimulatedMember, name: TopicPartition) -> Tenure | None:
+        """Return the last assignment that a member had of a partition, given up or not."""
+        return self.tenure(member, name) or self._latest.get((member, name))
+
+    def _begin(self, member: SimulatedMember, partition: Partition) -> Tenure:
+        self.catch_up()
+        name = partition.name
+        ledger = self.ledger(self.broker.log(*name))
+        committed = self.broker.group(GROUP).committed(name)
+        note = decode(committed.metadata)
+        if note and note.finished and note.finished[-1].stop > ledger.log.end:
+            # The log was cut below them: nobody knows which records those ranges speak of.
+            ledger.durable = {o for o in ledger.durable if o < note.next_offset}
+        tenure = Tenure(member, partition, ledger)
+        if committed.next_offset is None and self.plan.on_no_offset == "latest":
+            self._excuse_as_latest(tenure)
+        if (member, name) in self._out_of_range or tenure.start < (committed.next_offset or 0):
+            tenure.restarted = True
+            tenure.durable.clear()
+        self._out_of_range.discard((member, name))
+        self._tenures[partition] = self._latest[member, name] = tenure
+        if self.trace is not None:
+            self.say(f"{member} begins {name} at {tenure.start}, committed {committed.next_offset}")
+        return tenure
+
+    def sought(self, member: SimulatedMember, name: TopicPartition, offset: int) -> None:
+        """A member reads on elsewhere."""
+        if self.trace is not None:
+            self.say(f"{member} seeks {name} to {offset}")
+        if member.source.is_out_of_range(name):
+            if name not in member.engine.partitions:
+                self._out_of_range.add((member, name))
+            if self.plan.on_out_of_range == "latest":
+                self.excuse(self.ledger(self.broker.log(*name)), offset, "latest")
+
+    def _excuse_as_latest(self, tenure: Tenure) -> None:
+        """Nobody asked for what was there before the group, except in partitions that are new."""
+        group, topic = self.broker.group(GROUP), tenure.name.topic
+        if not any(each.commit.name.topic == topic for each in group.applied):
+            self._known_partitions[topic] = self.broker.topics.partitions(topic)
+        if tenure.name.partition < self._known_partitions.get(topic, 0):
+            self.excuse(tenure.ledger, tenure.start, "latest")
+
+    def delivered(
+        self, member: SimulatedMember, name: TopicPartition, messages: Sequence[Message]
+    ) -> None:
+        """A Source hands these to its member."""
+        tenure = self.tenure(member, name)
+        if self.trace is not None:
+            self.say(f"{member} gets {name} {_listed(m.offset() or 0 for m in messages)}")
+        if tenure is None or tenure.partition.closing:
+            return
+        for message in messages:
+            offset = message.offset() or 0
+            if offset < tenure.next_offset:
+                continue
+            tenure.next_offset = after(offset)
+            record = self._records[id(message)]
+            tenure.delivered[offset] = record
+            lane = self.lane_of(message)
+            if lane is not None and offset not in tenure.durable and not record.reborn:
+                tenure.lines.setdefault(lane, deque()).append(offset)
+
+    def lane_of(self, message: Message) -> Lane | None:
+        """Tell a record's lane; None where it has no order to keep."""
+        ordering = self.plan.engine.ordering
+        if ordering == "partition":
+            return "partition"
+        return message.key() if ordering == "key" else None
+
+    # ---- calls
+
+    def claimed(self, member: SimulatedMember, slice_: Slice, message: Message) -> Tenure:
+        """A slot claimed a record; from a partition that is given up it may claim none."""
+        tenure = self.tenure_of(member, slice_.partition)
+        if not tenure.current or slice_.partition.closing:
+            self.violate(
+                f"{member} starts {tenure.name}@{message.offset()} of a partition that it gives up"
+            )
+        return tenure
+
+    def started(self, tenure: Tenure, message: Message, attempt: int) -> SimulatedCall:
+        """A handler call begins."""
+        record = tenure.delivered.get(message.offset() or 0) or self._records[id(message)]
+        call = SimulatedCall(tenure, record, self.lane_of(message), attempt)
+        if self.trace is not None:
+            self.say(f"{tenure.member} calls {tenure.name}@{call.offset} attempt {attempt}")
+        self._check_start(call)
+        if call.lane is not None:
+            self._check_lane(call, call.lane)
+        tenure.running.add(call.offset)
+        tenure.attempts[call.offset] = attempt
+        self.events.append(
+            Started(
+                str(tenure.member),
+                self.topic_of(call.record.ledger),
+                tenure.name.partition,
+                call.offset,
+                None if call.lane is None else str(call.lane),
+                self.now(),
+                attempt,
+            )
+        )
+        return call
+
+    def _check_start(self, call: SimulatedCall) -> None:
+        tenure, offset = call.tenure, call.offset
+        place = f"{tenure.name}@{offset}"
+        if offset not in tenure.delivered:
+            self.violate(f"{place} is called but was never delivered to {tenure.member}")
+        if offset in tenure.running:
+            self.violate(f"{place} is called while its earlier call runs on {tenure.member}")
+        if offset in tenure.final:
+            self.violate(f"{place} is called again on {tenure.member} after its final outcome")
+        if offset in tenure.durable:
+            self.violate(f"{place} had finished and was committed, and runs again")
+        if call.attempt != tenure.attempts.get(offset, 0) + 1:
+            before = tenure.attempts.get(offset, 0)
+            self.violate(f"{place} is called as attempt {call.attempt} after {before}")
+        if self.now() < tenure.not_before.get(offset, 0.0) - TOLERANCE_S:
+            self.violate(f"{place} is called again before its backoff is over")
+
+    def _check_lane(self, call: SimulatedCall, lane: Lane) -> None:
+        tenure = call.tenure
+        line = tenure.lines.get(lane)
+        while line and tenure.is_over(line[0]):
+            line.popleft()
+        if tenure.current and line and line[0] != call.offset and not call.record.reborn:
+            self.violate(
+                f"{tenure.name}@{call.offset} of lane {lane!r} is called although {line[0]} is not"
+                " over"
+            )
+        running = tenure.ledger.running.setdefault(lane, [])
+        for other in running:
+            if not (self._may_overlap(other) or self._may_overlap(call)):
+                self.violate(
+                    f"{tenure.name}@{call.offset} of lane {lane!r} is called on {tenure.member}"
+                    f" while {other.offset} runs on {other.tenure.member}"
+                )
+        running.append(call)
+
+    def _may_overlap(self, call: SimulatedCall) -> bool:
+        """Tell whether a call was given up, and its member said so, or cannot know yet."""
+        tenure = call.tenure
+        if (tenure.member, tenure.name, call.offset) in self._outlived:
+            return True
+        if not self.broker.group(GROUP).has(tenure.member.source):
+            self.events.append(_logged(self.topic_of(call.record.ledger), call))
+            return True
+        return False
+
+    def ended(self, call: SimulatedCall, error: Exception | None) -> None:
+        """A handler call is over."""
+        tenure = call.tenure
+        tenure.running.discard(call.offset)
+        if call.lane is not None:
+            tenure.ledger.running[call.lane].remove(call)
+        result = self._result(call, error)
+        if self.trace is not None:
+            late = "" if tenure.current else " (late)"
+            self.say(f"{tenure.member} ends {tenure.name}@{call.offset}: {result}{late}")
+        self.events.append(
+            Ended(
+                str(tenure.member),
+                self.topic_of(call.record.ledger),
+                tenure.name.partition,
+                call.offset,
+                None if call.lane is None else str(call.lane),
+                self.now(),
+                result if tenure.current or error is None else "failed",
+                call.attempt,
+            )
+        )
+        if not tenure.current:
+            return
+        if result == "failed":
+            tenure.not_before[call.offset] = self.now() + self._shortest_wait(call, error)
+        elif result == "spent":
+            tenure.leaving.add(call.offset)
+        else:
+            self.finished(tenure, call.offset)
+
+    def finished(self, tenure: Tenure, offset: int) -> None:
+        """A record has its final outcome in an assignment."""
+        tenure.final.add(offset)
+        record = tenure.delivered.get(offset)
+        if record is not None:
+            record.handled = True
+
+    def _result(self, call: SimulatedCall, error: Exception | None) -> Result:
+        retry = self.plan.engine.retry
+        if error is None:
+            return "done"
+        if isinstance(error, Skip):
+            return "skipped"
+        is_spent = retry.on_failure == "overtake" and call.attempt >= retry.attempts
+        if not (retry.is_fatal(error) or is_spent):
+            return "failed"
+        return "dropped" if retry.when_spent == "drop" else "spent"
+
+    def _shortest_wait(self, call: SimulatedCall, error: Exception | None) -> float:
+        retry = self.plan.engine.retry
+        if isinstance(error, RetryLater):
+            return min(error.after_s, retry.backoff_max_s)
+        ceiling = min(retry.backoff_min_s * 2.0 ** (call.attempt - 1), retry.backoff_max_s)
+        return 0.75 * ceiling
+
+    # ---- members
+
+    def reported(self, member: SimulatedMember, calls: Iterable[Outlived]) -> None:
+        """A member's log says that calls outlived their partition."""
+        for call in calls:
+            self._outlived.add((member, call.name, call.offset))
+            self.say(f"{member} reports {call.name}@{call.offset} as outlived")
+            tenure = self._latest.get((member, call.name))
+            record = tenure.delivered.get(call.offset) if tenure is not None else None
+            if record is not None:
+                topic = self.topic_of(record.ledger)
+                self.events.append(OutlivedLogged(topic, call.name.partition, call.offset))
+
+    def gone(self, member: SimulatedMember) -> None:
+        """A member's process has ended, and its calls with it."""
+        for ledger in self.ledgers.values():
+            for running in ledger.running.values():
+                running[:] = [call for call in running if call.tenure.member is not member]
+        self.events.append(Killed(str(member), self.now()))
+
+
+def _logged(topic: str, call: SimulatedCall) -> OutlivedLogged:
+    return OutlivedLogged(topic, call.tenure.name.partition, call.offset)
+
+
+def _listed(offsets: Iterable[int]) -> str:
+    return " ".join(map(str, offsets))

@@ -1,0 +1,119 @@
+"""What a simulation knows of each record, log and assignment, apart from what the Engine says."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from window_consumer.core.partition import Partition
+from window_consumer.model.record import TopicPartition
+from window_consumer.testing.fake_log import FakeLog, FakeMessage
+
+if TYPE_CHECKING:
+    from window_consumer.testing.member import SimulatedMember
+
+Lane = Hashable
+
+
+class KnownRecord:
+    """A record that was produced."""
+
+    __slots__ = ("excused", "handled", "ledger", "message", "poison", "reborn")
+
+    def __init__(self, ledger: Ledger, message: FakeMessage, *, poison: bool):
+        self.ledger = ledger
+        self.message = message
+        self.poison = poison
+        """Every call for it fails."""
+        self.handled = False
+        """Some assignment gave it a final outcome."""
+        self.reborn = message.offset() < ledger.excused_below
+        """Its offset was another record's before the log was cut: nobody can tell them apart."""
+        self.excused = self.reborn
+        """Nobody has to handle it: its log lost it, or a rule or an administrator skipped it."""
+
+
+class Ledger:
+    """Everything about one log."""
+
+    __slots__ = ("durable", "excused_below", "log", "records", "running")
+
+    def __init__(self, log: FakeLog):
+        self.log = log
+        self.records: dict[int, KnownRecord] = {}
+        self.durable: set[int] = set()
+        """Offsets that the group's committed offset and metadata say are finished."""
+        self.running: dict[Lane, list[SimulatedCall]] = {}
+        """The calls that run now, by lane, over all members."""
+        self.excused_below = 0
+        """The log was cut: offsets below this come twice."""
+
+
+class Tenure:
+    """One assignment of one partition to one member, from the first record to the last commit."""
+
+    __slots__ = (
+        "attempts",
+        "committed_to",
+        "delivered",
+        "durable",
+        "final",
+        "leaving",
+        "ledger",
+        "lines",
+        "member",
+        "name",
+        "next_offset",
+        "not_before",
+        "partition",
+        "restarted",
+        "running",
+        "start",
+    )
+
+    def __init__(self, member: SimulatedMember, partition: Partition, ledger: Ledger):
+        self.member = member
+        self.partition = partition
+        """The Engine's: its identity is the epoch."""
+        self.name: TopicPartition = partition.name
+        self.ledger = ledger
+        self.start = self.next_offset = self.committed_to = partition.window.next_offset
+        self.restarted = False
+        """It begins below what was committed: the log was cut, or made anew."""
+        self.durable = set(ledger.durable)
+        """What was finished and committed when it began."""
+        self.delivered: dict[int, KnownRecord] = {}
+        self.final: set[int] = set()
+        """Offsets with a final outcome that this assignment gave."""
+        self.running: set[int] = set()
+        self.attempts: dict[int, int] = {}
+        self.not_before: dict[int, float] = {}
+        """When a failed record may be called again."""
+        self.leaving: set[int] = set()
+        """Offsets whose attempts are spent: their copies may be written."""
+        self.lines: dict[Lane, deque[int]] = {}
+        """Delivered offsets of each lane, the first one that is not over in front."""
+
+    @property
+    def current(self) -> bool:
+        """The member still has it."""
+        member = self.member
+        return not member.dead and member.engine.partitions.get(self.name) is self.partition
+
+    def is_over(self, offset: int) -> bool:
+        """Tell whether a record needs nothing more in this assignment."""
+        return offset in self.final or offset in self.durable
+
+
+class SimulatedCall:
+    """A handler call that runs."""
+
+    __slots__ = ("attempt", "lane", "offset", "record", "tenure")
+
+    def __init__(self, tenure: Tenure, record: KnownRecord, lane: Lane | None, attempt: int):
+        self.tenure = tenure
+        self.record = record
+        self.offset = record.message.offset()
+        self.lane = lane
+        self.attempt = attempt

@@ -1,0 +1,291 @@
+"""A simulated member: the real poll loop and Engine, on one thread, with the world in our hands.
+
+What the poll loop would wait on lets the simulation go on instead, so everything that can happen
+while a real one waits happens here, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from queue import Empty, SimpleQueue
+from random import Random
+from typing import Any
+
+import attrs
+
+from window_consumer.core.copies import Origin, Target, dead_letter
+from window_consumer.core.decisions import EngineRules, Outlived
+from window_consumer.core.engine import Engine
+from window_consumer.core.ladder import FailedRecord, Jitter
+from window_consumer.core.slices import Slice
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.protocols import Commit, CommitResults, Copy, Delivery
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.assignments import ASK_S, Assignments
+from window_consumer.runtime.out_of_range import OutOfRange
+from window_consumer.runtime.poll_loop import Parts, Phase, PollLoop
+from window_consumer.runtime.publisher import Published, Publisher
+from window_consumer.runtime.reports import Reports
+from window_consumer.testing.clock import ManualClock
+from window_consumer.testing.commit_watch import CommitWatch
+from window_consumer.testing.copy_watch import CopyWatch
+from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.testing.fake_sink import FakeSink
+from window_consumer.testing.fake_source import Batches, FakeSource
+from window_consumer.testing.history import History
+from window_consumer.testing.schedule import GROUP, Plan
+from window_consumer.testing.slots import Handler, SteppedSlots
+
+MakeEngine = Callable[[EngineRules, Jitter], Engine]
+
+_SILENT = logging.getLogger("window_consumer.simulated")
+_SILENT.setLevel(logging.CRITICAL + 1)
+
+
+class Scene:
+    """What the members of one simulation share. Owner: one thread."""
+
+    def __init__(self, plan: Plan, rng: Random, make_engine: MakeEngine):
+        self.plan = plan
+        self.rng = rng
+        self.make_engine = make_engine
+        self.clock = ManualClock(now=1.0)
+        self.broker = FakeBroker()
+        self.history = History(plan, self.broker, self.clock.now)
+        self.commits = CommitWatch(self.history)
+        self.copies = CopyWatch(self.history)
+
+
+class WatchedSource(FakeSource):
+    """A fake Source whose traffic the history hears of."""
+
+    def __init__(self, scene: Scene):
+        group = scene.broker.group(GROUP, incremental=scene.plan.incremental)
+        super().__init__(scene.broker.topics, group)
+        self.member: Any = None
+        self.largest_batch = 0
+        """The most bytes that one poll has returned."""
+        self._scene = scene
+
+    def poll(self, max_records: int, timeout_s: float) -> Batches:
+        """Return records and serve the listener."""
+        self._look()
+        batches = super().poll(max_records, timeout_s)
+        self._look()
+        size = 0
+        for name, messages in batches:
+            self._scene.history.delivered(self.member, name, messages)
+            size += sum(map(len, messages))
+        self.largest_batch = max(self.largest_batch, size)
+        return batches
+
+    def _look(self) -> None:
+        """Let the history see what the Engine has been assigned."""
+        for name in self.held:
+            self._scene.history.tenure(self.member, name)
+
+    def commit(self, commits: Sequence[Commit]) -> None:
+        """Send commits."""
+        self._scene.commits.sending(self.member, commits)
+        super().commit(commits)
+
+    def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
+        """Send commits and wait for the answers."""
+        self._scene.commits.sending(self.member, commits)
+        return super().commit_now(commits, timeout_s)
+
+    def seek(self, name: TopicPartition, offset: int) -> None:
+        """Go on reading elsewhere."""
+        self._scene.history.sought(self.member, name, offset)
+        super().seek(name, offset)
+
+
+class WatchedSink(FakeSink):
+    """A fake Sink whose copies the history hears of."""
+
+    def __init__(self, scene: Scene):
+        super().__init__(scene.broker.topics, scene.broker.fate)
+        self.member: Any = None
+        self._scene = scene
+
+    def write(self, copy: Copy, on_delivery: Delivery) -> None:
+        """Send a copy."""
+        super().write(copy, self._scene.copies.writing(self.member, copy, on_delivery))
+
+
+class Ears(Reports):
+    """The log of a member, of which the history hears what counts."""
+
+    def __init__(self, member: SimulatedMember, scene: Scene):
+        super().__init__(str(member), _SILENT, scene.clock.now)
+        self._member = member
+        self._history = scene.history
+
+    def outlived(self, calls: Iterable[Outlived]) -> None:
+        """Write down calls that go on although their partition was given up."""
+        calls = list(calls)
+        self._history.reported(self._member, calls)
+        super().outlived(calls)
+
+    def warn(self, text: str) -> None:
+        """Write a warning."""
+        self._history.say(f"{self._member} warns: {text}")
+
+
+class Completions(SimpleQueue[Any]):
+    """A completions queue on which waiting lets the world go on."""
+
+    def __init__(self, member: SimulatedMember, wait: Callable[[float], None]):
+        self._member = member
+        self._wait = wait
+        self._items: deque[Any] = deque()
+        self._before: tuple[object, ...] | None = None
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
+        """Add an item."""
+        self._items.append(item)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
+        """Return the next item; what would block lets time pass instead."""
+        if not self._items and timeout:
+            self._check_late()
+            self._wait(timeout)
+        return self.get_nowait()
+
+    def get_nowait(self) -> Any:
+        """Return the next item."""
+        self._check_late()
+        if not self._items:
+            raise Empty
+        item = self._items.popleft()
+        if isinstance(item, (Slice, Published)):
+            partition = (item if isinstance(item, Slice) else item.failed).partition
+            if self._member.engine.partitions.get(partition.name) is not partition:
+                self._before = self._member.impression()
+        return item
+
+    def empty(self) -> bool:
+        """Tell whether nothing waits."""
+        return not self._items
+
+    def _check_late(self) -> None:
+        """Whoever asks for the next item is through with the last one."""
+        if self._before is not None and self._before != self._member.impression():
+            self._member.scene.history.violate(f"{self._member}: a late result changed something")
+        self._before = None
+
+
+class SimulatedMember:
+    """One member of the group: poll loop, Engine, slots, publisher. Owner: one thread."""
+
+    def __init__(
+        self,
+        name: str,
+        scene: Scene,
+        handler: Handler,
+        wait: Callable[[SimulatedMember, float], None],
+    ):
+        plan = scene.plan
+        self.name = name
+        self.scene = scene
+        self.dead = False
+        self.on_stack = False
+        """It waits for something at this moment: it cannot take another turn."""
+        self.source = WatchedSource(scene)
+        self.sink = WatchedSink(scene)
+        self.engine = scene.make_engine(plan.engine, scene.rng.random)
+        self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
+        self.slots = SteppedSlots(plan.engine.slots, handler, scene.history, scene.clock.now)
+        self.source.member = self.sink.member = self.slots.member = self
+        reports = Ears(self, scene)
+        parts = Parts(
+            source=self.source,
+            engine=self.engine,
+            pool=self.slots,
+            publisher=Publisher(name, self.sink, self.completions),
+            completions=self.completions,
+            assignments=Assignments(self.source, plan.on_no_offset, reports.warn),
+            out_of_range=OutOfRange(self.source, plan.on_out_of_range, ASK_S, reports.warn),
+            reports=reports,
+            clock=scene.clock,
+            copy_of=self._copy_of,
+            on_phase=lambda _phase: None,
+        )
+        self.loop = PollLoop(name, parts, plan.loop)
+        self.source.subscribe(plan.loop.topics, self.loop)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_captive(self) -> bool:
+        """It waits within a rebalance or a stop, where nobody else drives it."""
+        return self.source.in_callback or self.loop.phase is Phase.DRAINING
+
+    def turn(self) -> None:
+        """Take one turn of the poll loop; a loop that has to stop, stops."""
+        self.on_stack = True
+        try:
+            self.loop._turn()  # noqa: SLF001 - the loop without its thread
+        except WindowConsumerError as error:
+            self.scene.history.say(f"{self} stops by itself: {error}")
+            self.stop()
+        except Exception as error:
+            # Whatever else leaves the loop is what a real worker would die of.
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            text = f"{error!r} in {place.name}, line {place.lineno} of {place.filename}"
+            self.scene.history.violate(f"{self} dies of a bug: {text}")
+        finally:
+            self.on_stack = False
+
+    def stop(self) -> None:
+        """Drain, commit, leave the group and end the process."""
+        self.on_stack = True
+        self.scene.history.say(f"{self} stops")
+        self.loop.stop()
+        self.loop.leave()
+        self.loop._run()  # noqa: SLF001 - the loop without its thread
+        failure = self.loop.failure
+        if failure is not None and not isinstance(failure, WindowConsumerError):
+            self.scene.history.violate(f"{self} stopped by a bug: {failure!r}")
+        self.sink.close(0.0)
+        self._end()
+
+    def kill(self) -> None:
+        """End without a word; the group does not know it yet."""
+        self.scene.history.say(f"{self} is killed")
+        self.source.die()
+        self._end()
+
+    def _end(self) -> None:
+        self.dead = True
+        self.scene.history.gone(self)
+
+    def impression(self) -> tuple[object, ...]:
+        """Return what a late result must not change."""
+        counted = attrs.asdict(self.engine.counters)
+        del counted["late"]
+        return (
+            *counted.values(),
+            *(
+                (each.window.open, each.window.next_offset, each.commit.changed, each.bytes)
+                for each in self.engine.partitions.values()
+            ),
+        )
+
+    def _copy_of(self, failed: FailedRecord) -> Copy:
+        topic = failed.partition.name.topic
+        partitions = self.scene.broker.topics.partitions
+        copies = dead_letter_topic(topic)
+        target = Target(copies, partitions(copies), partitions(topic))
+        clock = self.scene.clock
+        wall_offset_ms = clock.wall_ms() - clock.now() * 1000
+        return dead_letter(failed, Origin(GROUP, "charge"), target, wall_offset_ms)
+
+
+def dead_letter_topic(topic: str) -> str:
+    """Return where the dead letters of a topic go."""
+    return f"{GROUP}.{topic}.dlq"

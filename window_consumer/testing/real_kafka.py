@@ -1,0 +1,235 @@
+"""Apache Kafka itself as a child process: one node in KRaft mode, for tests and benchmarks."""
+
+# ruff: noqa: S603 - starting Java and Maven is what this is for
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import signal
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from window_consumer.model.errors import RunError
+from window_consumer.testing.real_kafka_jars import (
+    KafkaUnavailableError,
+    default_directory,
+    fetch_jars,
+    find_java,
+)
+from window_consumer.testing.real_kafka_settings import (
+    FOR_TESTS,
+    USERS,
+    Settings,
+    free_addresses,
+    listeners,
+    security,
+)
+
+__all__ = ["KafkaUnavailableError", "RealKafka"]
+
+_START_S = 90.0
+_STOP_S = 30.0
+_FORMAT_S = 60.0
+_LOOK_S = 0.05
+_ATTEMPTS = 3
+_STARTED = "Kafka Server started"
+_PORT_TAKEN = "Address already in use"
+_TAIL_CHARS = 3_000
+
+# Ends Kafka when this process is gone, however it went: then nobody holds the pipe any more.
+_WATCHDOG = 'cat > /dev/null; kill -s KILL -- "-$1"'
+
+
+class RealKafka:
+    """A Kafka broker and controller of its own, on 127.0.0.1. Owner: the thread that made it.
+
+    ``bootstrap`` is for anybody: there everyone is a super user. ``sasl_bootstrap`` asks for a
+    user and a password (mechanism PLAIN), and users but admin need ACLs. The process ends with the
+    ``with`` block, and also when the process that started it dies. Addresses and data outlive
+    ``stop``, ``kill`` and ``restart``.
+    """
+
+    def __init__(self, directory: Path, settings: Settings, *, java: str, jars: Path):
+        self.log = directory / "kafka.log"
+        """What Kafka says of itself."""
+        self.passwords: dict[str, str] = {user: secrets.token_hex(8) for user in USERS}
+        self.bootstrap, self.sasl_bootstrap, controller = free_addresses(3)
+        self._properties = directory / "server.properties"
+        self._java = [java, "-cp", f"{jars}/*"]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._settings = {
+            **FOR_TESTS,
+            **listeners(self.bootstrap, self.sasl_bootstrap, controller),
+            **security(self.passwords),
+            "log.dirs": str(directory / "data"),
+            **settings,
+        }
+
+    @classmethod
+    def start(
+        cls,
+        directory: Path,
+        settings: Settings | None = None,
+        jars_directory: Path | None = None,
+    ) -> Self:
+        """Start Kafka in an empty directory, and return when it answers: after 4 to 8 s.
+
+        ``settings`` are the broker's, over those for tests. Raises KafkaUnavailableError without
+        Java or Maven, RunError with the end of Kafka's log where it does not start.
+        """
+        java, jars = find_java(), fetch_jars(jars_directory or default_directory())
+        for attempt in range(1, _ATTEMPTS + 1):
+            place = directory / f"kafka-{attempt}"
+            place.mkdir(parents=True)
+            kafka = cls(place, settings or {}, java=java, jars=jars)
+            try:
+                kafka._format()
+                kafka.restart()
+            except RunError:
+                if attempt == _ATTEMPTS or _PORT_TAKEN not in kafka._said():
+                    raise
+            else:
+                return kafka
+        raise AssertionError("the last attempt returns or raises")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int | None:
+        """Kafka's process, None while it does not run."""
+        return None if self._process is None else self._process.pid
+
+    def sasl_settings(self, user: str) -> dict[str, str]:
+        """Return librdkafka's settings for logging in as one of ``USERS``."""
+        return {
+            "bootstrap.servers": self.sasl_bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": self.passwords[user],
+        }
+
+    # ---- up and down
+
+    def restart(self) -> None:
+        """Start Kafka again, at the same addresses and with its data; stop it first if it runs."""
+        self.stop()
+        said = len(self._said())
+        options = ["-Xmx1g"]
+        options += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        options += ["-Dorg.slf4j.simpleLogger.showDateTime=true"]
+        options += ["-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS"]
+        options += ["-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._java, *options, "kafka.Kafka", str(self._properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._watchdog = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCHDOG, "watchdog", str(self._process.pid)],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self._wait_until_started(self._process, said)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait_until_started(self, process: subprocess.Popen[bytes], said: int) -> None:
+        """Wait for the log line: the port answers before topics can be made."""
+        deadline = time.monotonic() + _START_S
+        while _STARTED not in self._said()[said:]:
+            if process.poll() is not None:
+                raise RunError(f"Kafka ended with code {process.returncode}: {self._tail()}")
+            if time.monotonic() >= deadline:
+                raise RunError(f"Kafka has not started within {_START_S:g} s: {self._tail()}")
+            time.sleep(_LOOK_S)
+
+    def stop(self) -> None:
+        """Shut Kafka down in good order, if it runs."""
+        if self._process is None:
+            return
+        self.resume()
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+        self._reap()
+
+    def kill(self) -> None:
+        """End Kafka at once, if it runs, with no chance to say goodbye."""
+        if self._process is not None:
+            self._signal(signal.SIGKILL)
+            self._reap()
+
+    def pause(self) -> None:
+        """Freeze Kafka: connections stay, nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a frozen Kafka go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is None:
+            raise RunError("Kafka does not run")
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, number)
+
+    def _reap(self) -> None:
+        """Take notice of the end of Kafka and of its watchdog."""
+        process, self._process = self._process, None
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is not None:
+            os.killpg(watchdog.pid, signal.SIGKILL)
+            watchdog.communicate()
+        if process is not None:
+            process.wait()
+
+    def _said(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def _tail(self) -> str:
+        return f"the end of {self.log}:\n{self._said()[-_TAIL_CHARS:]}"
+
+    # ---- storage
+
+    def _format(self) -> None:
+        lines = [f"{key}={value}\n" for key, value in self._settings.items()]
+        self._properties.write_text("".join(lines))
+        # The leading letter keeps the tool from taking it for an option.
+        cluster_id = "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+        quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]
+        done = subprocess.run(
+            [*self._java, *quick, *tool],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_FORMAT_S,
+        )
+        if done.returncode != 0:
+            self.log.write_text(done.stdout + done.stderr)
+            raise RunError(f"Kafka's storage could not be formatted: {self._tail()}")

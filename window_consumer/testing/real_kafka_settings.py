@@ -1,0 +1,89 @@
+"""The broker settings that tests and benchmarks run with."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Mapping
+
+from window_consumer.model.errors import RunError
+
+Settings = Mapping[str, str | int]
+
+USERS = ("admin", "alice", "bob")
+"""Who may log in at the SASL listener. Only admin needs no ACLs."""
+
+_HOST = "127.0.0.1"
+_PORTS = range(20_000, 32_000)
+"""Below the range from which Linux takes the ports of outgoing connections."""
+
+FOR_TESTS: Settings = {
+    "auto.create.topics.enable": "false",
+    "log.retention.ms": -1,
+    # One broker.
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 4,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    # A killed broker can start again when the controller has given its predecessor up.
+    "broker.session.timeout.ms": 5_000,
+    "broker.heartbeat.interval.ms": 1_000,
+    # Groups: nothing that a test waits for takes longer than it must.
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1_000,
+    "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 200,
+    "group.consumer.session.timeout.ms": 6_000,
+    "group.consumer.min.session.timeout.ms": 6_000,
+    # The log: compaction, and the end of abandoned transactions, within a second.
+    "log.initial.task.delay.ms": 500,
+    "log.cleaner.backoff.ms": 500,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
+}
+
+
+def listeners(bootstrap: str, sasl_bootstrap: str, controller: str) -> Settings:
+    """Return the settings of one node that is broker and controller, at these addresses."""
+    addresses = f"PLAINTEXT://{bootstrap},SASL://{sasl_bootstrap}"
+    protocols = "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+    return {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "listeners": f"{addresses},CONTROLLER://{controller}",
+        "advertised.listeners": addresses,
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{controller}",
+        "listener.security.protocol.map": protocols,
+    }
+
+
+def security(passwords: Mapping[str, str]) -> Settings:
+    """Return the settings that let users in with their passwords and ask for ACLs."""
+    users = " ".join(f'user_{user}="{password}"' for user, password in passwords.items())
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": f"{module} required {users};",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin",
+    }
+
+
+def free_addresses(count: int) -> list[str]:
+    """Return addresses that nobody listens on, in random order so that two callers differ."""
+    found: list[str] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                attempt.bind((_HOST, port))
+            except OSError:
+                continue
+        found.append(f"{_HOST}:{port}")
+        if len(found) == count:
+            return found
+    raise RunError(f"fewer than {count} free ports from {_PORTS.start} to {_PORTS.stop - 1}")

@@ -1,0 +1,188 @@
+"""What a seed decides beforehand: the configuration, the logs, the weather.
+
+Everything is drawn small: windows of a few records, budgets of a few bytes, retries of some
+milliseconds. Bugs that need a window of 16,000 records to be full are found with one of six.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from random import Random
+from typing import Literal
+
+from attrs import field, frozen
+
+from window_consumer.core.decisions import EngineRules
+from window_consumer.core.ladder import RetryRules
+from window_consumer.core.start import OnNoOffset
+from window_consumer.runtime.out_of_range import OnOutOfRange
+from window_consumer.runtime.poll_loop import LoopRules
+
+GROUP = "shop"
+TOPICS = ("orders", "returns")
+
+
+class InvalidOrderError(Exception):
+    """What simulated handlers raise and the rules call fatal."""
+
+
+@frozen
+class Handlers:
+    """How simulated handler calls end; shares of all calls."""
+
+    fails: float
+    fatal: float
+    skips: float
+    later: float
+    hangs: float
+    """Calls that last until the faults are over."""
+    slow: float
+    """Calls that last for some steps."""
+    poison: float
+    """Records that fail whenever they are called."""
+
+
+Action = Literal[
+    "turn",
+    "work",
+    "produce",
+    "wait",
+    "acks",
+    "news",
+    "rebalance",
+    "start",
+    "evict",
+    "kill",
+    "stop",
+    "move_offset",
+    "holes",
+    "retention",
+    "cut",
+    "remake",
+    "widen",
+    "weather",
+]
+
+_ALWAYS: dict[Action, float] = {
+    "turn": 45.0,
+    "work": 30.0,
+    "produce": 8.0,
+    "wait": 6.0,
+    "acks": 5.0,
+    "news": 0.5,
+    "start": 2.0,
+}
+
+_NOW_AND_THEN: dict[Action, float] = {
+    "rebalance": 1.5,
+    "evict": 0.7,
+    "kill": 1.0,
+    "stop": 0.7,
+    "move_offset": 0.5,
+    "holes": 2.0,
+    "retention": 0.5,
+    "cut": 0.3,
+    "remake": 0.4,
+    "widen": 0.3,
+    "weather": 2.0,
+}
+"""A schedule has about half of these, so that some are quiet enough to go far."""
+
+
+@frozen
+class Plan:
+    """One schedule."""
+
+    engine: EngineRules
+    loop: LoopRules
+    incremental: bool
+    on_no_offset: OnNoOffset
+    on_out_of_range: OnOutOfRange
+    partitions: int
+    """Of each of the topics in ``loop``."""
+    keys: tuple[bytes | None, ...]
+    members: int
+    max_value: int
+    copy_limit: int
+    """The largest record that the dead-letter topics take."""
+    pace_s: float
+    """How much time passes in a step, on average."""
+    handlers: Handlers
+    actions: tuple[Action, ...] = ()
+    weights: tuple[float, ...] = field(factory=tuple)
+    """Cumulative, of ``actions``."""
+
+
+def draw(rng: Random) -> Plan:
+    """Draw a schedule."""
+    actions = {
+        **_ALWAYS,
+        **{action: weight for action, weight in _NOW_AND_THEN.items() if rng.random() < 0.5},
+    }
+    on_no_offset: OnNoOffset = "latest" if rng.random() < 0.15 else "earliest"
+    if on_no_offset == "latest":
+        # Nobody can tell what "latest" meant for a topic that is gone.
+        actions.pop("remake", None)
+    return Plan(
+        engine=_engine(rng),
+        loop=LoopRules(
+            topics=TOPICS[: 1 if rng.random() < 0.7 else 2],
+            revoke_timeout_s=rng.choice((0.05, 0.5)),
+            stop_timeout_s=rng.choice((0.05, 0.5)),
+        ),
+        incremental=rng.random() < 0.6,
+        on_no_offset=on_no_offset,
+        on_out_of_range="latest" if rng.random() < 0.3 else "earliest",
+        partitions=rng.randint(1, 4),
+        keys=_keys(rng),
+        members=rng.choice((1, 1, 2, 2, 3)),
+        max_value=rng.choice((0, 10, 40)),
+        copy_limit=rng.choice((200, 450, 700, 100_000)),
+        pace_s=rng.choice((0.00005, 0.0005, 0.003, 0.02)),
+        handlers=_handlers(rng),
+        actions=tuple(actions),
+        weights=tuple(accumulate(actions.values())),
+    )
+
+
+def _engine(rng: Random) -> EngineRules:
+    return EngineRules(
+        slots=rng.randint(1, 8),
+        ordering=rng.choice(("unordered", "key", "key", "partition")),
+        retry=RetryRules(
+            attempts=rng.randint(1, 4),
+            backoff_min_s=rng.choice((0.0, 0.01, 0.2)),
+            backoff_max_s=rng.choice((0.2, 1.0)),
+            on_failure=rng.choice(("overtake", "overtake", "block")),
+            when_spent=rng.choice(("dead_letter", "dead_letter", "dead_letter", "drop", "stop")),
+            on_oversize=rng.choice(("hold", "reference", "stop")),
+            fatal=(InvalidOrderError,),
+        ),
+        window_cells=rng.randint(2, 4),
+        cell_records=rng.randint(1, 7),
+        window_bytes=rng.choice((60, 300, 100_000)),
+        batch_records=rng.choice((1, 3, 10, 40)),
+        commit_interval_s=rng.choice((0.0, 0.02, 0.5)),
+        hover_s=rng.choice((0.5, 30.0)),
+    )
+
+
+def _keys(rng: Random) -> tuple[bytes | None, ...]:
+    few: tuple[bytes | None, ...] = (b"a", b"b")
+    many = tuple(b"k%d" % number for number in range(20))
+    return rng.choice(((b"a",), few, (*few, None), many, (None,)))
+
+
+def _handlers(rng: Random) -> Handlers:
+    def share(most: float) -> float:
+        return rng.random() * most if rng.random() < 0.6 else 0.0
+
+    return Handlers(
+        fails=share(0.3),
+        fatal=share(0.1),
+        skips=share(0.2),
+        later=share(0.15),
+        hangs=share(0.05),
+        slow=share(0.4),
+        poison=share(0.2),
+    )

@@ -1,0 +1,313 @@
+"""One simulation: the members of a group, the broker, and everything that may happen to them."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable
+from random import Random
+
+from window_consumer.model import headers as names
+from window_consumer.model.protocols import Commit, Headers
+from window_consumer.runtime.topic_watch import TopicNews
+from window_consumer.testing.bounds import check_bounds
+from window_consumer.testing.fake_log import FakeLog
+from window_consumer.testing.fake_source import FakeSource
+from window_consumer.testing.member import MakeEngine, Scene, SimulatedMember, dead_letter_topic
+from window_consumer.testing.schedule import GROUP, Action, Plan
+from window_consumer.testing.weather import Weather
+
+_FOREIGN = ("", "AAAB", "wc1.", "wc1.AAAA", "wc1.____________________", "\u00e9\u4e16")
+
+
+class Simulation:
+    """The world of one schedule. Owner: one thread."""
+
+    def __init__(self, plan: Plan, rng: Random, make_engine: MakeEngine):
+        self.plan = plan
+        self.rng = rng
+        self.scene = scene = Scene(plan, rng, make_engine)
+        self.clock = scene.clock
+        self.broker = scene.broker
+        self.history = scene.history
+        self.weather = Weather(plan, rng)
+        self.members: list[SimulatedMember] = []
+        self.unnoticed: list[FakeSource] = []
+        """Members that were killed and that the group still counts."""
+        self._born = 0
+        self._actions: dict[Action, Callable[[], None]] = {
+            "turn": self._turn,
+            "work": self._work,
+            "produce": self._produce,
+            "wait": self._wait,
+            "acks": self._acks,
+            "news": self.tell_news,
+            "rebalance": self._rebalance,
+            "start": self.start,
+            "evict": self._evict,
+            "kill": self._kill,
+            "stop": self._stop,
+            "move_offset": self._move_offset,
+            "holes": self._holes,
+            "retention": self._retention,
+            "cut": self._cut,
+            "remake": self._remake,
+            "widen": self._widen,
+            "weather": self._change_weather,
+        }
+        for topic in plan.loop.topics:
+            self.broker.create_topic(topic, plan.partitions)
+            self.broker.create_topic(dead_letter_topic(topic), plan.partitions, plan.copy_limit)
+        group = self.broker.group(GROUP, incremental=plan.incremental)
+        group.commit_fault = self.weather.commit_fault
+        self.broker.fate_of = self.weather.fate_of
+
+    # ---- one step
+
+    def step(self) -> None:
+        """Do one thing, whatever the seed says."""
+        plan = self.plan
+        self.clock.advance(plan.pace_s * 2 * self.rng.random())
+        index = bisect(plan.weights, self.rng.random() * plan.weights[-1])
+        self._actions[plan.actions[index]]()
+
+    def pass_time(self, member: SimulatedMember, timeout_s: float) -> None:
+        """Let the world go on while a member waits."""
+        if not member.is_captive:
+            self.clock.advance(min(timeout_s, self.plan.pace_s))
+            self._work()
+            return
+        self.clock.advance(timeout_s * self.rng.random() + 0.001)
+        for _ in range(3):
+            self._work()
+        chance = self.rng.random()
+        if chance < 0.3:
+            self._turn()
+        elif chance < 0.5:
+            self._acks()
+        elif chance < 0.52 and "evict" in self.plan.actions and not self.weather.calm:
+            self.history.say(f"{member} is thrown out while it waits")
+            self.broker.evict(member.source)
+
+    def settle(self) -> None:
+        """Let everybody do what can be done without a fault."""
+        for member in list(self.members):
+            for _ in range(200):
+                if member.slots.idle:
+                    break
+                member.slots.step(self.rng)
+            member.sink.serve()
+        self.clock.advance(0.3)
+        for member in list(self.members):
+            self._take_turn(member)
+            self._take_turn(member)
+
+    # ---- members
+
+    def _turn(self) -> None:
+        free = [member for member in self.members if not member.on_stack]
+        if not free:
+            return
+        member = free[int(self.rng.random() * len(free))]
+        member.source.max_batch = 1 + int(30 * self.rng.random() ** 3)
+        self._take_turn(member)
+
+    def _take_turn(self, member: SimulatedMember) -> None:
+        if member.dead or member.on_stack:
+            return
+        member.turn()
+        if member.dead:
+            self.members.remove(member)
+            return
+        check_bounds(self.history, member)
+        self.scene.commits.catch_up()
+
+    def _work(self) -> None:
+        if not self.members:
+            return
+        member = self.members[int(self.rng.random() * len(self.members))]
+        for _ in range(1 + int(self.rng.random() * 12)):
+            member.slots.step(self.rng)
+
+    def _acks(self) -> None:
+        for member in self.members:
+            member.sink.serve(at_most=1 + int(self.rng.random() * 3))
+
+    def _wait(self) -> None:
+        self.clock.advance(self.rng.choice((0.001, 0.02, 0.2, 1.0, 20.0)))
+
+    def start(self) -> None:
+        """Start a member where one is missing."""
+        if len(self.members) < self.plan.members:
+            self._born += 1
+            member = SimulatedMember(f"m{self._born}", self.scene, self.weather, self.pass_time)
+            self.history.say(f"{member} joins")
+            self.members.append(member)
+
+    def _rebalance(self) -> None:
+        self.history.say("the group rebalances")
+        self.broker.group(GROUP).rebalance(turn=self.rng.random() < 0.7)
+
+    def _evict(self) -> None:
+        if self.unnoticed:
+            self.broker.evict(self.unnoticed.pop())
+            return
+        member = self._anybody()
+        if member is not None:
+            self.history.say(f"{member} is thrown out of the group")
+            self.broker.evict(member.source)
+
+    def _kill(self) -> None:
+        member = self._anybody()
+        if member is not None:
+            if self.rng.random() < 0.5:
+                member.sink.serve()
+            member.kill()
+            self.members.remove(member)
+            self.unnoticed.append(member.source)
+
+    def _stop(self) -> None:
+        member = self._anybody()
+        if member is not None:
+            self.stop(member)
+
+    def stop(self, member: SimulatedMember) -> None:
+        """Stop a member cleanly."""
+        member.stop()
+        self.members.remove(member)
+        self.scene.commits.catch_up()
+
+    def _anybody(self) -> SimulatedMember | None:
+        free = [member for member in self.members if not member.on_stack]
+        return free[int(self.rng.random() * len(free))] if free else None
+
+    def tell_news(self) -> None:
+        """Let the topic watches find out what there is."""
+        topics = self.broker.topics
+        facts = {topic: topics.facts(topic) for topic in self.plan.loop.topics}
+        for member in self.members:
+            member.completions.put(TopicNews({t: each for t, each in facts.items() if each}))
+
+    # ---- records and logs
+
+    def _produce(self) -> None:
+        rng = self.rng
+        log = self._any_log()
+        for _ in range(1 + int(rng.random() * 8)):
+            if rng.random() < 0.1 and "holes" in self.plan.actions:
+                log.skip(1 + int(rng.random() * 3))
+            self.produce(log, self.plan.keys[int(rng.random() * len(self.plan.keys))])
+
+    def produce(self, log: FakeLog, key: bytes | None) -> None:
+        """Write a record."""
+        rng = self.rng
+        size = int(rng.random() * (self.plan.max_value + 1))
+        value = None if rng.random() < 0.05 else b"x" * size
+        message = log.append(key, value, self._headers(), 1_700_000_000_000)
+        self.history.produced(log, message, poison=rng.random() < self.plan.handlers.poison)
+
+    def _headers(self) -> Headers:
+        if self.rng.random() < 0.7:
+            return ()
+        return (
+            ("trace", b"1"),
+            ("trace", None),
+            (names.ATTEMPTS, b"99"),
+            (names.TAGS, b"vip"),
+            (names.REASON, b"MANUAL"),
+        )
+
+    def _any_log(self) -> FakeLog:
+        topics = self.plan.loop.topics
+        topic = topics[int(self.rng.random() * len(topics))]
+        logs = self.broker.topics.by_name[topic].logs
+        return logs[int(self.rng.random() * len(logs))]
+
+    def _holes(self) -> None:
+        log = self._any_log()
+        if self.rng.random() < 0.5:
+            log.skip(1 + int(self.rng.random() * 3))
+            self.history.say(f"{log.name} ends at {log.end} with markers")
+        else:
+            gone = {m.offset() for m in log.messages if self.rng.random() < 0.3}
+            log.compact(gone)
+            self.history.sweep(self.history.ledger(log))
+            self.history.say(f"{log.name} is compacted")
+
+    def _retention(self) -> None:
+        log = self._any_log()
+        log.delete_before(log.start + int(self.rng.random() * (log.end - log.start + 1)))
+        self.history.sweep(self.history.ledger(log))
+        self.history.say(f"{log.name} begins at {log.start} now")
+
+    def _cut(self) -> None:
+        log = self._any_log()
+        end = log.end
+        log.truncate(log.end - int(self.rng.random() * 8))
+        self.history.cut(log, end)
+
+    def _remake(self) -> None:
+        topic = self.rng.choice(self.plan.loop.topics)
+        partitions = self.broker.topics.partitions(topic)
+        self.broker.remake_topic(topic, partitions + (self.rng.random() < 0.3))
+        self.history.say(f"{topic} is deleted and made anew")
+        if self.rng.random() < 0.5:
+            self._rebalance()
+
+    def _widen(self) -> None:
+        topic = self.rng.choice(self.plan.loop.topics)
+        partitions = self.broker.topics.partitions(topic)
+        if partitions < 6:
+            self.broker.add_partitions(topic, partitions + 1)
+            self.history.say(f"{topic} has {partitions + 1} partitions now")
+
+    # ---- trouble
+
+    def _move_offset(self) -> None:
+        """Stop everybody, move an offset, and let somebody begin."""
+        for member in [each for each in self.members if not each.on_stack]:
+            self.stop(member)
+        if self.members:
+            return
+        self.notice_the_dead()
+        log = self._any_log()
+        group = self.broker.group(GROUP)
+        before = group.committed(log.name)
+        offset = log.start + int(self.rng.random() * (log.end - log.start + 1))
+        texts = (*_FOREIGN, before.metadata if before.next_offset != offset else "")
+        commit = Commit(log.name, offset, self.rng.choice(texts))
+        self.broker.move_offset(GROUP, commit)
+        self.history.say(f"an administrator moves {log.name} to {offset}")
+        self.scene.commits.catch_up()
+        self.start()
+
+    def notice_the_dead(self) -> None:
+        """Let the sessions of killed members time out."""
+        for source in self.unnoticed:
+            self.broker.evict(source)
+        self.unnoticed.clear()
+
+    def _change_weather(self) -> None:
+        rng = self.rng
+        weather, topics = self.weather, self.broker.topics
+        weather.commits_fail = rng.random() < 0.4
+        weather.copies_fail = rng.random() < 0.4
+        topics.answering = rng.random() < 0.7
+        group = self.broker.group(GROUP)
+        if rng.random() < 0.1:
+            self.scene.commits.metadata_is_cut = True
+            group.max_metadata_bytes = rng.choice((45, 64, 100))
+        for member in self.members:
+            member.source.answers_held = rng.random() < 0.3
+
+    def calm_down(self) -> None:
+        """End all faults for good."""
+        self.history.say("---- the faults end")
+        self.weather.calm = True
+        self.weather.commits_fail = self.weather.copies_fail = False
+        self.broker.topics.answering = True
+        for member in self.members:
+            member.source.answers_held = False
+        for topic in self.plan.loop.topics:
+            self.broker.topics.by_name[dead_letter_topic(topic)].max_message_bytes = 10**6
+        self.notice_the_dead()
+        self.broker.group(GROUP).rebalance()

@@ -1,0 +1,105 @@
+"""Slots without threads: they go on by one step at a time, in any order that the seed likes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, Protocol
+
+from window_consumer.core.slices import Lane, Slice
+from window_consumer.model.errors import Skip
+from window_consumer.model.fault import Failure, Fault
+from window_consumer.runtime.thread_pool import ThreadPool
+from window_consumer.testing.history import History
+from window_consumer.testing.ledger import SimulatedCall
+
+FAULT = Fault("SimulatedError", "made to fail", "no stack", "00")
+
+
+class Handler(Protocol):
+    """Decides about simulated calls."""
+
+    def steps(self, call: SimulatedCall) -> int:
+        """How many steps a call takes beyond its first."""
+
+    def must_end(self) -> bool:
+        """Tell whether calls that last have to end now."""
+
+    def ending(self, call: SimulatedCall) -> Exception | None:
+        """Return what a call raises, None where it returns."""
+
+
+class SteppedSlots(ThreadPool):
+    """The pool of a simulated member. What a thread does without a pause is one step here.
+
+    ``_call_each`` is ``runtime.thread_pool.call_each`` with its pauses made visible: a thread may
+    be interrupted between claiming a record and calling the handler, and after the call.
+    """
+
+    def __init__(self, slots: int, handler: Handler, history: History, now: Callable[[], float]):
+        self._handler = handler
+        self._history = history
+        self._now = now
+        self._waiting: deque[Slice] = deque()
+        self._running: list[Iterator[None] | None] = [None] * slots
+        self.member: Any = None
+        """Whose slots these are; set when the member is complete."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is queued and nothing runs."""
+        return not self._waiting and not any(self._running)
+
+    def submit(self, slice_: Slice) -> None:
+        """Queue a slice; the next free slot takes it."""
+        self._waiting.append(slice_)
+
+    def step(self, rng: Random) -> None:
+        """Let one slot go on."""
+        running = self._running
+        index = int(rng.random() * len(running))
+        work = running[index]
+        if work is None:
+            if not self._waiting:
+                return
+            work = running[index] = self._call_each(self._waiting.popleft(), index + 1)
+        try:
+            next(work)
+        except StopIteration:
+            running[index] = None
+
+    def _call_each(self, slice_: Slice, ident: int) -> Iterator[None]:
+        history = self._history
+        lane_of = slice_.lane_of
+        failed_lanes: set[Lane] = set()
+        slice_.thread = ident
+        slice_.started = started = self._now()
+        yield
+        for message in slice_.unclaimed:
+            tenure = history.claimed(self.member, slice_, message)
+            yield
+            if lane_of is not None and failed_lanes:
+                lane = lane_of(message)
+                if lane is not None and lane in failed_lanes:
+                    slice_.deviate().held.append(message)
+                    continue
+            call = history.started(tenure, message, slice_.call.attempt)
+            yield from self._last(call)
+            error = self._handler.ending(call)
+            history.ended(call, error)
+            if isinstance(error, Skip):
+                slice_.deviate().skipped.append(message)
+            elif error is not None:
+                slice_.deviate().failed.append((message, Failure(error, FAULT)))
+                if lane_of is not None:
+                    failed_lanes.add(lane_of(message))
+        slice_.elapsed = self._now() - started
+        self.member.completions.put(slice_)
+
+    def _last(self, call: SimulatedCall) -> Iterator[None]:
+        handler = self._handler
+        steps = handler.steps(call)
+        while steps and not handler.must_end():
+            steps -= 1
+            yield

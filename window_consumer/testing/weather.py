@@ -1,0 +1,82 @@
+"""The weather of a simulation: how calls, commits and copies end, until it is calm."""
+
+from __future__ import annotations
+
+from random import Random
+
+from window_consumer.model.errors import CommitFailedError, Fatal, RetryLater, Skip
+from window_consumer.model.protocols import Commit, Copy
+from window_consumer.testing.fake_group import Refusal
+from window_consumer.testing.fake_sink import Fate
+from window_consumer.testing.ledger import SimulatedCall
+from window_consumer.testing.schedule import InvalidOrderError, Plan
+
+FOREVER = 10**9
+
+_REFUSALS = (
+    Refusal(CommitFailedError("the coordinator is loading")),
+    Refusal(CommitFailedError("a rebalance is in progress")),
+    Refusal(CommitFailedError("the request timed out"), written=True),
+)
+
+_FATES = (Fate.LOST, Fate.WRITTEN, Fate.QUEUE_FULL)
+
+
+class Weather:
+    """Decides what fails. Owner: one thread."""
+
+    def __init__(self, plan: Plan, rng: Random):
+        self._handlers = plan.handlers
+        self._rng = rng
+        self.calm = False
+        """Nothing fails any more, and calls that hang return."""
+        self.commits_fail = False
+        self.copies_fail = False
+
+    def steps(self, call: SimulatedCall) -> int:
+        """How many steps a call takes beyond its first."""
+        handlers = self._handlers
+        chance = self._rng.random()
+        if chance < handlers.hangs:
+            return FOREVER
+        if chance < handlers.hangs + handlers.slow:
+            return call.attempt + int(40 * self._rng.random() ** 2)
+        return 0
+
+    def must_end(self) -> bool:
+        """Tell whether calls that last have to end now."""
+        return self.calm
+
+    def ending(self, call: SimulatedCall) -> Exception | None:
+        """Return what a call raises, None where it returns."""
+        if self.calm:
+            return None
+        if call.record.poison:
+            return ValueError("poison")
+        handlers = self._handlers
+        chance = self._rng.random()
+        for share, make in (
+            (handlers.fails, lambda: ValueError("made to fail")),
+            (handlers.fatal, self._fatal),
+            (handlers.skips, Skip),
+            (handlers.later, lambda: RetryLater(self._rng.choice((0.0, 0.05, 60.0)))),
+        ):
+            if chance < share:
+                return make()
+            chance -= share
+        return None
+
+    def _fatal(self) -> Exception:
+        return Fatal("made to fail") if self._rng.random() < 0.5 else InvalidOrderError()
+
+    def commit_fault(self, _commit: Commit) -> Refusal | None:
+        """Decide about a commit."""
+        if self.calm or not self.commits_fail or self._rng.random() < 0.5:
+            return None
+        return self._rng.choice(_REFUSALS)
+
+    def fate_of(self, _copy: Copy) -> Fate:
+        """Decide about a copy."""
+        if self.calm or not self.copies_fail or self._rng.random() < 0.4:
+            return Fate.ACKED
+        return self._rng.choice(_FATES)
