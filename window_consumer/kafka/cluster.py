@@ -229,7 +229,8 @@ class Cluster:
     ) -> None:
         """Make topics, or with ``validate_only`` ask whether they could be made.
 
-        One that exists already, and a mock that makes topics at first use, are fine.
+        One that exists already is fine. librdkafka's mock knows no such request: it makes a topic,
+        with a number of partitions of its own, when it is asked about one.
         """
         wanted = list(topics)
         if not wanted:
@@ -252,8 +253,11 @@ class Cluster:
         for topic in wanted:
             try:
                 self._answer(iter([futures[topic.name]]), f"making topic {topic.name}", timeout_s)
-            except (_AlreadyThereError, _UnsupportedError):
+            except _AlreadyThereError:
                 continue
+            except _UnsupportedError:
+                if not validate_only:
+                    self._topics_by_metadata([topic.name], timeout_s)
 
     # ---- rights and groups
 
