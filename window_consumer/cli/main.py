@@ -84,7 +84,12 @@ def cli() -> None:
 @_start_timeout
 @click.option("--embedded", is_flag=True, help="Start an embedded broker in this process.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text")
-@click.option("--log-level", default="info", metavar="LEVEL", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error", "critical"], case_sensitive=False),
+    default="info",
+    show_default=True,
+)
 @click.option(
     "--switch-interval",
     type=Duration(),

@@ -138,8 +138,8 @@ class Cluster:
             reason = errors.text_of(self._troubles.absent) if self._troubles.absent else "no answer"
             if waited >= timeout_s:
                 raise BrokerUnavailableError(
-                    f"no broker at {self.bootstrap} answered within {timeout_s:g} s ({reason}):"
-                    " check kafka: bootstrap.servers and the network"
+                    f"no broker at {self.bootstrap} answered within {round(timeout_s, 1):g} s"
+                    f" ({reason}): check kafka: bootstrap.servers and the network"
                 )
             on_wait(reason, waited)
 
