@@ -6,12 +6,14 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.commands import Commands
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.testing.real_kafka import KafkaUnavailableError, RealKafka
 
@@ -43,6 +45,13 @@ def embedded() -> Iterator[EmbeddedBroker]:
     """An embedded broker of its own for each test, without topics."""
     with EmbeddedBroker() as broker:
         yield broker
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Iterator[Commands]:
+    """The command line in a directory of its own; what still runs at the end is killed."""
+    with Commands(tmp_path) as commands:
+        yield commands
 
 
 @pytest.fixture

@@ -1,0 +1,142 @@
+"""``window-consumer`` as a user runs it: a process of its own, whose output is followed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from attrs import define, field, frozen
+
+PATIENCE_S = 60.0
+"""Far more than anything takes here: a busy machine shall not break a test."""
+
+
+@frozen
+class Ended:
+    """What is left of a command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def said(self) -> str:
+        return self.out + self.err
+
+
+class Command:
+    """A command that runs. Its output is read as it comes, so that a test can wait for a text."""
+
+    def __init__(self, process: subprocess.Popen[str]):
+        self.process = process
+        self._texts = {"out": "", "err": ""}
+        self._news = threading.Condition()
+        self._open = 2
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._readers = [
+            threading.Thread(target=self._read, args=(name, stream), daemon=True)
+            for name, stream in (("out", process.stdout), ("err", process.stderr))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, name: str, stream: IO[str]) -> None:
+        with stream:
+            for line in stream:
+                with self._news:
+                    self._texts[name] += line
+                    self._news.notify_all()
+        with self._news:
+            self._open -= 1
+            self._news.notify_all()
+
+    @property
+    def said(self) -> str:
+        with self._news:
+            return self._texts["out"] + self._texts["err"]
+
+    def wait_for(self, text: str, *, times: int = 1, timeout_s: float = PATIENCE_S) -> None:
+        """Wait until the text has come so often; a command that ends without it is a failure."""
+        with self._news:
+            self._news.wait_for(lambda: self._has(text, times) or not self._open, timeout_s)
+            assert self._has(text, times), f"{text!r} was not said {times} times:\n{self._texts}"
+
+    def _has(self, text: str, times: int) -> bool:
+        return sum(each.count(text) for each in self._texts.values()) >= times
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> Ended:
+        """Wait for the end. Whatever a command has to say of a mistake, it is no traceback."""
+        code = self.process.wait(timeout_s)
+        for reader in self._readers:
+            reader.join(timeout_s)
+        ended = Ended(code, self._texts["out"], self._texts["err"])
+        assert "Traceback (most" not in ended.err, ended.err
+        return ended
+
+    def stop(self) -> Ended:
+        """Ask for an end in good order."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+
+@define
+class Commands:
+    """Runs commands in a directory with an application; ends all of them with its block."""
+
+    directory: Path
+    _started: list[Command] = field(factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for command in self._started:
+            if command.process.poll() is None:
+                command.process.kill()
+                command.process.wait(PATIENCE_S)
+
+    def application(self, source: str, name: str = "shop") -> None:
+        (self.directory / f"{name}.py").write_text(source)
+
+    def configure(self, config: Mapping[str, Any] | str, name: str = "workers.yaml") -> None:
+        """Write a configuration; JSON is YAML."""
+        text = config if isinstance(config, str) else json.dumps(config, indent=2)
+        (self.directory / name).write_text(text)
+
+    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> Command:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "window_consumer", *arguments],
+            cwd=self.directory,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        command = Command(process)
+        self._started.append(command)
+        return command
+
+    def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> Ended:
+        return self.start(*arguments, env=env).wait()
