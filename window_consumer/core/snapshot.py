@@ -77,13 +77,19 @@ class Snapshot:
     """The estimated seconds that a call takes."""
 
 
-def picture(engine: Engine, now: float, hover_s: float | None = None) -> Snapshot:
-    """Take a snapshot; a start cell without progress for ``hover_s`` counts as hovering."""
+SHOWN_HOVERING_S = 1.0
+"""A start cell without progress for this long is shown as hovering: long for a person who looks.
+
+The log speaks of it much later, see ``EngineRules.hover_s``.
+"""
+
+
+def picture(engine: Engine, now: float) -> Snapshot:
+    """Take a snapshot."""
     slices = list(engine.dispatcher.out)
-    hover_s = engine.rules.hover_s if hover_s is None else hover_s
     return Snapshot(
         partitions=tuple(
-            _partition(partition, slices, engine.rules.window_cells, now - hover_s)
+            _partition(partition, slices, engine.rules.window_cells, now - SHOWN_HOVERING_S)
             for partition in sorted(engine.partitions.values(), key=lambda each: each.name)
         ),
         calls=tuple(call for slice_ in slices if (call := _call(slice_, now)) is not None),

@@ -6,7 +6,7 @@ import json
 import logging
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from window_consumer.cli.demo.shop import ORDERS, PARTITIONS, TOPIC, Shop, order
 from window_consumer.cli.errors import FAILED, OK
 from window_consumer.cli.live_view import view
 from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
+from window_consumer.core.snapshot import Snapshot
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.kafka.group_offsets import committed_offsets
 from window_consumer.model import headers as names
@@ -30,6 +31,10 @@ from window_consumer.runtime.running import Running
 LONGEST_S = 28.0
 """The demo gives up then and reports what is missing."""
 
+Show = Callable[[Mapping[str, Snapshot], str, float], object]
+"""Gets the windows of all workers, a title, and the seconds since the start."""
+
+_TITLE = "demo"
 _LOOK_S = 0.1
 _SETTLE_S = 0.6
 """The last picture stays for a moment: a window that has slid to its end."""
@@ -44,7 +49,11 @@ def demo_command(*, as_json: bool, no_ui: bool) -> int:
     # What fails here fails on purpose; the report tells about it.
     logging.getLogger("window_consumer").setLevel(logging.CRITICAL)
     console = Console(stderr=as_json)
-    report = run_demo(console, ui=not no_ui and console.is_terminal)
+    if no_ui or not console.is_terminal:
+        report = run_demo()
+    else:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            report = run_demo(lambda *seen: live.update(view(*seen), refresh=True))
     if as_json:
         click.echo(json.dumps(attrs.asdict(report)))
     else:
@@ -52,8 +61,8 @@ def demo_command(*, as_json: bool, no_ui: bool) -> int:
     return OK if report.good else FAILED
 
 
-def run_demo(console: Console, *, ui: bool) -> DemoReport:
-    """Run the demo once and return what the checker says."""
+def run_demo(show: Show | None = None) -> DemoReport:
+    """Run the demo once and return what the checker says; ``show`` is called now and then."""
     shop = Shop()
     with EmbeddedBroker(topics={TOPIC: PARTITIONS}) as broker:
         produced = _fill(broker)
@@ -62,7 +71,7 @@ def run_demo(console: Console, *, ui: bool) -> DemoReport:
         broker.create_topic(dlq, PARTITIONS)
         started = time.perf_counter()
         with shop.app.start_plan(plan, start_timeout=LONGEST_S) as running:
-            seconds = _watch(running, console, started, ui=ui)
+            seconds = _watch(running, started, show)
         copies = [_original(dict(copy.headers() or [])) for copy in broker.read_all(dlq)]
         evidence = Evidence(
             produced=produced,
@@ -97,19 +106,18 @@ def _plan(shop: Shop, broker: EmbeddedBroker) -> Plan:
         return shop.app.plan(file, overrides=[f"kafka.bootstrap.servers={broker.bootstrap}"])
 
 
-def _watch(running: Running, console: Console, started: float, *, ui: bool) -> float:
-    """Draw until all orders are finished; return the seconds that it took."""
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        while not _is_done(running):
-            seconds = time.perf_counter() - started
-            if seconds > LONGEST_S or running.wait(_LOOK_S):
-                return seconds
-            if ui:
-                live.update(view(running.snapshots(), "demo", seconds), refresh=True)
+def _watch(running: Running, started: float, show: Show | None) -> float:
+    """Show the windows until all orders are finished; return the seconds that it took."""
+    while not _is_done(running):
         seconds = time.perf_counter() - started
-        if ui:
-            live.update(view(running.snapshots(), "demo", seconds), refresh=True)
-            running.wait(_SETTLE_S)
+        if seconds > LONGEST_S or running.wait(_LOOK_S):
+            return seconds
+        if show is not None:
+            show(running.snapshots(), _TITLE, seconds)
+    seconds = time.perf_counter() - started
+    if show is not None:
+        show(running.snapshots(), _TITLE, seconds)
+        running.wait(_SETTLE_S)
     return seconds
 
 

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from tests.core.support import Driven, notes
+from window_consumer.core.snapshot import SHOWN_HOVERING_S, CellState, PartitionPicture, picture
+
+
+def window_of(driven: Driven) -> PartitionPicture:
+    (partition,) = picture(driven.engine, driven.now).partitions
+    return partition
+
+
+def states(driven: Driven) -> list[CellState]:
+    return [cell.state for cell in window_of(driven).cells]
+
+
+def two_cells_of_which_the_second_is_done() -> Driven:
+    driven = Driven(slots=8, window_cells=4, cell_records=2)
+    driven.deliver(*notes(0, 1, 2, 3))
+    driven.tick()
+    for slice_ in list(driven.out):
+        if slice_.messages[0].offset() == 0:
+            driven.claim(slice_, 1)
+        else:
+            driven.finish(slice_)
+    return driven
+
+
+def test_a_start_cell_that_stands_while_later_ones_are_done_is_shown_as_hovering() -> None:
+    driven = two_cells_of_which_the_second_is_done()
+    assert states(driven) == [CellState.RUNNING, CellState.DONE]
+    driven.tick(SHOWN_HOVERING_S * 1.1)
+    assert states(driven) == [CellState.HOVERING, CellState.DONE]
+
+
+def test_a_picture_counts_what_is_open_and_what_runs() -> None:
+    driven = two_cells_of_which_the_second_is_done()
+    window = window_of(driven)
+    assert (window.next_offset, window.open, window.capacity_cells) == (0, 1, 4)
+    (call,) = picture(driven.engine, driven.now).calls
+    assert (call.offset, call.attempt) == (0, 1)
+
+
+def test_a_record_that_waits_for_its_next_attempt_is_shown_as_retrying() -> None:
+    driven = Driven(slots=1, window_cells=4, cell_records=2)
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    assert states(driven) == [CellState.RETRYING]
