@@ -46,3 +46,11 @@ def test_a_record_that_waits_for_its_next_attempt_is_shown_as_retrying() -> None
     driven.tick()
     driven.fail(driven.out[0], 0)
     assert states(driven) == [CellState.RETRYING]
+
+
+def test_a_picture_stays_as_it_was_taken() -> None:
+    driven = two_cells_of_which_the_second_is_done()
+    before = picture(driven.engine, driven.now)
+    driven.finish_all()
+    assert before.counters.processed == 3
+    assert driven.engine.counters.processed == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from window_consumer.core.counters import Counters
 from window_consumer.core.engine import Engine
@@ -93,7 +93,7 @@ def picture(engine: Engine, now: float) -> Snapshot:
             for partition in sorted(engine.partitions.values(), key=lambda each: each.name)
         ),
         calls=tuple(call for slice_ in slices if (call := _call(slice_, now)) is not None),
-        counters=engine.counters,
+        counters=evolve(engine.counters),
         slots=engine.rules.slots,
         queued=len(slices),
         cost_s=engine.dispatcher.cost_s,
