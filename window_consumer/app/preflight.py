@@ -43,6 +43,9 @@ _CREATE_AGAIN_S = 10.0
 _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default of max.message.bytes."""
 
+_MOST_MESSAGE_BYTES = 2**31 - 1
+"""Kafka takes no more for max.message.bytes."""
+
 
 @define
 class PreparedWorker:
@@ -274,7 +277,7 @@ class Preparation:
         config = {
             "cleanup.policy": "delete",
             "retention.ms": str(round(self._plan.config.topics.dlq_retention * 1000)),
-            "max.message.bytes": str(max_bytes + COPY_HEADROOM_BYTES),
+            "max.message.bytes": str(min(max_bytes + COPY_HEADROOM_BYTES, _MOST_MESSAGE_BYTES)),
         }
         if "min.insync.replicas" in theirs:
             config["min.insync.replicas"] = theirs["min.insync.replicas"]
