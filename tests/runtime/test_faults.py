@@ -49,7 +49,7 @@ def test_errors_from_different_places_or_of_different_classes_do_not() -> None:
     fingerprints = {
         fault_of(pay, 1).fingerprint,
         fault_of(pay_elsewhere).fingerprint,
-        fault_of(lambda: {}[1]).fingerprint,
+        fault_of(lambda: dict[int, int]()[1]).fingerprint,
     }
     assert len(fingerprints) == 3
 

@@ -52,6 +52,10 @@ class Budget:
         free = self.limit - self.used
         return free > 0 and (held < self.limit / max(1, partitions) or held < free)
 
+    def has_room_for(self, size: int) -> bool:
+        """Tell whether so many more bytes stay within the limit."""
+        return self.used + size <= self.limit
+
     def batch_records(self) -> int:
         """How many records to ask for at once."""
         if not self._usual_size:

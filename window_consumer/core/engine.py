@@ -107,6 +107,8 @@ class Engine:
         self.counters.delivered += count
         if partition is None or partition.closing:
             self.counters.stale += count
+            if partition is not None:
+                partition.refused_records = True
             return
         unseen = partition.unseen(messages)
         self.counters.stale += count - len(unseen)
@@ -115,6 +117,8 @@ class Engine:
         size = sum(map(len, unseen))
         self.budget.note(len(unseen), size)
         partition.hold(size)
+        if self.budget.used > self.budget.limit:
+            self._housekeeping_at = now  # pause before the next batch comes
         if len(unseen) <= partition.window.room and not (
             partition.buffered or partition.commit.tight
         ):
@@ -136,7 +140,8 @@ class Engine:
             self.counters.processed += len(slice_.messages)
         else:
             self._settle(slice_, now)
-            partition.ordering.release(slice_.lanes, partition.failed_lanes)
+            still_busy = {lane for lane in slice_.lanes if self._lane_is_out(partition, lane)}
+            partition.ordering.release(slice_.lanes, still_busy | partition.failed_lanes)
         self._go_on(partition, now)
 
     def on_published(
@@ -275,18 +280,21 @@ class Engine:
         while not self.dispatcher.full and (failed := self.failures.next_call()):
             decisions.dispatch.append(self.dispatcher.again(failed, now))
         decisions.dispatch.extend(self.dispatcher.slices(now))
-        for failed in self.failures.to_publish():
+        for failed in self.failures.to_publish(self.budget):
             failed.partition.publishing += 1
-            failed.partition.hold(len(failed.message))
             decisions.publish.append(failed)
         decisions.stop = self.failures.stop
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_S
             for partition in self.partitions.values():
                 self._keep_house(partition, decisions, now)
+                self._keep_watch(partition, decisions, now)
         return decisions
 
     def _keep_house(self, partition: Partition, decisions: Decisions, now: float) -> None:
+        """Refill, pause, resume and commit, unless the partition is about to be given up."""
+        if partition.closing:
+            return
         everyone = self.partitions.values()
         name = partition.name
         if partition.buffered:
@@ -297,10 +305,14 @@ class Engine:
         elif self.budget.should_resume(partition, everyone):
             partition.paused = False
             decisions.resume.append((name, partition.next_delivery))
-        if partition.commit.due(now) and not partition.closing:
+        if partition.commit.due(now):
             commit = self._commit(partition, now, clean=False)
             if commit is not None:
                 decisions.commit.append(commit)
+
+    def _keep_watch(self, partition: Partition, decisions: Decisions, now: float) -> None:
+        """Report a start cell that hovers."""
+        name = partition.name
         since = partition.window.hovering_since()
         reported = self._hover_reports.get(name, float("-inf"))
         if since is not None and now - max(since, reported) >= self.rules.hover_s:
@@ -319,11 +331,12 @@ class Engine:
     def _commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
         """Take one snapshot of offset and ranges.
 
-        The client's position counts only where nothing is in the window: transaction markers may
-        follow the last record.
+        The client's position counts only where nothing is in the window and everything up to it
+        was taken in: transaction markers may follow the last record.
         """
         next_offset = partition.window.next_offset
-        if partition.idle and not partition.window.cells:
+        nothing_is_left = partition.idle and not partition.window.cells
+        if nothing_is_left and not partition.refused_records:
             next_offset = max(next_offset, partition.position)
         beyond = (
             each if each.start >= next_offset else range(next_offset, each.stop)
@@ -333,7 +346,11 @@ class Engine:
         return partition.commit.make(next_offset, beyond, now, self._metadata_bytes, clean=clean)
 
     def _admit(self, partition: Partition, messages: list[Message], size: int, now: float) -> None:
-        self.counters.earlier += partition.admit(messages, size, now)
+        earlier = partition.admit(messages, size, now)
+        if earlier:
+            # Nothing else may be left to finish that would let the window slide.
+            self.counters.earlier += earlier
+            partition.window.slide(now)
         self.dispatcher.wake(partition)
 
     def _refill(self, partition: Partition, now: float) -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import count
 
+from window_consumer.core.budget import Budget
 from window_consumer.core.counters import Counters
 from window_consumer.core.ladder import (
     PUBLISH_BACKOFF,
@@ -122,12 +123,19 @@ class Failures:
                 return failed
         return None
 
-    def to_publish(self) -> Iterator[FailedRecord]:
-        """Yield the records whose copies should be sent now, as many as may be unacked."""
+    def to_publish(self, budget: Budget) -> Iterator[FailedRecord]:
+        """Yield the records whose copies should be sent now, as many as may be unacked.
+
+        A copy is held beside its record. One is always sent, whatever its size.
+        """
         while self._leaving and self.unacked < MAX_UNACKED:
-            failed = self._leaving.popleft()
+            failed = self._leaving[0]
+            if self.unacked and not budget.has_room_for(len(failed.message)):
+                return
+            self._leaving.popleft()
             if failed.partition.owned:
                 self.unacked += 1
+                failed.partition.hold(len(failed.message))
                 yield failed
 
     def next_due(self) -> float | None:

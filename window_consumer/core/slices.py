@@ -122,7 +122,7 @@ class Slice:
 
     def results(self) -> Results:
         """Sort the records by what became of them; all of them are over."""
-        # After a take-back the slice holds one record: what is not in it was settled then.
+        # What is not in the slice any more was settled when the rest was taken back.
         place = {id(message): index for index, message in enumerate(self.messages)}
         noted = self.deviations or Deviations()
         failed = [(place[id(m)], failure) for m, failure in noted.failed if id(m) in place]
@@ -138,24 +138,31 @@ class Slice:
         return Results(done, failed, held, skipped)
 
     def split(self) -> tuple[Slice, list[Message], Sequence[int]]:
-        """Keep only the record that may be running.
+        """Keep only the record that may be running, and those that were held back before it.
 
-        Returns a slice of the records that are over, then the unclaimed records, which the slot
-        will not see any more, and their sequence numbers.
+        The latter stay because the former may be about to be held back, too: they return to their
+        lane together, in their order. Returns a slice of the other records that are over, then
+        the unclaimed records, which the slot will not see any more, and their sequence numbers.
         """
         unclaimed = list(self.unclaimed)
         claimed = len(self.messages) - len(unclaimed)
         over = max(0, claimed - 1)
-        attempt = self.call.attempt
-        past = Slice(self.partition, self.messages[:over], self.seqs[:over], 0, (), attempt)
-        past.lane_of = self.lane_of
-        past.deviations = self.deviations
-        seqs = self.seqs[claimed:]
-        self.messages = self.messages[over:claimed]
-        self.seqs = self.seqs[over:claimed]
+        messages, seqs = self.messages, self.seqs
+        past_messages, past_seqs = messages[:over], seqs[:over]
+        self.messages, self.seqs = messages[over:claimed], seqs[over:claimed]
+        if self.deviations is not None and self.deviations.held:
+            held = set(map(id, self.deviations.held))
+            kept = [index for index in range(over) if id(messages[index]) in held]
+            past = [index for index in range(over) if id(messages[index]) not in held]
+            past_messages, past_seqs = [messages[i] for i in past], [seqs[i] for i in past]
+            self.messages = [messages[i] for i in kept] + self.messages
+            self.seqs = [*(seqs[i] for i in kept), *self.seqs]
+        over_slice = Slice(self.partition, past_messages, past_seqs, 0, (), self.call.attempt)
+        over_slice.lane_of = self.lane_of
+        over_slice.deviations = self.deviations
         self.bytes = sum(map(len, self.messages))
-        self.settled += over
-        return past, unclaimed, seqs
+        self.settled += len(past_messages)
+        return over_slice, unclaimed, seqs[claimed:]
 
 
 @frozen

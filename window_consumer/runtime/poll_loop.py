@@ -161,7 +161,11 @@ class PollLoop:
         want = engine.appetite()
         if want or now - self._served_at >= SERVE_S:
             worked = self._fetch(want, 0.0, now) or worked
-        self._carry_out(engine.on_tick(self._clock.now()))
+        decisions = engine.on_tick(self._clock.now())
+        self._carry_out(decisions)
+        if decisions.stop is not None:
+            # Not within _carry_out: a revoke that has begun is carried out to its end.
+            raise WorkerStoppedError(decisions.stop)
         if now - self._positions_at >= POSITIONS_S:
             self._look_around(now)
         if self._picture_asked.is_set():
@@ -226,8 +230,6 @@ class PollLoop:
             attempts = self._engine.rules.retry.attempts
             self._reports.failed(decisions.failed, attempts, self._clock.now())
         self._reports.hovering(decisions.hovering)
-        if decisions.stop is not None and self.phase in _LIVE:
-            raise WorkerStoppedError(decisions.stop)
 
     def _look_around(self, now: float) -> None:
         """Do what has to be done now and then."""
@@ -284,7 +286,7 @@ class PollLoop:
     def on_out_of_range(self, name: TopicPartition) -> None:
         """Go on where the rules say, or stop."""
         partition = self._engine.partitions.get(name)
-        if partition is None:
+        if partition is None or partition.closing:
             return
         position = partition.next_delivery
         if self._restart_if_made_anew(name.topic):
@@ -298,6 +300,7 @@ class PollLoop:
         else:
             # The window goes on over the hole: what is open below it stays open.
             self._source.seek(name, offset)
+            self._engine.on_positions({name: offset})
 
     def on_error(self, error: WindowConsumerError) -> None:
         """Say what the client is trying to get over."""
@@ -396,7 +399,7 @@ class PollLoop:
         deadline = started + self._rules.stop_timeout_s
         while engine.busy(engine.partitions) and self._clock.now() < deadline:
             self._take_completions(SERVE_S)
-            self._source.poll(0, 0)
+            self._fetch(0, 0.0, self._clock.now())
             self._carry_out(engine.on_tick(self._clock.now()))
             if self._picture_asked.is_set():
                 self._take_picture(self._clock.now())

@@ -25,8 +25,8 @@ def check_bounds(history: History, member: SimulatedMember) -> None:
     if used != held:
         history.violate(f"{member} counts {used} bytes, its partitions {held}")
     # Every partition may take one batch with an empty hand, or when something is free: two
-    # batches may come before the next tick.
-    allowed = rules.window_bytes + member.source.largest_batch * (len(engine.partitions) + 1)
+    # batches may come before the next tick. One copy may be on its way whatever is held.
+    allowed = rules.window_bytes + member.source.largest_batch * (len(engine.partitions) + 2)
     if used > allowed:
         history.violate(f"{member} holds {used} bytes, allowed are {rules.window_bytes}")
     out = len(engine.dispatcher.out)

@@ -117,7 +117,7 @@ class FakeSource:
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         """Join the group for these topics, or change what the group reads."""
         self._listener = listener
-        if list(topics) != list(self.topics) or not self._group.has(self):
+        if list(topics) != list(self.topics):
             self.topics = list(topics)
             self._group.join(self)
 

@@ -225,8 +225,8 @@ class SimulatedMember:
         """It waits within a rebalance or a stop, where nobody else drives it."""
         return self.source.in_callback or self.loop.phase is Phase.DRAINING
 
-    def turn(self) -> None:
-        """Take one turn of the poll loop; a loop that has to stop, stops."""
+    def turn(self) -> bool:
+        """Take one turn of the poll loop; False where it had to stop, and has stopped."""
         self.on_stack = True
         try:
             self.loop._turn()  # noqa: SLF001 - the loop without its thread
@@ -240,6 +240,7 @@ class SimulatedMember:
             self.scene.history.violate(f"{self} dies of a bug: {text}")
         finally:
             self.on_stack = False
+        return not self.dead
 
     def stop(self) -> None:
         """Drain, commit, leave the group and end the process."""

@@ -114,8 +114,7 @@ class Simulation:
     def _take_turn(self, member: SimulatedMember) -> None:
         if member.dead or member.on_stack:
             return
-        member.turn()
-        if member.dead:
+        if not member.turn():
             self.members.remove(member)
             return
         check_bounds(self.history, member)
@@ -264,7 +263,7 @@ class Simulation:
 
     def _move_offset(self) -> None:
         """Stop everybody, move an offset, and let somebody begin."""
-        for member in [each for each in self.members if not each.on_stack]:
+        while (member := self._anybody()) is not None:
             self.stop(member)
         if self.members:
             return
