@@ -141,7 +141,9 @@ class Running:
             self._stop_asked.set()
         self._started.set()
         deadline: float | None = None
-        while not all(worker.loop.phase in _DRAINED for worker in self._alive()):
+        # By its event, not by its phase: a worker may be past it before its failure was looked at.
+        working = set(self._alive())
+        while working:
             if self._stop_asked.is_set() and deadline is None:
                 deadline = perf_counter() + self._longest_stop_s()
                 for worker in self._alive():
@@ -152,6 +154,7 @@ class Running:
                 self.failure = self.failure or RunError("a worker did not drain in time")
                 return
             if event is not None and event[1] is Phase.DRAINED:
+                working.discard(event[0])
                 self._on_drained(event[0])
 
     def _longest_stop_s(self) -> float:
@@ -188,6 +191,3 @@ class Running:
         for worker in alive:
             self.left_behind |= not worker.end(_LEAVE_S)
             worker.say_goodbye()
-
-
-_DRAINED = (Phase.DRAINED, Phase.LEFT)
