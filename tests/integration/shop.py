@@ -1,0 +1,336 @@
+"""An application that runs inside of the test, and everything that the test saw of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import Factory, define, field, frozen
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from tests.integration.members import wait_until
+from window_consumer import App, Record
+from window_consumer.core.metadata import decode
+from window_consumer.kafka import embedded_reading as reading
+from window_consumer.kafka.embedded import NewRecord
+from window_consumer.kafka.group_offsets import committed_offsets
+from window_consumer.model import headers as names
+from window_consumer.model.errors import Fatal
+from window_consumer.model.record import Message
+from window_consumer.runtime.running import Running
+from window_consumer.testing.events import (
+    Committed,
+    DeadLettered,
+    Ended,
+    Event,
+    LogEnd,
+    OutlivedLogged,
+    Produced,
+    Started,
+    in_order,
+)
+from window_consumer.testing.guarantees import (
+    CommittedReachesEnd,
+    Guarantee,
+    NothingLost,
+    OneAtATimePerKey,
+    OrderPerKey,
+    check,
+)
+
+PATIENCE_S = 90.0
+"""Far more than anything takes here: a busy machine shall not break a test."""
+
+Behaviour = Callable[[Record], object]
+
+
+@frozen
+class Call:
+    """A record as a handler saw it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    attempt: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.partition, self.offset
+
+
+class LogLines(logging.Handler):
+    """The messages that an application has logged so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def containing(self, text: str) -> list[str]:
+        return [line for line in self.lines if text in line]
+
+    @property
+    def lines(self) -> list[str]:
+        return [record.getMessage() for record in list(self.records)]
+
+
+@define(eq=False)
+class Shop:
+    """One worker, ``work``, of one application. ``behave`` is what its handler does."""
+
+    client: Mapping[str, Any]
+    topic: str
+    group: str
+    directory: Path
+    behave: Behaviour = field(default=lambda _: None)
+    produced: list[Produced] = Factory(list)
+    calls: list[Call] = Factory(list)
+    """Every handler call, in the order of their beginning."""
+    events: list[Event] = Factory(list)
+    log: LogLines = Factory(LogLines)
+
+    # ---- running
+
+    @contextmanager
+    def running(
+        self, *, kafka: Mapping[str, Any] | None = None, **worker: Any
+    ) -> Iterator[Running]:
+        """Run the worker; leaving the block stops it and raises what it stopped by."""
+        app = App("tests", version="1")
+        app.handler(name="work")(self._handle)
+        config = self.directory / f"{self.group}.yaml"
+        config.write_text(json.dumps(self._config(kafka or {}, worker)))
+        logger = logging.getLogger("window_consumer")
+        level = logger.level
+        logger.setLevel(logging.INFO)
+        logger.addHandler(self.log)
+        try:
+            with app.start(config, start_timeout=PATIENCE_S) as running:
+                yield running
+        finally:
+            logger.removeHandler(self.log)
+            logger.setLevel(level)
+
+    def _config(self, kafka: Mapping[str, Any], worker: Mapping[str, Any]) -> Mapping[str, Any]:
+        source = {} if "patterns" in worker else {"topics": [self.topic]}
+        ours = {"group": self.group, "commit_interval": "100ms", "stop_timeout": "5s", **source}
+        return {
+            "kafka": dict(self.client),
+            "workers": {"work": {**ours, "kafka": dict(kafka), **worker}},
+        }
+
+    def _handle(self, record: Record) -> None:
+        call = Call(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.key,
+            record.value,
+            record.headers,
+            record.attempt,
+        )
+        key = None if call.key is None else call.key.decode("latin-1")
+        thread = threading.current_thread().name
+        place = (thread, call.topic, call.partition, call.offset, key)
+        self.calls.append(call)
+        self.events.append(Started(*place, time.monotonic(), call.attempt))
+        try:
+            self.behave(record)
+        except Fatal:
+            self.events.append(Ended(*place, time.monotonic(), "spent", call.attempt))
+            raise
+        except BaseException:
+            self.events.append(Ended(*place, time.monotonic(), "failed", call.attempt))
+            raise
+        self.events.append(Ended(*place, time.monotonic(), "done", call.attempt))
+
+    # ---- writing
+
+    def produce(self, values: Iterable[object], *, keys: int = 0, partition: int = -1) -> None:
+        """Write values, with ``keys`` different keys in turn where it is not 0."""
+        self.write(
+            NewRecord(
+                str(value).encode(),
+                b"k%d" % (number % keys) if keys else None,
+                (),
+                None if partition < 0 else partition,
+            )
+            for number, value in enumerate(values)
+        )
+
+    def write(self, records: Iterable[NewRecord], topic: str | None = None) -> None:
+        """Write records and remember where they are."""
+        topic = topic or self.topic
+        producer = Producer(
+            {
+                "log_level": 0,
+                "bootstrap.servers": self.client["bootstrap.servers"],
+                "message.max.bytes": 100_000_000,
+            }
+        )
+
+        def on_delivery(error: Any, message: Any) -> None:
+            assert error is None, error
+            key = message.key()
+            place = (topic, message.partition(), message.offset())
+            text = None if key is None else key.decode("latin-1")
+            self.produced.append(Produced(*place, text, f"{place}"))
+
+        before, count = len(self.produced), 0
+        for record in records:
+            count += 1
+            producer.produce(
+                topic,
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                partition=-1 if record.partition is None else record.partition,
+                on_delivery=on_delivery,
+            )
+            producer.poll(0)
+        assert producer.flush(60) == 0
+        assert len(self.produced) == before + count
+
+    # ---- waiting
+
+    def until(self, what: Callable[[], bool], why: str) -> None:
+        def or_tell() -> str:
+            return f"{why}; {len(self.calls)} calls; the log:\n" + "\n".join(self.log.lines[-30:])
+
+        try:
+            wait_until(what, PATIENCE_S, why)
+        except AssertionError as error:
+            raise AssertionError(or_tell()) from error
+
+    def until_ranges(self) -> None:
+        """Wait until a commit carries finished ranges; all but one record are to be finished."""
+        self.until(lambda: bool(self.finished_beyond()), "a commit with finished ranges")
+
+    def until_said(self, text: str, *, times: int = 1) -> None:
+        self.until(lambda: len(self.log.containing(text)) >= times, f"the log says {text!r}")
+
+    def until_called(self, calls: int) -> None:
+        self.until(lambda: len(self.calls) >= calls, f"{calls} calls")
+
+    def until_reading(self) -> None:
+        self.until_said(f"partition{'' if self._partitions() == 1 else 's'}: {self.topic}[")
+
+    def until_committed(self) -> None:
+        """Wait until everything that is in the topic is committed."""
+        self.until(lambda: self.committed() == self.ends(), f"committed = end, {self.topic}")
+
+    def _partitions(self) -> int:
+        return reading.partitions(self.plain, self.topic)
+
+    # ---- looking
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.client["bootstrap.servers"], "log_level": 0}
+
+    @property
+    def dlq(self) -> str:
+        return f"{self.group}.{self.topic}.dlq"
+
+    def ends(self) -> dict[int, int]:
+        found = reading.offsets(self.plain, self.topic, timeout_s=30)
+        return {partition: end for partition, (_, end) in found.items()}
+
+    def committed(self) -> dict[int, int]:
+        return committed_offsets(self.plain, self.group, self.topic, timeout_s=30)
+
+    def metadata(self, partition: int = 0) -> str | None:
+        with self.outsider() as consumer:
+            name = ClientPartition(self.topic, partition)
+            return consumer.committed([name], timeout=30)[0].metadata
+
+    def finished_beyond(self, partition: int = 0) -> tuple[range, ...]:
+        """Return what the committed metadata says to be finished beyond the offset."""
+        note = decode(self.metadata(partition))
+        return note.finished if note else ()
+
+    def commit_by_hand(self, offset: int, *, partition: int = 0, metadata: str = "") -> None:
+        """Commit as an administrator does: from outside, while nobody is in the group."""
+        name = ClientPartition(self.topic, partition, offset, metadata)
+        with self.outsider() as consumer:
+            wait_until(lambda: _commits(consumer, name), 30, "an empty group takes the commit")
+
+    @contextmanager
+    def outsider(self) -> Iterator[Consumer]:
+        consumer = Consumer({**self.plain, "group.id": self.group, "enable.auto.commit": False})
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def dead_letters(self) -> list[Message]:
+        return reading.read_all(self.plain, self.dlq, timeout_s=30)
+
+    def places(self) -> list[tuple[int, int]]:
+        return [call.place for call in list(self.calls)]
+
+    # ---- judging
+
+    def history(self, *, until_end: bool = True) -> list[Event]:
+        """Return all that was seen, the committed offsets and ends of the logs included."""
+        found: list[Event] = [*self.produced, *self.events]
+        for record in list(self.log.records):
+            if "outlived its partition" in record.getMessage():
+                fields = vars(record)
+                place = fields["topic"], fields["partition"], fields["offset"]
+                found.append(OutlivedLogged(*place))
+        if until_end:
+            now = time.monotonic()
+            for partition, offset in self.committed().items():
+                found.append(Committed(self.topic, partition, offset, now))
+            for partition, offset in self.ends().items():
+                if offset:
+                    found.append(LogEnd(self.topic, partition, offset))
+        return list(in_order(found))
+
+    def dead_lettered(self) -> list[DeadLettered]:
+        found = []
+        for message in self.dead_letters():
+            fields = dict(message.headers() or ())
+            place = (fields[names.ORIGINAL_PARTITION], fields[names.ORIGINAL_OFFSET])
+            partition, offset = (int(each or b"") for each in place)
+            topic = (fields[names.ORIGINAL_TOPIC] or b"").decode()
+            found.append(DeadLettered(topic, partition, offset))
+        return found
+
+    def violations(self, *more: Guarantee, copies: bool = False) -> list[str]:
+        """Judge what always has to hold at the end, and ``more``."""
+        always = (NothingLost(), OrderPerKey(), OneAtATimePerKey(), CommittedReachesEnd())
+        events = [*(self.dead_lettered() if copies else ()), *self.history()]
+        return check(events, *always, *more)
+
+
+def fails_on(*values: bytes) -> Behaviour:
+    """Fail for these values, each time; the others are done."""
+
+    def behave(record: Record) -> None:
+        if record.value in values:
+            raise ValueError(record.value)
+
+    return behave
+
+
+def _commits(consumer: Consumer, name: ClientPartition) -> bool:
+    """Tell whether the broker takes a commit; it refuses while the group has members."""
+    try:
+        consumer.commit(offsets=[name], asynchronous=False)
+    except KafkaException:
+        return False
+    return True
