@@ -29,7 +29,7 @@ class CommitState:
         self._name = name
         self._interval_s = interval_s
         self._topic_hash = topic_hash
-        self._known_partitions = known_partitions
+        self.known_partitions = known_partitions
         self._acked: Commit | None = None
         self._in_flight: Commit | None = None
         self._due_at = 0.0
@@ -66,7 +66,7 @@ class CommitState:
             topic_hash=self._topic_hash,
             clean=clean,
             finished=tuple(finished),
-            known_partitions=self._known_partitions,
+            known_partitions=self.known_partitions,
         )
         text, complete = metadata.encode(note, max_bytes)
         self.tight = not complete or len(text) > TIGHT_SHARE * max_bytes

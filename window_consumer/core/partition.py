@@ -60,7 +60,7 @@ class Partition:
         self.closing = False
         """Nothing new starts: the partition is about to be given up."""
         self.refused_records = False
-        """Records came in while closing, and were left out: the client's position is beyond them."""
+        """Some came in while closing and were left out: the client's position is beyond them."""
         self.owned = True
         """False once it was given up: whatever still comes in for it is ignored."""
         self._finished_before = deque(finished_before)

@@ -34,8 +34,8 @@ class Assignments:
         self._warn = warn
         self._unread: set[TopicPartition] = set()
         self._retry_at = 0.0
-        self.topic_ids: dict[str, str | None] = {}
-        """The ids of the topics that are read, as of the last assignment."""
+        self.topic_ids: dict[TopicPartition, str | None] = {}
+        """The id that each partition's topic had when the partition was assigned."""
 
     def resolve(self, names: Sequence[TopicPartition], now: float) -> list[Assigned]:
         """Return where to begin; what could not be read is left out and tried again later.
@@ -59,9 +59,19 @@ class Assignments:
             return []
         return self.resolve(sorted(self._unread), now)
 
+    def made_anew(self, facts: Mapping[str, TopicFacts]) -> list[TopicPartition]:
+        """Return the partitions whose topic has another id than when they were assigned."""
+        return [
+            name
+            for name, before in self.topic_ids.items()
+            if before and (now := facts.get(name.topic)) and now.topic_id not in {None, before}
+        ]
+
     def forget(self, names: Sequence[TopicPartition]) -> None:
         """Note that partitions are not ours any more."""
         self._unread.difference_update(names)
+        for name in names:
+            self.topic_ids.pop(name, None)
 
     def _resolve(self, names: Sequence[TopicPartition]) -> list[Assigned]:
         topics = sorted({name.topic for name in names})
@@ -69,9 +79,10 @@ class Assignments:
         missing = [topic for topic in topics if topic not in facts]
         if missing:
             raise MissingTopicError(f"the cluster has no topic {', '.join(missing)} (any more)")
-        self.topic_ids.update({topic: each.topic_id for topic, each in facts.items()})
         committed = self._committed(names, facts)
-        return [self._begin(name, committed, facts[name.topic]) for name in names]
+        assigned = [self._begin(name, committed, facts[name.topic]) for name in names]
+        self.topic_ids.update({name: facts[name.topic].topic_id for name in names})
+        return assigned
 
     def _begin(
         self,

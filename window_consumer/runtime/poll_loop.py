@@ -10,21 +10,20 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.core.decisions import Assigned, Decisions
+from window_consumer.core.decisions import Decisions
 from window_consumer.core.engine import Engine
 from window_consumer.core.ladder import FailedRecord
-from window_consumer.core.metadata import topic_hash
 from window_consumer.core.slices import Slice
 from window_consumer.core.snapshot import Snapshot, picture
 from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError
 from window_consumer.model.protocols import Clock, Commit, CommitResults, Copy, Source, TopicFacts
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import ASK_S, Assignments
-from window_consumer.runtime.out_of_range import OutOfRange
+from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.publisher import Published, Publisher
 from window_consumer.runtime.reports import Reports
+from window_consumer.runtime.restarts import Restarts
 from window_consumer.runtime.thread_pool import ThreadPool
-from window_consumer.runtime.topic_watch import TopicNews, made_anew
+from window_consumer.runtime.topic_watch import TopicNews
 
 IDLE_S = 0.1
 """The longest wait for a record: a stop is noticed within it."""
@@ -74,7 +73,7 @@ class Parts:
     publisher: Publisher
     completions: SimpleQueue[Any]
     assignments: Assignments
-    out_of_range: OutOfRange
+    restarts: Restarts
     reports: Reports
     clock: Clock
     copy_of: Callable[[FailedRecord], Copy]
@@ -237,7 +236,11 @@ class PollLoop:
         idle = [name for name, each in self._engine.partitions.items() if each.idle]
         if idle:
             self._engine.on_positions(self._source.positions(idle))
-        self._begin(self._parts.assignments.retry(now))
+        assigned = self._parts.assignments.retry(now)
+        for each in assigned:
+            self._source.seek(each.name, each.next_offset)
+        self._engine.on_assigned(assigned, now)
+        self._parts.restarts.retry(now)
 
     def _take_picture(self, now: float) -> None:
         self._picture_asked.clear()
@@ -263,7 +266,6 @@ class PollLoop:
 
     def on_revoked(self, names: Sequence[TopicPartition]) -> None:
         """Finish what runs, within bounds; commit once more, then never again for this epoch."""
-        self._parts.assignments.forget(names)
         now = self._clock.now()
         self._engine.on_revoking(names, now)
         self._finish_running(names, now + self._rules.revoke_timeout_s)
@@ -271,7 +273,7 @@ class PollLoop:
 
     def on_lost(self, names: Sequence[TopicPartition]) -> None:
         """Give up without a commit: somebody else owns these already."""
-        self._parts.assignments.forget(names)
+        self._forget(names)
         held = [name for name in names if name in self._engine.partitions]
         outlived = self._engine.on_lost(names)
         if held:
@@ -285,67 +287,20 @@ class PollLoop:
 
     def on_out_of_range(self, name: TopicPartition) -> None:
         """Go on where the rules say, or stop."""
-        partition = self._engine.partitions.get(name)
-        if partition is None or partition.closing:
-            return
-        position = partition.next_delivery
-        if self._restart_if_made_anew(name.topic):
-            return
-        offset = self._parts.out_of_range.next_offset(name, position)
-        if offset < position:
-            # Lower offsets would count as seen: a new epoch. What still runs belongs to a part
-            # of the log that is gone.
-            self._reports.outlived(self._engine.on_lost([name]))
-            self._begin_at(name, offset)
-        else:
-            # The window goes on over the hole: what is open below it stays open.
-            self._source.seek(name, offset)
-            self._engine.on_positions({name: offset})
+        self._parts.restarts.out_of_range(name, self._clock.now())
 
     def on_error(self, error: WindowConsumerError) -> None:
         """Say what the client is trying to get over."""
         self._reports.trouble(error)
 
-    # ---- topics
-
     def _on_topics(self, facts: Mapping[str, TopicFacts]) -> None:
-        for topic in made_anew(self._parts.assignments.topic_ids, facts):
-            self._restart(topic, facts[topic])
+        self._parts.restarts.look_for_new(facts, self._clock.now())
         topics = sorted(facts)
         if topics and topics != sorted(self._topics):
             added, gone = set(topics) - set(self._topics), set(self._topics) - set(topics)
             self._reports.info(f"topics changed: {len(added)} new, {len(gone)} gone")
             self._topics = topics
             self._source.subscribe(topics, self)
-
-    def _restart_if_made_anew(self, topic: str) -> bool:
-        facts = self._source.facts([topic], ASK_S)
-        if not made_anew(self._parts.assignments.topic_ids, facts):
-            return False
-        self._restart(topic, facts[topic])
-        return True
-
-    def _restart(self, topic: str, facts: TopicFacts) -> None:
-        """Begin a topic that was made anew at its beginning; nothing old is committed to it."""
-        self._parts.assignments.topic_ids[topic] = facts.topic_id
-        names = [name for name in self._engine.partitions if name.topic == topic]
-        if not names:
-            return
-        self._reports.warn(f"{topic} was deleted and made anew: reading it from its beginning")
-        self._reports.outlived(self._engine.on_lost(names))
-        for name in names:
-            if name.partition < facts.partitions:
-                self._begin_at(name, self._source.log_range(name, ASK_S)[0])
-
-    def _begin_at(self, name: TopicPartition, offset: int) -> None:
-        topic_id = self._parts.assignments.topic_ids.get(name.topic)
-        self._begin([Assigned(name, offset, topic_hash=topic_hash(topic_id))])
-
-    def _begin(self, assigned: Sequence[Assigned]) -> None:
-        for each in assigned:
-            self._source.seek(each.name, each.next_offset)
-        if assigned:
-            self._engine.on_assigned(assigned, self._clock.now())
 
     # ---- giving up
 
@@ -360,8 +315,13 @@ class PollLoop:
         verified = self._verified(names)
         commits, outlived = self._engine.on_revoked(names, self._clock.now())
         self._reports.outlived(outlived)
-        self._commit_last([each for each in commits if each.name.topic in verified], timeout_s)
+        self._commit_last([each for each in commits if each.name in verified], timeout_s)
+        self._forget(names)
         return len(outlived)
+
+    def _forget(self, names: Sequence[TopicPartition]) -> None:
+        self._parts.assignments.forget(names)
+        self._parts.restarts.forget(names)
 
     def _commit_last(self, commits: Sequence[Commit], timeout_s: float) -> None:
         if not commits:
@@ -372,20 +332,20 @@ class PollLoop:
             results = {**results, **self._source.commit_now(again, timeout_s)}
         self._report_commits(results)
 
-    def _verified(self, names: Sequence[TopicPartition]) -> set[str]:
-        """Return the topics that are the ones we read: a commit may not land on a new one."""
-        topics = {name.topic for name in names}
+    def _verified(self, names: Sequence[TopicPartition]) -> set[TopicPartition]:
+        """Return those whose topic is still the one we read: no commit may land on a new one."""
         known = self._parts.assignments.topic_ids
-        with_id = sorted(topic for topic in topics if known.get(topic))
+        with_id = {name for name in names if known.get(name)}
+        verified = set(names) - with_id
         if not with_id:
-            return topics
+            return verified
         try:
-            facts = self._source.facts(with_id, VERIFY_S)
+            facts = self._source.facts(sorted({name.topic for name in with_id}), VERIFY_S)
         except WindowConsumerError as error:
             self._reports.warn(f"not committed at the end, the topics cannot be checked: {error}")
-            return topics.difference(with_id)
-        same = {topic for topic in with_id if topic in facts and not made_anew(known, facts)}
-        return topics.difference(with_id) | same
+            return verified
+        there = {name for name in with_id if name.topic in facts}
+        return verified | (there - set(self._parts.assignments.made_anew(facts)))
 
     def _drain(self) -> None:
         """Let what runs finish, within stop_timeout; commit; give everything up."""

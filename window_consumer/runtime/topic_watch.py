@@ -7,7 +7,7 @@ through the completions queue.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import Any
 
@@ -55,12 +55,3 @@ class TopicWatch:
                 self._completions.put(error)
             else:
                 self._completions.put(TopicNews(facts))
-
-
-def made_anew(known: Mapping[str, str | None], facts: Mapping[str, TopicFacts]) -> Sequence[str]:
-    """Return the topics whose id is another one than it was."""
-    return [
-        topic
-        for topic, each in facts.items()
-        if (before := known.get(topic)) and each.topic_id and each.topic_id != before
-    ]

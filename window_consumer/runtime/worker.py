@@ -19,12 +19,12 @@ from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.snapshot import Snapshot
 from window_consumer.core.start import OnNoOffset
 from window_consumer.model.protocols import Copy, Sink, Source
-from window_consumer.runtime.assignments import ASK_S, Assignments
+from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.out_of_range import OnOutOfRange, OutOfRange
 from window_consumer.runtime.poll_loop import LoopRules, Parts, Phase, PollLoop
 from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.reports import Reports
+from window_consumer.runtime.restarts import OnOutOfRange, Restarts
 from window_consumer.runtime.thread_pool import Caller, Handler, ThreadPool
 from window_consumer.runtime.topic_watch import Ask, TopicWatch
 
@@ -83,14 +83,17 @@ class Worker:
         self._pool = ThreadPool(setup.name, setup.engine.slots, caller, self._completions, state)
         self._publisher = Publisher(setup.name, sink, self._completions)
         self._watch = TopicWatch(setup.name, setup.ask_topics, self._completions)
+        assignments = Assignments(source, setup.on_no_offset, self._reports.warn)
         parts = Parts(
             source=source,
             engine=self._engine,
             pool=self._pool,
             publisher=self._publisher,
             completions=self._completions,
-            assignments=Assignments(source, setup.on_no_offset, self._reports.warn),
-            out_of_range=OutOfRange(source, setup.on_out_of_range, ASK_S, self._reports.warn),
+            assignments=assignments,
+            restarts=Restarts(
+                source, self._engine, assignments, setup.on_out_of_range, self._reports
+            ),
             reports=self._reports,
             clock=self._clock,
             copy_of=self._copy_of,

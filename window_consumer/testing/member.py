@@ -21,14 +21,14 @@ from window_consumer.core.decisions import EngineRules, Outlived
 from window_consumer.core.engine import Engine
 from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.slices import Slice
-from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.protocols import Commit, CommitResults, Copy, Delivery
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import ASK_S, Assignments
-from window_consumer.runtime.out_of_range import OutOfRange
+from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.poll_loop import Parts, Phase, PollLoop
 from window_consumer.runtime.publisher import Published, Publisher
 from window_consumer.runtime.reports import Reports
+from window_consumer.runtime.restarts import Restarts
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.commit_watch import CommitWatch
 from window_consumer.testing.copy_watch import CopyWatch
@@ -201,14 +201,15 @@ class SimulatedMember:
         self.slots = SteppedSlots(plan.engine.slots, handler, scene.history, scene.clock.now)
         self.source.member = self.sink.member = self.slots.member = self
         reports = Ears(self, scene)
+        assignments = Assignments(self.source, plan.on_no_offset, reports.warn)
         parts = Parts(
             source=self.source,
             engine=self.engine,
             pool=self.slots,
             publisher=Publisher(name, self.sink, self.completions),
             completions=self.completions,
-            assignments=Assignments(self.source, plan.on_no_offset, reports.warn),
-            out_of_range=OutOfRange(self.source, plan.on_out_of_range, ASK_S, reports.warn),
+            assignments=assignments,
+            restarts=Restarts(self.source, self.engine, assignments, plan.on_out_of_range, reports),
             reports=reports,
             clock=scene.clock,
             copy_of=self._copy_of,
@@ -230,7 +231,7 @@ class SimulatedMember:
         self.on_stack = True
         try:
             self.loop._turn()  # noqa: SLF001 - the loop without its thread
-        except WindowConsumerError as error:
+        except WorkerStoppedError as error:
             self.scene.history.say(f"{self} stops by itself: {error}")
             self.stop()
         except Exception as error:
@@ -250,7 +251,7 @@ class SimulatedMember:
         self.loop.leave()
         self.loop._run()  # noqa: SLF001 - the loop without its thread
         failure = self.loop.failure
-        if failure is not None and not isinstance(failure, WindowConsumerError):
+        if failure is not None and not isinstance(failure, WorkerStoppedError):
             self.scene.history.violate(f"{self} stopped by a bug: {failure!r}")
         self.sink.close(0.0)
         self._end()

@@ -15,8 +15,8 @@ from attrs import field, frozen
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.start import OnNoOffset
-from window_consumer.runtime.out_of_range import OnOutOfRange
 from window_consumer.runtime.poll_loop import LoopRules
+from window_consumer.runtime.restarts import OnOutOfRange
 
 GROUP = "shop"
 TOPICS = ("orders", "returns")
