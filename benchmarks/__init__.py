@@ -1,1 +1,1 @@
-"""Benchmarks: see docs/benchmarks.md."""
+"""What the framework costs beside a loop written by hand; see docs/benchmarks.md."""

@@ -1,0 +1,163 @@
+"""``python -m benchmarks``: run workloads, list them, print what they said as a table."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks import machine, report
+from benchmarks.results import Measured, exit_code
+from benchmarks.runs import measure
+from benchmarks.topics import Topics
+from benchmarks.workloads import WORKLOADS, Workload
+from window_consumer.cli.errors import guarded
+from window_consumer.config.problems import did_you_mean
+from window_consumer.testing.real_kafka import RealKafka
+from window_consumer.testing.real_kafka_jars import KAFKA_VERSION
+
+Command = Callable[..., Any]
+
+_MIN_RUNS = 3
+
+
+def _options(command: Command) -> Command:
+    for option in (
+        click.option(
+            "--strict", is_flag=True, help="End with exit code 1 when a floor is missed, too."
+        ),
+        click.option(
+            "--runs",
+            type=click.IntRange(_MIN_RUNS),
+            help="How often each workload and each baseline runs. [default: 7 times the short"
+            " ones, 3 times the others]",
+        ),
+        click.option(
+            "--kafka",
+            metavar="HOST:PORT",
+            help="A Kafka to use. [default: one is started for it]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Measure the framework beside loops written by hand; see docs/benchmarks.md."""
+
+
+@cli.command("list")
+def list_command() -> int:
+    """List the workloads."""
+    width = max(map(len, WORKLOADS))
+    for workload in WORKLOADS.values():
+        floors = ", ".join(f"{floor.ratio} {floor}" for floor in workload.floors)
+        click.echo(f"{workload.name:<{width}}  {workload.what}\n{'':<{width}}  {floors}")
+    return 0
+
+
+@cli.command("run")
+@click.argument("name")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the report into this file.",
+)
+@_options
+def run_command(
+    name: str, json_file: Path | None, kafka: str | None, runs: int | None, *, strict: bool
+) -> int:
+    """Run a workload beside its baselines.
+
+    The exit code is 1 when a record was lost, out of order or not committed.
+    """
+    if name not in WORKLOADS:
+        hint = did_you_mean(name, WORKLOADS)
+        raise click.UsageError(
+            f"there is no workload {name!r}{'; ' if hint else ''}{hint}\nThere are:"
+            f" {', '.join(WORKLOADS)}"
+        )
+    return _run([WORKLOADS[name]], kafka, runs, lambda _: json_file, strict=strict)
+
+
+@cli.command("all")
+@click.option(
+    "--json",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the reports into this directory, one file for each workload.",
+)
+@_options
+def all_command(
+    directory: Path | None, kafka: str | None, runs: int | None, *, strict: bool
+) -> int:
+    """Run all workloads; takes about a quarter of an hour."""
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def file_of(workload: Workload) -> Path | None:
+        return directory and directory / f"{workload.name}.json"
+
+    return _run(list(WORKLOADS.values()), kafka, runs, file_of, strict=strict)
+
+
+@cli.command("table")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def table_command(directory: Path) -> int:
+    """Print the reports of a directory as a Markdown table."""
+    click.echo(report.table(report.read_reports(directory)))
+    return 0
+
+
+def _run(
+    workloads: Sequence[Workload],
+    kafka: str | None,
+    runs: int | None,
+    file_of: Callable[[Workload], Path | None],
+    *,
+    strict: bool,
+) -> int:
+    began = time.monotonic()
+    found: list[Measured] = []
+    with _kafka(kafka) as (bootstrap, version):
+        place = machine.describe(version)
+        topics = Topics(bootstrap)
+        for workload in workloads:
+            measured = measure(workload, topics, runs or workload.runs, _say)
+            found.append(measured)
+            if file := file_of(workload):
+                file.write_text(json.dumps(report.as_json(measured, place), indent=2) + "\n")
+            click.echo(report.as_text(measured))
+    _say(f"took {time.monotonic() - began:.0f} s")
+    return exit_code(found, strict=strict)
+
+
+@contextmanager
+def _kafka(address: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the address of a Kafka and what it is; start one where none is given."""
+    if address:
+        yield address, f"at {address}"
+        return
+    _say("starting Kafka")
+    with (
+        tempfile.TemporaryDirectory(prefix="wc-bench-") as directory,
+        RealKafka.start(Path(directory)) as kafka,
+    ):
+        yield kafka.bootstrap, f"{KAFKA_VERSION}, started for this"
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(lambda: int(cli.main(standalone_mode=False) or 0)))

@@ -1,0 +1,113 @@
+"""When each record was handled, noted by the handler itself, and what follows from it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+from typing import Any
+
+from benchmarks.workloads import Ordering
+from window_consumer import Record
+
+Handler = Callable[[Record], object]
+
+_ITEM_BYTES = 8
+
+
+class Calls:
+    """Start and end of the call for each record of a topic without holes.
+
+    The space is there from the beginning, so that noting costs two assignments and no memory. No
+    two calls write to the same place: a record that is handled twice is noted as repeated. The
+    framework's own counters play no part in this.
+    """
+
+    def __init__(self, counts: Sequence[int], *, keyed: bool = False):
+        """``counts`` are the records of each partition; ``keyed`` keeps their keys as well."""
+        self.started = [array("d", bytes(_ITEM_BYTES * count)) for count in counts]
+        self.ended = [array("d", bytes(_ITEM_BYTES * count)) for count in counts]
+        self.keys: list[list[bytes | None]] = [[None] * count for count in counts if keyed]
+        self.repeated: list[tuple[int, int]] = []
+
+    def noting(self, work: Handler) -> Handler:
+        """Wrap a handler: it notes when each call began and ended, and the record's key."""
+        started, ended, keys, repeated = self.started, self.ended, self.keys, self.repeated
+
+        def handle(record: Record) -> None:
+            partition, offset = record.partition, record.offset
+            if started[partition][offset]:
+                repeated.append((partition, offset))
+            if keys:
+                keys[partition][offset] = record.key
+            started[partition][offset] = perf_counter()
+            work(record)
+            ended[partition][offset] = perf_counter()
+
+        return handle
+
+    @property
+    def lost(self) -> int:
+        """How many records no call ended for."""
+        return sum(ends.count(0.0) for ends in self.ended)
+
+    def order_violations(self, ordering: Ordering) -> int:
+        """How many records began before the one before them in their lane had ended."""
+        if ordering == "unordered":
+            return 0
+        found = 0
+        for partition, starts in enumerate(self.started):
+            lanes = self.keys[partition] if ordering == "key" else [b""] * len(starts)
+            found += _violations(lanes, starts, self.ended[partition])
+        return found
+
+    @property
+    def first_start(self) -> float:
+        """When the first call began."""
+        return min(start for start, _ in self._over())
+
+    @property
+    def last_start(self) -> float:
+        """When the last call began."""
+        return max(start for start, _ in self._over())
+
+    @property
+    def last_end(self) -> float:
+        """When the last call ended."""
+        return max(end for _, end in self._over())
+
+    @property
+    def latency_s(self) -> float:
+        """How long a call took, on average."""
+        durations = [end - start for start, end in self._over()]
+        return sum(durations) / len(durations)
+
+    def busy(self, slots: int) -> float:
+        """Return the share of the slots' time in calls, until the last call begins."""
+        begin, until = self.first_start, self.last_start
+        worked = sum(min(end, until) - start for start, end in self._over())
+        return worked / (slots * (until - begin))
+
+    def ended_within(self, partition: int, begin: float, until: float) -> int:
+        """How many calls for records of a partition ended in an interval."""
+        return sum(begin <= end <= until for end in self.ended[partition])
+
+    def _over(self) -> Iterator[tuple[float, float]]:
+        for starts, ends in zip(self.started, self.ended, strict=True):
+            for start, end in zip(starts, ends, strict=True):
+                if end:
+                    yield start, end
+
+
+def _violations(
+    lanes: Sequence[bytes | None], starts: Sequence[float], ends: Sequence[float]
+) -> int:
+    """Look at the records of one partition; those without a key have no order to keep."""
+    free_at: dict[Any, float] = {}
+    found = 0
+    for lane, start, end in zip(lanes, starts, ends, strict=True):
+        if lane is None or not end:
+            continue
+        found += start < free_at.get(lane, 0.0)
+        free_at[lane] = end
+    return found

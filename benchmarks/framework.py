@@ -1,0 +1,144 @@
+"""One run of the framework, the way that ``window-consumer run`` does it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from benchmarks import handlers, usage
+from benchmarks.calls import Calls, Handler
+from benchmarks.results import Run
+from benchmarks.workloads import Workload
+from window_consumer import App
+from window_consumer.app import Plan
+from window_consumer.cli.logs import set_up
+from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
+from window_consumer.model.errors import RunError
+from window_consumer.runtime.running import Running
+
+WORKER = "work"
+START_S = 30.0
+
+_LOOK_S = 0.005
+_PATIENCE_S = 60.0
+"""So long without a finished record, and the rest counts as lost."""
+
+
+@frozen
+class Stretch:
+    """What was finished while somebody watched, and at which rate."""
+
+    finished: int
+    records_per_s: float
+
+
+def planned(
+    bootstrap: str, topic: str, group: str, workload: Workload, handler: Handler
+) -> tuple[App, Plan]:
+    """Return an application with one worker, and the interpreter and the log as ``run`` has them.
+
+    What fails stops the worker at once: then no run needs a dead-letter topic of its own.
+    """
+    worker: dict[str, Any] = {
+        "topics": [topic],
+        "group": group,
+        "ordering": workload.ordering,
+        "concurrency": workload.slots,
+        "memory": workload.memory,
+        "retry": {"attempts": 1, "when_spent": "stop"},
+    }
+    if workload.ordering != "unordered":
+        worker["retry"]["on_failure"] = "overtake"
+    set_up("text", "warning")
+    tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
+    app = App("benchmarks")
+    app.handler(name=WORKER)(handler)
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory) / "workers.yaml"
+        kafka = {"bootstrap.servers": bootstrap}
+        config.write_text(json.dumps({"kafka": kafka, "workers": {WORKER: worker}}))
+        return app, app.plan(config)
+
+
+def run(
+    bootstrap: str,
+    topic: str,
+    group: str,
+    workload: Workload,
+    counts: Sequence[int],
+    *,
+    checked: bool,
+) -> Run:
+    """Handle a topic's records once; ``counts`` are the records of each partition.
+
+    A ``checked`` run notes every call. A handler that waits does so in each run: beside its wait
+    it costs nothing. The other runs are timed from outside of the handler, which really does
+    nothing, see ``watch``.
+    """
+    calls = Calls(counts, keyed=workload.ordering == "key") if checked or workload.wait_s else None
+    work = handlers.waiting(workload) if workload.wait_s else handlers.nothing
+    handler = calls.noting(work) if calls else work
+    app, plan = planned(bootstrap, topic, group, workload, handler)
+    used = usage.cpu_s()
+    running = app.start_plan(plan, start_timeout=START_S)
+    stretch = watch(running, sum(counts))
+    end(running)
+    used = usage.cpu_s() - used
+    if calls is None:
+        lost = sum(counts) - stretch.finished
+        return Run(stretch.records_per_s, used, usage.max_rss_mb(), lost=lost)
+    return judged(calls, workload, used)
+
+
+def watch(running: Running, expected: int) -> Stretch:
+    """Wait until so many records are finished, or nothing happens any more.
+
+    Looks every few milliseconds; what was finished at the first look does not count for the rate.
+    """
+    counters = running.counters[WORKER]
+    finished = before = 0
+    began = changed = time.perf_counter()
+    while finished < expected and not running.wait(_LOOK_S):
+        now, processed = time.perf_counter(), counters.processed
+        if processed != finished:
+            if not finished and processed < expected:
+                began, before = now, processed
+            finished, changed = processed, now
+        elif not finished:
+            began = now
+        if now - changed > _PATIENCE_S:
+            break
+    return Stretch(finished, (finished - before) / max(changed - began, _LOOK_S))
+
+
+def end(running: Running) -> None:
+    """Stop, and raise why it failed if it did."""
+    running.stop()
+    running.wait()
+    if running.failure is not None:
+        raise RunError(f"the worker failed: {running.failure}") from running.failure
+
+
+def judged(calls: Calls, workload: Workload, used: float) -> Run:
+    """Return what the calls say."""
+    lost = calls.lost
+    handled = sum(map(len, calls.ended)) - lost
+    if not handled:
+        raise RunError("no record was handled")
+    ratios = {"busy": calls.busy(workload.slots)} if workload.slow_wait_s else {}
+    return Run(
+        records_per_s=handled / (calls.last_end - calls.first_start),
+        cpu_s=used,
+        max_rss_mb=usage.max_rss_mb(),
+        lost=lost,
+        duplicates=len(calls.repeated),
+        order_violations=calls.order_violations(workload.ordering),
+        ratios=ratios,
+        notes={"latency_ms": calls.latency_s * 1000},
+    )

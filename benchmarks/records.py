@@ -1,0 +1,94 @@
+"""Writing records: a whole topic as fast as it goes, or a stream at a steady rate."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import Producer
+
+from benchmarks.workloads import PARTITIONS, SLOW_MARK, TopicSpec
+from window_consumer.model.errors import RunError
+
+_SEED = 20_240
+_FLUSH_S = 120.0
+_TICK_S = 0.01
+
+
+def records(spec: TopicSpec) -> Iterator[tuple[int, bytes | None, bytes]]:
+    """Yield partition, key and value of each record; the same ones whenever it is asked.
+
+    The partitions take turns. The keys are spread at random: a key's records may stand close
+    together, as they do in life. Each key has one partition.
+    """
+    rng = random.Random(_SEED)
+    per_partition = spec.keys // PARTITIONS
+    slow: set[int] = set()
+    if spec.slow_one_in:
+        slow = set(rng.sample(range(spec.records), spec.records // spec.slow_one_in))
+    plain = b"x" * spec.value_bytes
+    marked = plain.replace(b"x" * len(SLOW_MARK), SLOW_MARK, 1)
+    for number in range(spec.records):
+        partition = number % PARTITIONS
+        key = None
+        if per_partition:
+            key = b"%d" % (rng.randrange(per_partition) * PARTITIONS + partition)
+        yield partition, key, marked if number in slow else plain
+
+
+def write(bootstrap: str, topic: str, spec: TopicSpec, lasts_s: float = 0.0) -> dict[str, Any]:
+    """Write a topic's records: within ``lasts_s`` seconds, evenly, or as fast as it goes."""
+    writer = _Writer(bootstrap, topic)
+    begun = time.perf_counter()
+    per_tick = max(1, round(spec.records * _TICK_S / lasts_s)) if lasts_s else 0
+    for number, (partition, key, value) in enumerate(records(spec)):
+        if per_tick and number % per_tick == 0:
+            due = begun + lasts_s * number / spec.records
+            writer.serve(max(0.0, due - time.perf_counter()))
+        writer.write(partition, key, value)
+    writer.finish()
+    return {"seconds": time.perf_counter() - begun}
+
+
+class _Writer:
+    """A producer that keeps the order and hears of every failure."""
+
+    def __init__(self, bootstrap: str, topic: str):
+        self._topic = topic
+        self._failed: Any = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 200_000,
+            }
+        )
+
+    def write(self, partition: int, key: bytes | None, value: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, value, key, partition=partition, on_delivery=self._heard
+                )
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                return
+
+    def serve(self, seconds: float) -> None:
+        self._producer.poll(0)
+        if seconds:
+            time.sleep(seconds)
+
+    def finish(self) -> None:
+        left = self._producer.flush(_FLUSH_S)
+        if self._failed is not None or left:
+            why = self._failed or f"{left} records were not acked within {_FLUSH_S:g} s"
+            raise RunError(f"{self._topic} could not be filled: {why}")
+
+    def _heard(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self._failed = error

@@ -1,0 +1,145 @@
+"""What a run brings home, and what several runs say together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from attrs import field, frozen
+
+from benchmarks.workloads import RATIO_OF, Baseline, Floor, Workload
+
+
+@frozen
+class Run:
+    """One run of a workload or of a baseline, in a process of its own."""
+
+    records_per_s: float
+    cpu_s: float = 0.0
+    """Processor time of the process from the start of its consumer to the end."""
+    max_rss_mb: float = 0.0
+    lost: int = 0
+    duplicates: int = 0
+    order_violations: int = 0
+    committed_equals_end: bool = True
+    ratios: dict[str, float] = field(factory=dict)
+    """Ratios that need no baseline."""
+    notes: dict[str, float] = field(factory=dict)
+    """What else was measured; the names have the unit in them."""
+
+
+@frozen
+class Spread:
+    """Several measurements of one thing."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+        return median(self.values)
+
+    def as_json(self) -> dict[str, float]:
+        """Return the smallest and the largest."""
+        return {"min": min(self.values), "max": max(self.values)}
+
+
+@frozen
+class Measured:
+    """All runs of a workload and of its baselines."""
+
+    workload: Workload
+    runs: Sequence[Run]
+    baselines: Mapping[Baseline, Sequence[Run]] = field(factory=dict)
+    checks: Sequence[Run] = ()
+    """Runs that were not timed, with a handler that notes every call."""
+
+    @property
+    def records_per_s(self) -> Spread:
+        """The rates of the workload."""
+        return _rates(self.runs)
+
+    def baseline(self, name: Baseline) -> Spread:
+        """Return the rates of a baseline."""
+        return _rates(self.baselines[name])
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """The median rate over that of each baseline, and what the runs themselves say."""
+        compared = {
+            RATIO_OF.get(name, name): self.records_per_s.median / self.baseline(name).median
+            for name in self.baselines
+        }
+        runs = self.runs
+        own = {ratio: median(run.ratios[ratio] for run in runs) for ratio in runs[0].ratios}
+        return compared | own
+
+    @property
+    def ratio_spreads(self) -> dict[str, Spread]:
+        """The ratios of the runs, each with the baselines' runs that followed it."""
+        runs = self.runs
+        compared = {
+            RATIO_OF.get(name, name): Spread(
+                tuple(
+                    ours / other
+                    for ours, other in zip(self.records_per_s.values, rates, strict=True)
+                )
+            )
+            for name in self.baselines
+            for rates in [self.baseline(name).values]
+        }
+        own = {ratio: Spread(tuple(run.ratios[ratio] for run in runs)) for ratio in runs[0].ratios}
+        return compared | own
+
+    @property
+    def lost(self) -> int:
+        """Records that were never handled, over all runs."""
+        return sum(run.lost for run in self._watched)
+
+    @property
+    def duplicates(self) -> int:
+        """Records that were handled again, over all runs."""
+        return sum(run.duplicates for run in self._watched)
+
+    @property
+    def order_violations(self) -> int:
+        """Records that began too early, over all runs."""
+        return sum(run.order_violations for run in self._watched)
+
+    @property
+    def committed_equals_end(self) -> bool:
+        """The committed offsets had reached the end of the log after each run."""
+        return all(run.committed_equals_end for run in self._watched)
+
+    @property
+    def _watched(self) -> Sequence[Run]:
+        return [*self.runs, *self.checks]
+
+    def failures(self) -> Iterator[str]:
+        """Yield what may never happen and has: then the figures mean nothing."""
+        if self.lost:
+            yield f"{self.lost:,} records were lost"
+        if self.duplicates:
+            yield f"{self.duplicates:,} records were handled twice, although nothing broke"
+        if self.order_violations:
+            yield f"{self.order_violations:,} records were handled out of order"
+        if not self.committed_equals_end:
+            yield "the committed offsets do not reach the end of the log"
+
+    def missed(self) -> Iterator[tuple[Floor, float]]:
+        """Yield the floors that do not hold, with what was measured."""
+        for floor in self.workload.floors:
+            ratio = self.ratios[floor.ratio]
+            if not floor.holds(ratio):
+                yield floor, ratio
+
+
+def _rates(runs: Sequence[Run]) -> Spread:
+    return Spread(tuple(run.records_per_s for run in runs))
+
+
+def exit_code(measured: Sequence[Measured], *, strict: bool) -> int:
+    """Return 1 for a failure of any workload, and with ``strict`` for a missed floor, else 0."""
+    failed = any(any(each.failures()) for each in measured)
+    missed = any(any(True for _ in each.missed()) for each in measured)
+    return int(failed or (strict and missed))

@@ -1,0 +1,110 @@
+"""Running a workload and its baselines in turn, each run in a process of its own."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import cattrs
+from attrs import evolve, frozen
+
+from benchmarks import children
+from benchmarks.results import Measured, Run
+from benchmarks.topics import Say, Topics
+from benchmarks.workloads import PARTITIONS, Baseline, Workload
+from window_consumer.model.errors import RunError
+
+
+def measure(workload: Workload, topics: Topics, runs: int, say: Say) -> Measured:
+    """Run a workload so many times, and each of its baselines after each run.
+
+    A workload whose handler does nothing is first run with one that notes every call; that run
+    is not timed, and warms the broker up.
+    """
+    bench = _Bench(workload, topics, say)
+    checks = []
+    if workload.work == "noop":
+        checks.append(bench.run(checked=True))
+        say(f"{workload.name}: a run that notes every call: {_problems(checks[0]) or 'all well'}")
+    ours: list[Run] = []
+    theirs: dict[Baseline, list[Run]] = {name: [] for name in workload.baselines}
+    for number in range(1, runs + 1):
+        ours.append(bench.run())
+        said = [_in_words(ours[-1])]
+        for name, found in theirs.items():
+            found.append(bench.baseline(name))
+            said.append(f"{name}: {_in_words(found[-1])}")
+        say(f"{workload.name}: run {number} of {runs}: {'; '.join(said)}")
+    return Measured(workload, ours, theirs, checks)
+
+
+@frozen
+class _Bench:
+    """Starts the runs of one workload."""
+
+    workload: Workload
+    topics: Topics
+    say: Say
+
+    def run(self, *, checked: bool = False) -> Run:
+        """Run the framework."""
+        if self.workload.work == "stuck":
+            return self._stuck(hang=True)
+        return self._on_filled_topic("framework", checked=checked)
+
+    def baseline(self, name: Baseline) -> Run:
+        """Run what it is compared with."""
+        if name == "ideal":
+            return Run(self.workload.ideal_per_s)
+        if name == "no-hang":
+            run = self._stuck(hang=False)
+        else:
+            run = self._on_filled_topic("loop", settings=name.removesuffix("-loop"))
+        if problems := _problems(run):
+            raise RunError(f"{name} cannot serve for comparison: {problems}")
+        return run
+
+    def _on_filled_topic(self, part: str, **more: Any) -> Run:
+        return self._child(part, self.topics.filled(self.workload.topic, self.say), **more)
+
+    def _stuck(self, *, hang: bool) -> Run:
+        """Run with a topic of its own, which fills while the worker runs."""
+        topic = f"wc-bench-{uuid.uuid4().hex[:12]}"
+        self.topics.make(topic)
+        try:
+            return self._child("stuck", topic, hang=hang)
+        finally:
+            self.topics.delete(topic)
+
+    def _child(self, part: str, topic: str, **more: Any) -> Run:
+        group = f"wc-bench-{uuid.uuid4().hex[:12]}"
+        answer = children.run(
+            part,
+            bootstrap=self.topics.bootstrap,
+            topic=topic,
+            group=group,
+            workload=self.workload,
+            counts=[self.workload.topic.records // PARTITIONS] * PARTITIONS,
+            **more,
+        )
+        complete = self.topics.committed_equals_end(topic, group)
+        self.topics.forget(group)
+        return evolve(cattrs.structure(answer, Run), committed_equals_end=complete)
+
+
+def _in_words(run: Run) -> str:
+    ratios = "".join(f", {name} {value:.3f}" for name, value in run.ratios.items())
+    problems = _problems(run)
+    return f"{run.records_per_s:,.0f} records/s{ratios}{f' ({problems})' if problems else ''}"
+
+
+def _problems(run: Run) -> str:
+    found = {
+        "lost": run.lost,
+        "twice": run.duplicates,
+        "out of order": run.order_violations,
+        "not committed to the end": not run.committed_equals_end,
+    }
+    return ", ".join(
+        name if number is True else f"{number:,} {name}" for name, number in found.items() if number
+    )

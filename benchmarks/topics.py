@@ -1,0 +1,105 @@
+"""The topics of the workloads: made and filled once per Kafka, then used again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks import children
+from benchmarks.workloads import PARTITIONS, TopicSpec
+from window_consumer.kafka.group_offsets import committed_offsets
+from window_consumer.model.errors import RunError
+
+_ANSWER_S = 10.0
+_GONE_S = 60.0
+_LOOK_S = 0.1
+
+Say = Callable[[str], None]
+
+
+class Topics:
+    """The topics of one Kafka."""
+
+    def __init__(self, bootstrap: str):
+        self.bootstrap = bootstrap
+        # Trouble with the connection is said once, by us, and not a line every second.
+        self._client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+        }
+        self._admin = AdminClient(self._client)
+
+    def filled(self, spec: TopicSpec, say: Say) -> str:
+        """Return a topic with exactly the records of the specification; fill it if need be.
+
+        A topic of that name with other contents is left over from a filling that was cut short:
+        it is deleted.
+        """
+        if spec.name in self._names():
+            if list(self.log_ends(spec.name).values()) == [spec.records // PARTITIONS] * PARTITIONS:
+                return spec.name
+            say(f"{spec.name} is incomplete: deleting it")
+            self.delete(spec.name)
+        say(f"filling {spec.name} with {spec.records:,} records")
+        self.make(spec.name)
+        children.run("write", bootstrap=self.bootstrap, topic=spec.name, spec=spec)
+        return spec.name
+
+    def make(self, name: str) -> None:
+        """Make a topic."""
+        new = NewTopic(name, num_partitions=PARTITIONS, replication_factor=1)
+        try:
+            self._admin.create_topics([new])[name].result(timeout=_ANSWER_S)
+        except KafkaException as exception:
+            raise RunError(f"{name} cannot be made: {exception.args[0].str()}") from exception
+
+    def delete(self, name: str) -> None:
+        """Delete a topic and wait until it is gone."""
+        try:
+            self._admin.delete_topics([name])[name].result(timeout=_ANSWER_S)
+        except KafkaException as exception:
+            raise RunError(f"{name} cannot be deleted: {exception.args[0].str()}") from exception
+        deadline = time.monotonic() + _GONE_S
+        while name in self._names():
+            if time.monotonic() > deadline:
+                raise RunError(f"{name} was deleted, but is still there after {_GONE_S:g} s")
+            time.sleep(_LOOK_S)
+
+    def log_ends(self, name: str) -> Mapping[int, int]:
+        """Return the end of each partition's log."""
+        consumer = Consumer({**self._client, "group.id": "wc-bench"})
+        try:
+            ends = {}
+            for partition in self._list(consumer)[name].partitions:
+                found = consumer.get_watermark_offsets(TopicPartition(name, partition), _ANSWER_S)
+                if found is None:
+                    raise RunError(f"{name}[{partition}]: no answer within {_ANSWER_S:g} s")
+                ends[partition] = found[1]
+            return ends
+        finally:
+            consumer.close()
+
+    def committed_equals_end(self, name: str, group: str) -> bool:
+        """Tell whether a group has committed a topic to its end."""
+        return committed_offsets(self._client, group, name) == self.log_ends(name)
+
+    def forget(self, group: str) -> None:
+        """Delete a group that was used once; where that fails it stays, which does no harm."""
+        self._admin.delete_consumer_groups([group])
+
+    def _names(self) -> Mapping[str, Any]:
+        return self._list(self._admin)
+
+    def _list(self, client: AdminClient | Consumer) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = client.list_topics(timeout=_ANSWER_S).topics
+        except KafkaException as exception:
+            raise RunError(
+                f"no Kafka answers at {self.bootstrap} within {_ANSWER_S:g} s:"
+                f" {exception.args[0].str()}"
+            ) from exception
+        return found

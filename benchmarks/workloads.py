@@ -1,0 +1,163 @@
+"""The workloads: what is in the topic, what the handler does, what the figures have to hold."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attrs import frozen
+
+Ordering = Literal["unordered", "key", "partition"]
+Work = Literal["noop", "wait", "stuck"]
+Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang"]
+
+PARTITIONS = 4
+
+RATIO_OF: dict[Baseline, str] = {"no-hang": "others"}
+"""The ratio to a baseline has the baseline's name, unless it says so here."""
+
+
+@frozen
+class TopicSpec:
+    """What a topic holds; the same specification always makes the same records."""
+
+    records: int
+    value_bytes: int = 100
+    keys: int = 0
+    """How many different keys; 0: records have none."""
+    slow_one_in: int = 0
+    """So many records hold one whose value begins with ``SLOW_MARK``, at random; 0: none does."""
+
+    @property
+    def name(self) -> str:
+        """The topic's name: a topic of this name is filled already."""
+        slow = f"-slow{self.slow_one_in}" if self.slow_one_in else ""
+        return f"wc-bench-{self.records}x{self.value_bytes}-{self.keys}keys{slow}"
+
+
+SLOW_MARK = b"slow"
+
+
+@frozen
+class Floor:
+    """What a ratio has to hold: at least the limit, or at most."""
+
+    ratio: str
+    limit: float
+    at_most: bool = False
+
+    def holds(self, value: float) -> bool:
+        """Tell whether a measured ratio is good enough."""
+        return value <= self.limit if self.at_most else value >= self.limit
+
+    def __str__(self) -> str:
+        return f"{'at most' if self.at_most else 'at least'} {self.limit:g}"
+
+
+@frozen
+class Workload:
+    """One benchmark."""
+
+    name: str
+    what: str
+    topic: TopicSpec
+    work: Work = "noop"
+    ordering: Ordering = "unordered"
+    slots: int = 16
+    wait_s: float = 0.0
+    """How long the handler sleeps."""
+    slow_wait_s: float = 0.0
+    """How long it sleeps for a record with the slow mark."""
+    memory: str = "256MiB"
+    lasts_s: float = 0.0
+    """How long records keep coming in; 0: they are all there at the start."""
+    baselines: tuple[Baseline, ...] = ()
+    floors: tuple[Floor, ...] = ()
+    runs: int = 3
+    """How often it runs, and each of its baselines, unless somebody says otherwise."""
+
+    @property
+    def ideal_per_s(self) -> float:
+        """Slots divided by the nominal latency of the handler."""
+        return self.slots / self.wait_s
+
+
+WAIT_S = 0.010
+_MILLION = TopicSpec(records=1_000_000, keys=10_000)
+_SHORT_RUNS = 7
+"""Runs of a second are cheap and scatter."""
+
+_LOOP_FLOORS = (Floor("tuned-loop", 0.8), Floor("default-loop", 2.0))
+
+
+def _waiting(
+    slots: int, records: int, floor: float, *, ordering: Ordering = "unordered"
+) -> Workload:
+    by_key = ", 1,000 keys in order" if ordering == "key" else ""
+    return Workload(
+        name=f"wait10-{'key-' if ordering == 'key' else ''}{slots}",
+        what=f"{records:,} records, the handler sleeps 10 ms, {slots} slots{by_key}",
+        topic=TopicSpec(records=records, keys=1_000),
+        work="wait",
+        ordering=ordering,
+        slots=slots,
+        wait_s=WAIT_S,
+        baselines=("ideal",),
+        floors=(Floor("ideal", floor),),
+    )
+
+
+_ALL = (
+    Workload(
+        "noop-unordered",
+        "1,000,000 records of 100 B on 4 partitions, the handler does nothing",
+        _MILLION,
+        baselines=("tuned-loop", "default-loop"),
+        floors=_LOOP_FLOORS,
+        runs=_SHORT_RUNS,
+    ),
+    Workload(
+        "noop-partition",
+        "the same, each partition in order",
+        _MILLION,
+        ordering="partition",
+        baselines=("tuned-loop", "default-loop"),
+        floors=_LOOP_FLOORS,
+        runs=_SHORT_RUNS,
+    ),
+    Workload(
+        "noop-key",
+        "the same, each of 10,000 keys in order",
+        _MILLION,
+        ordering="key",
+        baselines=("tuned-loop",),
+        floors=(Floor("tuned-loop", 0.5),),
+        runs=_SHORT_RUNS,
+    ),
+    # Some 12 s each, so that the beginning and the end weigh little.
+    _waiting(16, 20_000, 0.98),
+    _waiting(100, 120_000, 0.97),
+    _waiting(400, 480_000, 0.90),
+    _waiting(16, 20_000, 0.97, ordering="key"),
+    _waiting(100, 120_000, 0.92, ordering="key"),
+    Workload(
+        "skew",
+        "60,000 records, the handler sleeps 1 ms, for one in 1,000 of them 2 s, 16 slots",
+        TopicSpec(records=60_000, slow_one_in=1_000),
+        work="wait",
+        wait_s=0.001,
+        slow_wait_s=2.0,
+        floors=(Floor("busy", 0.95),),
+    ),
+    Workload(
+        "stuck-start",
+        "1 KiB values come in for 20 s, the first record of one partition hangs, memory: 64MiB",
+        TopicSpec(records=400_000, value_bytes=1024),
+        work="stuck",
+        memory="64MiB",
+        lasts_s=20.0,
+        baselines=("no-hang",),
+        floors=(Floor("memory", 1.5, at_most=True), Floor("others", 0.9)),
+    ),
+)
+
+WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in _ALL}
