@@ -71,7 +71,7 @@ def test_an_offset_that_was_moved_back_is_where_reading_begins_again(shop: ShopO
     with orders.running():
         orders.until_called(17)
         orders.until_committed()
-    assert orders.places() == [(0, n) for n in [*range(10), *range(3, 10)]]
+    assert orders.places() == sorted((0, n) for n in [*range(10), *range(3, 10)])
 
 
 def test_an_offset_that_was_moved_forward_skips_what_lies_before(shop: ShopOn) -> None:
@@ -114,7 +114,7 @@ def test_metadata_that_was_copied_onto_another_offset_is_ignored(shop: ShopOn) -
     orders.behave = lambda _: None
     with orders.running():
         orders.until_committed()
-    assert orders.places()[20:] == [(0, n) for n in range(5, 20)]
+    assert orders.places(since=20) == [(0, n) for n in range(5, 20)]
     assert len(orders.log.containing("they belong to offset 0, not 5")) == 1
 
 
@@ -130,5 +130,5 @@ def test_metadata_that_knows_more_than_the_log_holds_is_ignored(shop: ShopOn) ->
     with orders.running():
         orders.until_called(36)
         orders.until_committed()
-    assert orders.places()[20:] == [(0, n) for n in range(4, 20)]
+    assert orders.places(since=20) == [(0, n) for n in range(4, 20)]
     assert len(orders.log.containing("they end at 5000, the log at 20")) == 1
