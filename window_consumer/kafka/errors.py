@@ -68,6 +68,15 @@ _LOST_OWNERSHIP = frozenset(
     }
 )
 
+# Why the client may give a consumer up; it tells that in words alone.
+_MAKES_FATAL = (
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError._UNSUPPORTED_FEATURE,
+    KafkaError.UNSUPPORTED_ASSIGNOR,
+)
+
 
 def cause_of(exception: BaseException) -> KafkaError | None:
     """Return the KafkaError inside of a KafkaException, if there is one."""
@@ -102,6 +111,20 @@ def translate(error: KafkaError, where: str) -> WindowConsumerError:
 def is_absence(error: KafkaError) -> bool:
     """Tell whether the error only says that a broker did not answer for now."""
     return error.code() in _ABSENT
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Tell whether the client has given up: nothing but a new one can help."""
+    return error.code() == KafkaError._FATAL or error.fatal()
+
+
+def behind_fatal(error: KafkaError) -> KafkaError:
+    """Return the error that a client has given up for, with all that it says about it."""
+    text = error.str()
+    for code in _MAKES_FATAL:
+        if KafkaError(code).str() in text:
+            return KafkaError(code, text)
+    return error
 
 
 def is_authentication(error: KafkaError) -> bool:

@@ -39,6 +39,9 @@ CHUNK = 500
 
 _SERVE_S = 0.05
 
+_JOIN_AGAIN_S = 1.0
+"""Between a client that the broker refused and its successor: the broker is asked gently."""
+
 # Functions of the message's class, for map: half the price of calling each message's method.
 _error_of: Callable[[Any], KafkaError | None] = Message.error
 _partition_of: Callable[[Any], int] = Message.partition  # type: ignore[assignment] # records have one
@@ -72,6 +75,7 @@ class KafkaSource:
         self._assigned: dict[TopicPartition, None] = {}
         self._in_callback = False
         self._joined = False
+        self._join_again_at: float | None = None
         self._raised: BaseException | None = None
         self._troubles: list[KafkaError] = []
         self._commit_results: list[dict[TopicPartition, CommitFailedError | None]] = []
@@ -109,7 +113,9 @@ class KafkaSource:
         except KafkaException as exception:
             raise RunError(f"the consumer cannot be made: {exception.args[0]}") from exception
 
-    def _on_assign(self, _consumer: Consumer, partitions: list[ClientPartition]) -> None:
+    def _on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
+        if consumer is not self._consumer:
+            return
         self._joined = True
         names = [self._name(p.topic, p.partition) for p in partitions]
         if not self._incremental:
@@ -118,12 +124,16 @@ class KafkaSource:
         self._paused.difference_update(names)
         self._answer(lambda listener: listener.on_assigned(names))
 
-    def _on_revoke(self, _consumer: Consumer, partitions: list[ClientPartition]) -> None:
+    def _on_revoke(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
+        if consumer is not self._consumer:
+            return
         names = [self._name(p.topic, p.partition) for p in partitions]
         self._answer(lambda listener: listener.on_revoked(names))
         self._let_go(names)
 
-    def _on_lost(self, _consumer: Consumer, partitions: list[ClientPartition]) -> None:
+    def _on_lost(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
+        if consumer is not self._consumer:
+            return
         names = [self._name(p.topic, p.partition) for p in partitions]
         self._answer(lambda listener: listener.on_lost(names))
         self._let_go(names)
@@ -149,6 +159,8 @@ class KafkaSource:
 
     def poll(self, max_records: int, timeout_s: float) -> Batches:
         """Return records, by partition and in offset order, and serve the listener."""
+        if self._join_again_at is not None and time.monotonic() >= self._join_again_at:
+            self._join_again()
         consumer = self._usable()
         chunk = max(1, min(CHUNK, max_records))
         try:
@@ -205,6 +217,8 @@ class KafkaSource:
                 records.append(message)
             elif listener is None:
                 continue
+            elif errors.is_fatal(error):
+                self._on_fatal(errors.behind_fatal(error))
             elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                 listener.on_out_of_range(self._name(message.topic(), message.partition()))
             else:
@@ -222,26 +236,46 @@ class KafkaSource:
                 self._listener.on_committed(results)
         while self._troubles:
             error = self._troubles.pop(0)
-            if error.fatal():
-                self._on_fatal(error)
+            if errors.is_fatal(error):
+                self._on_fatal(errors.behind_fatal(error))
             elif self._listener is not None:
                 self._listener.on_error(errors.translate(error, "broker"))
 
     def _on_fatal(self, error: KafkaError) -> None:
-        """Fall back to the classic protocol where the broker has no other; raise otherwise."""
+        """Go on with a new client where that can help; raise otherwise.
+
+        Helps: the classic protocol where the broker has no other, and patience where the group
+        was forbidden to us, which the client itself has none for in the consumer protocol.
+        """
         if errors.is_unsupported(error) and not self._joined and len(self._protocols) > 1:
             self._log.info(
                 "the broker does not support the consumer group protocol (%s): using classic",
                 errors.text_of(error),
             )
             self._protocols = self._protocols[1:]
-            self._troubles.clear()
-            self._close_client(self._consumer, timeout_s=_SERVE_S)
-            self._consumer = self._connect()
+            self._join_again()
+        elif errors.is_permission(error):
+            self._lose_everything()
+            self._join_again_at = time.monotonic() + _JOIN_AGAIN_S
             if self._listener is not None:
-                self.subscribe(self._topics, self._listener)
-            return
-        raise RunError(f"the client cannot go on: {errors.text_of(error)}")
+                self._listener.on_error(errors.translate(error, f"group {self._needs.group}"))
+        else:
+            raise RunError(f"the client cannot go on: {errors.text_of(error)}")
+
+    def _lose_everything(self) -> None:
+        names = list(self._assigned)
+        if names and self._listener is not None:
+            self._listener.on_lost(names)
+        self._let_go(names)
+
+    def _join_again(self) -> None:
+        """Replace a client that has given up."""
+        self._join_again_at = None
+        given_up, self._consumer = self._consumer, None
+        self._close_client(given_up, timeout_s=_SERVE_S)
+        self._troubles.clear()
+        if self._listener is not None:
+            self.subscribe(self._topics, self._listener)
 
     # ---- positions
 
