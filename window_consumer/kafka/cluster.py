@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.features import Features
 from window_consumer.model.errors import (
     AuthenticationError,
     BrokerUnavailableError,
@@ -109,12 +110,13 @@ class Cluster:
         self.oauth_token = oauth_token
         self._troubles = _Troubles()
         self._pid = os.getpid()
-        conf = dict(settings)
+        self._features = Features(log, settings)
+        conf = {**settings, **self._features.settings()}
         conf["error_cb"] = self._troubles.note
         if oauth_token is not None:
             conf["oauth_cb"] = oauth_token
         try:
-            self._admin = AdminClient(conf, logger=log)
+            self._admin = AdminClient(conf, logger=self._features)
         except KafkaException as exception:
             raise ConfigError(f"kafka: {exception.args[0]}") from exception
 
@@ -154,6 +156,11 @@ class Cluster:
         error = errors.cause_of(exception)
         if error is None or not errors.is_absence(error):
             raise self._translate(exception, f"cluster at {self.bootstrap}") from exception
+
+    def has_consumer_protocol(self) -> bool:
+        """Tell whether the brokers that have answered know the consumer group protocol."""
+        self._admin.poll(0)  # serves the log
+        return not self._features.no_consumer_protocol
 
     # ---- topics
 

@@ -92,6 +92,7 @@ class KafkaSource:
         self._listener = listener
         self._topics = list(topics)
         if self._consumer is None:
+            self._choose_protocol()
             self._consumer = self._connect()
         self._consumer.subscribe(
             self._topics,
@@ -99,6 +100,17 @@ class KafkaSource:
             on_revoke=self._on_revoke,
             on_lost=self._on_lost,
         )
+
+    def _choose_protocol(self) -> None:
+        if self.protocol != "consumer" or self._cluster.has_consumer_protocol():
+            return
+        if len(self._protocols) == 1:
+            raise RunError(
+                "the brokers do not know group.protocol: consumer (Kafka 4.0 and later do):"
+                " leave it out, or set classic"
+            )
+        self._log.info("the brokers do not know the consumer group protocol: using classic")
+        self._protocols = self._protocols[1:]
 
     def _connect(self) -> Consumer:
         conf = settings.consumer_settings(self._user, self._needs, self.protocol)
@@ -159,9 +171,7 @@ class KafkaSource:
 
     def poll(self, max_records: int, timeout_s: float) -> Batches:
         """Return records, by partition and in offset order, and serve the listener."""
-        if self._join_again_at is not None and time.monotonic() >= self._join_again_at:
-            self._join_again()
-        consumer = self._usable()
+        consumer = self._current()
         chunk = max(1, min(CHUNK, max_records))
         try:
             batch: list[Any] = consumer.consume(chunk, 0)
@@ -443,6 +453,11 @@ class KafkaSource:
         return not closer.is_alive()
 
     # ---- names
+
+    def _current(self) -> Consumer:
+        if self._join_again_at is not None and time.monotonic() >= self._join_again_at:
+            self._join_again()
+        return self._usable()
 
     def _usable(self) -> Consumer:
         if self._consumer is None:
