@@ -1,0 +1,30 @@
+"""Messages of the real client, made by hand: their methods cost what they cost in a consumer."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from confluent_kafka import Message
+
+from window_consumer.model.record import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+
+_VALUE = b"x" * 100
+_SEED = 20_240
+
+
+def messages(count: int, keys: int = 0) -> list[Any]:
+    """Return messages with the offsets from 0 on; their keys are spread at random."""
+    rng = random.Random(_SEED)
+    return [
+        Message(
+            topic=ORDERS.topic,
+            partition=ORDERS.partition,
+            offset=offset,
+            key=b"%d" % rng.randrange(keys) if keys else None,
+            value=_VALUE,
+        )
+        for offset in range(count)
+    ]

@@ -1,0 +1,43 @@
+"""The whole Engine: batches come in, slices go out and come back, the window slides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.micro.messages import ORDERS, messages
+from window_consumer.core.decisions import Assigned, EngineRules, OrderingName
+from window_consumer.core.engine import Engine
+
+RECORDS = 16_000
+BATCH = 500
+
+
+@pytest.mark.parametrize("ordering", ["unordered", "key", "partition"])
+def test_drive_an_engine_through_16_000_records(benchmark: Any, ordering: OrderingName) -> None:
+    """What the poll thread spends on records whose handler does nothing."""
+    batch = messages(RECORDS, keys=2_500)
+    batches = [batch[start : start + BATCH] for start in range(0, RECORDS, BATCH)]
+
+    def drive() -> int:
+        engine = Engine(EngineRules(slots=16, ordering=ordering), jitter=lambda: 0.0)
+        engine.on_assigned([Assigned(ORDERS, 0, committed=(0, ""))], 0.0)
+        now = 0.0
+        for messages_ in batches:
+            now += 0.001
+            engine.on_records(ORDERS, messages_, now)
+            for slice_ in engine.on_tick(now).dispatch:
+                list(slice_.unclaimed)
+                slice_.started = now
+                slice_.elapsed = len(slice_.messages) * 1e-7
+                engine.on_completion(slice_, now)
+        while engine.busy([ORDERS]) or engine.counters.processed < RECORDS:
+            now += 0.001
+            for slice_ in engine.on_tick(now).dispatch:
+                list(slice_.unclaimed)
+                slice_.elapsed = len(slice_.messages) * 1e-7
+                engine.on_completion(slice_, now)
+        return engine.counters.processed
+
+    assert benchmark(drive) == RECORDS

@@ -1,0 +1,57 @@
+"""The metadata of commits: encoding and decoding for a default window of 16,000 records."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from window_consumer.core.metadata import CommitNote, decode, encode
+
+WINDOW = 32 * 500
+BASE = 1_000_000
+_SEED = 20_240
+
+
+def nothing_beyond() -> CommitNote:
+    """Everything finished in order: the usual case."""
+    return CommitNote(BASE, topic_hash=1)
+
+
+def one_hovers() -> CommitNote:
+    """One record is open, all behind it are finished."""
+    return CommitNote(BASE, topic_hash=1, finished=(range(BASE + 1, BASE + WINDOW),))
+
+
+def scattered() -> CommitNote:
+    """Half of the window is finished, at random: the bitmap's worst case."""
+    rng = random.Random(_SEED)
+    flags = [rng.random() < 0.5 for _ in range(WINDOW)]
+    ranges: list[range] = []
+    for offset, done in enumerate(flags, start=BASE):
+        if not done or offset == BASE:
+            continue
+        if ranges and ranges[-1].stop == offset:
+            ranges[-1] = range(ranges[-1].start, offset + 1)
+        else:
+            ranges.append(range(offset, offset + 1))
+    return CommitNote(BASE, topic_hash=1, finished=tuple(ranges))
+
+
+NOTES = [nothing_beyond(), one_hovers(), scattered()]
+IDS = ["nothing beyond", "one hovers", "scattered"]
+
+
+@pytest.mark.parametrize("note", NOTES, ids=IDS)
+def test_encode(benchmark: Any, note: CommitNote) -> None:
+    """What each commit of a partition costs."""
+    _, complete = benchmark(encode, note)
+    assert complete
+
+
+@pytest.mark.parametrize("note", NOTES, ids=IDS)
+def test_decode(benchmark: Any, note: CommitNote) -> None:
+    """What each assignment of a partition costs."""
+    text, _ = encode(note)
+    assert benchmark(decode, text) == note

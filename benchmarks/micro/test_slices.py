@@ -1,0 +1,80 @@
+"""Slices: the slots' loop over them, taking back, and learning their length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.handlers import nothing
+from benchmarks.micro.messages import ORDERS, messages
+from window_consumer.core.decisions import Assigned, EngineRules
+from window_consumer.core.engine import Engine
+from window_consumer.core.partition import Partition
+from window_consumer.core.slices import Slice, SliceLength
+from window_consumer.model.errors import Skip
+from window_consumer.model.record import Record
+from window_consumer.runtime.current import Slot
+from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.thread_pool import Caller, call_each
+
+RECORDS = 500
+
+
+def partition() -> Partition:
+    """Return a partition for slices to belong to."""
+    engine = Engine(EngineRules(slots=16), jitter=lambda: 0.0)
+    engine.on_assigned([Assigned(ORDERS, 0)], 0.0)
+    return engine.partitions[ORDERS]
+
+
+def caller(handler: Any) -> Caller:
+    """Return what a slot calls."""
+    return Caller(handler, Faults(str).failure)
+
+
+def test_call_a_handler_that_does_nothing_for_a_slice_of_500(benchmark: Any) -> None:
+    """The slots' loop: what each record costs beside its handler."""
+    batch, owner, calls, slot = messages(RECORDS), partition(), caller(nothing), Slot()
+
+    def run() -> Slice:
+        slice_ = Slice(owner, batch, range(RECORDS), 0, ())
+        call_each(slice_, calls, slot)
+        return slice_
+
+    assert benchmark(run).claimed() == RECORDS
+
+
+def test_sort_the_results_of_a_slice_of_500_with_every_tenth_skipped(benchmark: Any) -> None:
+    """What the poll thread does with a slice whose records did not all just return."""
+
+    def skip_some(record: Record) -> None:
+        if record.offset % 10 == 0:
+            raise Skip
+
+    slice_ = Slice(partition(), messages(RECORDS), range(RECORDS), 0, ())
+    call_each(slice_, caller(skip_some), Slot())
+    assert len(benchmark(slice_.results).skipped) == RECORDS // 10
+
+
+def test_take_back_499_records_from_a_slice(benchmark: Any) -> None:
+    """What becomes of a slice whose first record is slow."""
+    batch, owner = messages(RECORDS), partition()
+
+    def stuck() -> tuple[tuple[Slice], dict[str, Any]]:
+        slice_ = Slice(owner, batch, range(RECORDS), 0, ())
+        next(slice_.unclaimed)
+        return (slice_,), {}
+
+    _, unclaimed, _ = benchmark.pedantic(lambda slice_: slice_.split(), setup=stuck, rounds=500)
+    assert len(unclaimed) == RECORDS - 1
+
+
+def test_learn_the_length_of_a_slice(benchmark: Any) -> None:
+    """What each completed slice adds to the estimate of a call's cost."""
+    length = SliceLength(0.005, 2_000)
+
+    def learn() -> int:
+        length.note(500, 0.0005)
+        length.learn()
+        return length.records
+
+    assert benchmark(learn) == 2_000

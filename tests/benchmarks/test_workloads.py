@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from attrs import evolve
+
+from benchmarks.records import records
+from benchmarks.workloads import (
+    PARTITIONS,
+    RATIO_OF,
+    SLOW_MARK,
+    WAIT_S,
+    WORKLOADS,
+    TopicSpec,
+    Workload,
+)
+
+SPEC = TopicSpec(records=4_000, value_bytes=100, keys=100)
+OWN_RATIOS = {"busy", "memory"}
+PROMISED = {
+    "noop-unordered": {"tuned-loop": 0.8, "default-loop": 2.0},
+    "noop-partition": {"tuned-loop": 0.8, "default-loop": 2.0},
+    "noop-key": {"tuned-loop": 0.5},
+    "wait10-16": {"ideal": 0.98},
+    "wait10-100": {"ideal": 0.97},
+    "wait10-400": {"ideal": 0.90},
+    "wait10-key-16": {"ideal": 0.97},
+    "wait10-key-100": {"ideal": 0.92},
+    "skew": {"busy": 0.95},
+    "stuck-start": {"memory": 1.5, "others": 0.9},
+}
+each_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+
+
+def test_every_promised_workload_is_there_with_its_floors() -> None:
+    floors = {
+        name: {floor.ratio: floor.limit for floor in workload.floors}
+        for name, workload in WORKLOADS.items()
+    }
+    assert floors == PROMISED
+
+
+@each_workload
+def test_every_floor_is_about_a_ratio_that_is_measured(workload: Workload) -> None:
+    compared = {RATIO_OF.get(name, name) for name in workload.baselines}
+    assert {floor.ratio for floor in workload.floors} <= compared | OWN_RATIOS
+
+
+@each_workload
+def test_every_workload_runs_at_least_three_times(workload: Workload) -> None:
+    assert workload.runs >= 3
+
+
+@each_workload
+def test_the_partitions_of_every_topic_can_hold_equally_many_records(workload: Workload) -> None:
+    assert workload.topic.records % PARTITIONS == 0
+
+
+@pytest.mark.parametrize("name", [name for name in WORKLOADS if name.startswith("wait10")])
+def test_waits_take_ten_seconds_or_more_at_their_ideal_rate(name: str) -> None:
+    workload = WORKLOADS[name]
+    assert workload.wait_s == WAIT_S == 0.010
+    assert workload.topic.records / workload.ideal_per_s >= 10.0
+
+
+def test_the_same_specification_makes_the_same_records() -> None:
+    assert list(records(SPEC)) == list(records(SPEC))
+
+
+def test_the_partitions_take_turns() -> None:
+    found = Counter(partition for partition, _, _ in records(SPEC))
+    assert found == dict.fromkeys(range(PARTITIONS), SPEC.records // PARTITIONS)
+
+
+def test_each_key_has_one_partition_and_all_keys_are_used() -> None:
+    places = {(key, partition) for partition, key, _ in records(SPEC)}
+    assert len({key for key, _ in places}) == len(places) == SPEC.keys
+
+
+def test_records_have_a_key_only_when_asked_for_and_the_size_that_was_asked_for() -> None:
+    found = list(records(evolve(SPEC, keys=0, value_bytes=17)))
+    assert {key for _, key, _ in found} == {None}
+    assert {len(value) for _, _, value in found} == {17}
+
+
+def test_exactly_one_record_in_so_many_is_slow_and_none_is_longer() -> None:
+    found = [value for _, _, value in records(evolve(SPEC, slow_one_in=1_000))]
+    assert sum(value.startswith(SLOW_MARK) for value in found) == SPEC.records // 1_000
+    assert {len(value) for value in found} == {SPEC.value_bytes}
+    assert not any(value.startswith(SLOW_MARK) for _, _, value in records(SPEC))
+
+
+def test_different_records_have_differently_named_topics() -> None:
+    specs = [SPEC, evolve(SPEC, keys=10), evolve(SPEC, value_bytes=1), evolve(SPEC, slow_one_in=10)]
+    specs += [evolve(SPEC, slow_one_in=20), evolve(SPEC, records=8)]
+    assert len({spec.name for spec in specs}) == len(specs)
