@@ -7,12 +7,16 @@ from typing import Any
 
 from window_consumer.core.decisions import Assigned, Decisions, EngineRules
 from window_consumer.core.engine import Engine
+from window_consumer.core.ladder import RetryRules
 from window_consumer.core.slices import Slice
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.record import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 OTHERS = TopicPartition("orders", 1)
+
+ONE_BY_ONE: dict[str, Any] = {"slots": 4, "window_cells": 4, "cell_records": 3}
+"""Rules with a small window."""
 
 
 class Note:
@@ -62,6 +66,10 @@ def notes(*offsets: int, keys: Sequence[bytes | None] | None = None, size: int =
 def failure(error: BaseException | None = None) -> Failure:
     error = error or ValueError("broken")
     return Failure(error, Fault(type(error).__name__, str(error), "", "f"))
+
+
+def spent_after(attempts: int, **rules: object) -> RetryRules:
+    return RetryRules(attempts=attempts, backoff_min_s=1.0, backoff_max_s=8.0, **rules)  # type: ignore[arg-type] # keyword arguments of the class
 
 
 class Driven:

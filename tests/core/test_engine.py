@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.core.support import ORDERS, OTHERS, Driven, Note, failure, notes
+from tests.core.support import ONE_BY_ONE, ORDERS, OTHERS, Driven, failure, notes, spent_after
 from window_consumer.core.decisions import Assigned
-from window_consumer.core.ladder import Detail, RetryRules
+from window_consumer.core.ladder import Detail
 from window_consumer.core.metadata import decode
 from window_consumer.model.errors import (
     CommitFailedError,
@@ -15,13 +13,6 @@ from window_consumer.model.errors import (
     RetryLater,
 )
 from window_consumer.model.headers import Reason
-
-ONE_BY_ONE: dict[str, Any] = {"slots": 4, "window_cells": 4, "cell_records": 3}
-
-
-def spent_after(attempts: int, **rules: object) -> RetryRules:
-    return RetryRules(attempts=attempts, backoff_min_s=1.0, backoff_max_s=8.0, **rules)  # type: ignore[arg-type] # keyword arguments of the class
-
 
 # ---- dispatch and commit
 
@@ -131,6 +122,16 @@ def test_records_finished_before_the_assignment_are_not_called_again() -> None:
     assert driven.committable == 31
 
 
+def test_a_window_of_records_that_were_finished_before_slides_at_once() -> None:
+    driven = Driven()
+    driven.engine.on_assigned(
+        [Assigned(ORDERS, 10, finished=(range(10, 13),), committed=(10, ""))], driven.now
+    )
+    driven.deliver(*notes(10, 11, 12))
+    assert [commit.next_offset for commit in driven.tick(1.0).commit] == [13]
+    assert driven.tick(60.0).hovering == []
+
+
 def test_a_partition_given_up_before_its_first_record_keeps_what_was_finished() -> None:
     driven = Driven()
     before = (range(11, 13), range(20, 22))
@@ -222,51 +223,6 @@ def test_records_held_back_in_a_slice_run_after_the_failed_one_and_in_order() ->
         driven.finish(driven.out[0])
         driven.tick()
     assert order == [1, 3]
-
-
-# ---- taking back
-
-
-def test_unstarted_records_of_a_stuck_slice_go_to_other_slots() -> None:
-    driven = Driven(slots=2)
-    driven.engine.dispatcher._length.records = 10
-    driven.engine.dispatcher._length.cost_s = 1e-4
-    driven.deliver(*notes(*range(10)))
-    driven.tick()
-    stuck = driven.out[0]
-    driven.claim(stuck, 2)
-    driven.tick(0.010)
-    driven.tick(0.020)
-    assert driven.engine.counters.taken_back > 0
-    assert driven.running_offsets == sorted({*range(10)} - {stuck.messages[0].offset() - 1})
-    driven.finish_all()
-    assert driven.committable == 10
-
-
-def test_the_lane_of_the_running_record_is_not_dealt_out_again() -> None:
-    driven = Driven(slots=2, ordering="key")
-    driven.engine.dispatcher._length.records = 10
-    driven.engine.dispatcher._length.cost_s = 1e-4
-    driven.deliver(*notes(0, 1, 2, 3, keys=[b"a", b"a", b"b", b"a"]))
-    driven.tick()
-    stuck = driven.out[0]
-    driven.claim(stuck, 1)
-    driven.tick(0.010)
-    driven.tick(0.020)
-    assert driven.running_offsets == [0, 2]
-    driven.finish_all()
-    assert driven.engine.counters.processed == 4
-
-
-def test_a_slice_that_moves_on_keeps_its_records_while_all_slots_are_busy() -> None:
-    driven = Driven(slots=1)
-    driven.engine.dispatcher._length.records = 4
-    driven.deliver(*notes(*range(8)))
-    driven.tick()
-    for _ in range(3):
-        driven.claim(driven.out[0], 1)
-        driven.tick(0.010)
-    assert driven.engine.counters.taken_back == 0
 
 
 # ---- the ladder
@@ -406,190 +362,6 @@ def test_a_blocking_lane_goes_on_once_its_record_succeeds() -> None:
     assert driven.running_offsets == [0]
     driven.finish_all()
     assert driven.committable == 2
-
-
-# ---- epochs
-
-
-def test_a_completion_of_an_earlier_epoch_changes_nothing() -> None:
-    driven = Driven()
-    driven.deliver(*notes(0, 1))
-    driven.tick()
-    late = list(driven.out)
-    for slice_ in late:
-        driven.claim(slice_)
-    driven.engine.on_lost([ORDERS])
-    driven.engine.on_assigned([Assigned(ORDERS, 0, committed=(0, ""))], driven.now)
-    driven.deliver(*notes(0, 1))
-    for slice_ in late:
-        driven.finish(slice_)
-    assert driven.committable == 0
-    assert (driven.engine.counters.late, driven.engine.counters.processed) == (2, 0)
-
-
-def test_an_ack_of_an_earlier_epoch_changes_nothing() -> None:
-    driven = Driven(retry=spent_after(1))
-    driven.deliver(*notes(0))
-    driven.tick()
-    driven.fail(driven.out[0], 0)
-    (failed,) = driven.tick().publish
-    driven.engine.on_lost([ORDERS])
-    driven.engine.on_published(failed, None, driven.now)
-    assert driven.engine.counters.dead_lettered == 0
-    assert driven.engine.failures.unacked == 0
-
-
-def test_a_revoke_takes_back_what_has_not_started_and_waits_for_what_runs() -> None:
-    driven = Driven(slots=1)
-    driven.engine.dispatcher._length.records = 3
-    driven.deliver(*notes(0, 1, 2))
-    driven.tick()
-    (slice_,) = driven.out
-    driven.claim(slice_, 1)
-    driven.engine.on_revoking([ORDERS], driven.now)
-    assert driven.engine.busy([ORDERS])
-    assert next(slice_.unclaimed, None) is None
-    driven.finish(slice_)
-    assert not driven.engine.busy([ORDERS])
-    commits, outlived = driven.engine.on_revoked([ORDERS], driven.now)
-    note = decode(commits[0].metadata)
-    assert note is not None
-    assert (commits[0].next_offset, note.finished, note.clean) == (0, (range(1),), True)
-    assert outlived == []
-
-
-def test_a_call_that_outlives_its_partition_is_named_and_cancelled() -> None:
-    driven = Driven(slots=1, ordering="key")
-    driven.deliver(*notes(5, keys=[b"k"]))
-    driven.tick()
-    (slice_,) = driven.out
-    driven.claim(slice_, 1)
-    driven.engine.on_revoking([ORDERS], driven.now)
-    _, outlived = driven.engine.on_revoked([ORDERS], driven.now)
-    assert [(each.name, each.offset, each.key) for each in outlived] == [(ORDERS, 5, b"k")]
-    assert slice_.call.cancelled
-
-
-def test_a_queued_slice_of_a_lost_partition_runs_nothing() -> None:
-    driven = Driven(slots=1)
-    driven.deliver(*notes(0, 1))
-    driven.tick()
-    assert driven.engine.on_lost([ORDERS]) == []
-    assert all(next(slice_.unclaimed, None) is None for slice_ in driven.out)
-
-
-def test_nothing_new_starts_while_draining() -> None:
-    driven = Driven(slots=1, retry=spent_after(3))
-    driven.deliver(*notes(0, 1, 2))
-    driven.tick()
-    driven.claim(driven.out[0], 1)
-    driven.engine.on_stopping(driven.now)
-    driven.deliver(*notes(3, 4))
-    assert driven.engine.appetite() == 0
-    for slice_ in list(driven.out):
-        driven.finish(slice_)
-    assert driven.tick(10.0).dispatch == []
-    assert driven.engine.unfinished() == 2
-
-
-def test_records_for_a_partition_that_is_not_ours_are_ignored() -> None:
-    driven = Driven()
-    driven.deliver(*notes(0), name=OTHERS)
-    driven.tick()
-    assert (driven.out, driven.engine.counters.stale) == ([], 1)
-
-
-def test_a_partition_that_is_given_up_leaves_nothing_behind() -> None:
-    driven = Driven(ordering="key", retry=spent_after(3), **ONE_BY_ONE)
-    driven.deliver(*notes(*range(30), keys=[b"a"] * 30))
-    driven.tick()
-    driven.fail(driven.out[0], 0)
-    driven.tick()
-    driven.engine.on_lost([ORDERS])
-    while driven.out:
-        driven.finish(driven.out[0])
-    assert driven.engine.budget.used == 0
-    assert driven.tick(60.0).dispatch == []
-    assert not driven.engine.dispatcher.out
-
-
-# ---- backpressure
-
-
-def test_a_full_window_fills_a_buffer_then_pauses_its_partition_alone() -> None:
-    driven = Driven(
-        names=[ORDERS, OTHERS], slots=1, **{k: ONE_BY_ONE[k] for k in list(ONE_BY_ONE)[1:]}
-    )
-    driven.deliver(*notes(*range(12)))
-    assert driven.tick(0.01).pause == []
-    driven.deliver(*notes(12, 13))
-    assert driven.tick(0.01).pause == []
-    driven.deliver(*notes(14))
-    assert driven.tick(0.01).pause == [ORDERS]
-
-
-def test_a_paused_partition_goes_on_where_it_stopped_once_it_has_room() -> None:
-    driven = Driven(**ONE_BY_ONE)
-    driven.deliver(*notes(*range(15)))
-    driven.tick(0.01)
-    assert driven.last.pause == [ORDERS]
-    resumed = []
-    while driven.out:
-        driven.finish(driven.out[0])
-        resumed += driven.tick(0.01).resume
-    assert resumed == [(ORDERS, 15)]
-    assert driven.committable == 15
-
-
-def test_bytes_are_bounded_over_all_partitions() -> None:
-    driven = Driven(names=[ORDERS, OTHERS], window_bytes=10_000)
-    driven.deliver(*notes(0, size=4_000))
-    assert driven.tick(0.01).pause == []
-    driven.deliver(*notes(1, size=5_000))
-    assert driven.tick(0.01).pause == [ORDERS]
-    driven.deliver(Note(0, size=1_000), name=OTHERS)
-    assert driven.tick(0.01).pause == []
-    assert driven.engine.appetite() == 0
-    driven.finish_all()
-    assert [name for name, _ in driven.tick(0.01).resume] == [ORDERS]
-
-
-def test_where_no_partition_may_take_more_nothing_is_asked_for_and_nothing_paused() -> None:
-    driven = Driven(window_bytes=10_000)
-    driven.deliver(*notes(0, 1, size=5_500))
-    assert driven.tick(0.01).pause == []
-    assert driven.engine.appetite() == 0
-    driven.finish_all()
-    assert driven.engine.appetite() > 0
-
-
-def test_what_still_comes_in_beyond_the_bound_pauses_the_partition() -> None:
-    driven = Driven(window_bytes=10_000)
-    driven.deliver(*notes(0, 1, size=5_500))
-    driven.deliver(*notes(2, size=5_500))
-    assert driven.tick(0.01).pause == [ORDERS]
-
-
-def test_a_record_larger_than_the_whole_budget_passes_alone() -> None:
-    driven = Driven(window_bytes=1_000)
-    assert driven.engine.appetite() > 0
-    driven.deliver(*notes(0, size=50_000))
-    assert driven.tick(0.01).pause == [ORDERS]
-    assert driven.engine.appetite() == 0
-    driven.finish_all()
-    assert driven.tick(0.01).resume == [(ORDERS, 1)]
-    assert driven.engine.appetite() == 1
-    assert driven.committable == 1
-    assert driven.engine.budget.used == 0
-
-
-def test_large_records_are_asked_for_in_small_batches() -> None:
-    driven = Driven(window_bytes=8_000_000)
-    assert driven.engine.appetite() == 2000
-    driven.deliver(*notes(*range(10), size=100_000))
-    driven.tick()
-    driven.finish_all()
-    assert driven.engine.appetite() == 10
 
 
 # ---- hovering

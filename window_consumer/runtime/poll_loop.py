@@ -364,7 +364,8 @@ class PollLoop:
             if self._picture_asked.is_set():
                 self._take_picture(self._clock.now())
         names = list(engine.partitions)
-        if names:
+        if names and self.failure is None:
+            # A poll that raised may have read records that nobody has got.
             engine.on_positions(self._source.positions(names))
         self.unfinished = engine.unfinished()
         self.outlived = self._give_up(names, LAST_COMMIT_S)

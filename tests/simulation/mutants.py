@@ -1,0 +1,181 @@
+"""Engines with one planted bug each: what the simulator has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from window_consumer.core.budget import Budget
+from window_consumer.core.decisions import Assigned, Decisions
+from window_consumer.core.engine import Engine
+from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.offsets import DeliveredOffsets
+from window_consumer.core.ordering import ByKey
+from window_consumer.core.partition import Partition
+from window_consumer.core.runs import Run
+from window_consumer.core.slices import Lane, Slice
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.protocols import Commit
+from window_consumer.model.record import Message, TopicPartition
+
+
+class CommitsPastAnOpenCell(Engine):
+    """What was delivered is committed, finished or not."""
+
+    def _commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
+        commit = super()._commit(partition, now, clean=clean)
+        if commit is None:
+            return None
+        delivered = partition.window.offsets.next_offset
+        return Commit(commit.name, max(commit.next_offset, delivered), "")
+
+
+class ForgetsTheEpoch(Engine):
+    """A late result counts for whoever has the partition now."""
+
+    def on_completion(self, slice_: Slice, now: float) -> None:
+        heir = self.partitions.get(slice_.partition.name)
+        if not slice_.partition.owned and heir is not None:
+            self.dispatcher.back(slice_)
+            for seq in slice_.seqs:
+                if heir.window.is_open(seq):
+                    heir.finish((seq,), Outcome.DONE, 0, now)
+            self._go_on(heir, now)
+            return
+        super().on_completion(slice_, now)
+
+
+class _NobodyIsBusy(ByKey):
+    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
+        self._busy.clear()
+        return super().take(count)
+
+
+class StartsTwoOfOneLane(Engine):
+    """Lanes are never busy."""
+
+    def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
+        assignments = list(assignments)
+        super().on_assigned(assignments, now)
+        for each in assignments:
+            if self.rules.ordering == "key":
+                self.partitions[each.name].ordering = _NobodyIsBusy()
+
+
+class _WithoutHoles(DeliveredOffsets):
+    __slots__ = ("first",)
+
+    def offset_of(self, seq: int) -> int:
+        return self._firsts[0] + seq if self._firsts else self.next_offset
+
+    def forget_before(self, seq: int) -> None:
+        """Nothing needs to be forgotten: offsets are counted from the first one."""
+
+
+class CountsOffsetsOverHoles(Engine):
+    """The n-th record after offset 7 is taken for offset 7 + n."""
+
+    def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
+        assignments = list(assignments)
+        super().on_assigned(assignments, now)
+        for each in assignments:
+            self.partitions[each.name].window.offsets = _WithoutHoles(each.next_offset)
+
+
+class CommitsRangesOfAnotherBase(Engine):
+    """The offset is new, the finished ranges are those of the commit before."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._texts: dict[TopicPartition, str] = {}
+
+    def _commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
+        commit = super()._commit(partition, now, clean=clean)
+        if commit is None:
+            return None
+        text = self._texts.get(commit.name, commit.metadata)
+        self._texts[commit.name] = commit.metadata
+        return Commit(commit.name, commit.next_offset, text)
+
+
+class DealsTheRunningRecordAgain(Engine):
+    """What is taken back from a slow slice includes the record that runs."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        honest = self.dispatcher.split
+
+        def split(slice_: Slice) -> tuple[Slice, list[Message], Sequence[int]]:
+            past, unclaimed, seqs = honest(slice_)
+            running = list(slice_.messages) if unclaimed else []
+            return past, running + unclaimed, [*slice_.seqs[: len(running)], *seqs]
+
+        self.dispatcher.split = split  # type: ignore[method-assign] # a planted bug
+
+
+class FinishesBeforeTheAck(Engine):
+    """A record counts as dead-lettered when its copy is sent."""
+
+    def on_tick(self, now: float) -> Decisions:
+        decisions = super().on_tick(now)
+        for failed in decisions.publish:
+            self._finish_failed(failed, Outcome.DEAD_LETTERED, now)
+            self._go_on(failed.partition, now)
+        return decisions
+
+    def _finish_failed(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
+        if failed.seq in failed.partition.failed:
+            super()._finish_failed(failed, outcome, now)
+
+
+class _ReturnsAtTheEnd(ByKey):
+    def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
+        for message, seq in zip(messages, seqs, strict=True):
+            self._queue.append(Run.of([message], [seq]))
+            self._busy.discard(message.key())
+
+
+class PutsRecordsBackAtTheEnd(Engine):
+    """What is taken back waits behind what was delivered later."""
+
+    def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
+        assignments = list(assignments)
+        super().on_assigned(assignments, now)
+        for each in assignments:
+            if self.rules.ordering == "key":
+                self.partitions[each.name].ordering = _ReturnsAtTheEnd()
+
+
+class FreesTheLaneOfAFailedRecord(Engine):
+    """The lane of a record that waits for its retry goes on, although it should wait."""
+
+    def on_completion(self, slice_: Slice, now: float) -> None:
+        super().on_completion(slice_, now)
+        if slice_.partition.owned:
+            slice_.partition.ordering.release(slice_.lanes)
+
+
+class ForgetsWhatWasFinishedBefore(Engine):
+    """The finished ranges of the last commit are not read at the start."""
+
+    def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
+        super().on_assigned(
+            [
+                Assigned(each.name, each.next_offset, (), each.topic_hash, each.known_partitions)
+                for each in assignments
+            ],
+            now,
+        )
+
+
+class _NoLimit(Budget):
+    def allows(self, _partition: Partition, _partitions: int) -> bool:
+        return True
+
+
+class TakesInWhateverComes(Engine):
+    """Records are taken in whatever is held already."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.budget = _NoLimit(self.rules.window_bytes, self.rules.batch_records, 10**6)

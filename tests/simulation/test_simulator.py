@@ -1,0 +1,79 @@
+"""The promises of the design, on thousands of schedules; and whether breaking them is noticed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.simulation import mutants
+from window_consumer.core.engine import Engine
+from window_consumer.testing.simulator import ViolationError, main, simulate
+
+SCHEDULES = 2000
+PARTS = 8
+MUTANTS_SEEDS = 400
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_promise_is_kept_in_every_schedule(part: int) -> None:
+    broken = []
+    for seed in range(part, SCHEDULES, PARTS):
+        try:
+            simulate(seed)
+        except ViolationError as violation:
+            broken.append(str(violation))
+    assert not broken, "\n".join(broken[:3])
+
+
+@pytest.mark.parametrize(
+    ("mutant", "expected"),
+    [
+        (mutants.CommitsPastAnOpenCell, "covers|belong together"),
+        (mutants.ForgetsTheEpoch, "late result|covers|after its final outcome"),
+        (mutants.StartsTwoOfOneLane, "of lane"),
+        (mutants.CountsOffsetsOverHoles, "covers|goes back|not finished|forgets"),
+        (mutants.CommitsRangesOfAnotherBase, "belong together"),
+        (mutants.DealsTheRunningRecordAgain, "while its earlier call runs|after its final outcome"),
+        (mutants.FinishesBeforeTheAck, "covers"),
+        (mutants.PutsRecordsBackAtTheEnd, "of lane"),
+        (mutants.FreesTheLaneOfAFailedRecord, "of lane"),
+        (mutants.ForgetsWhatWasFinishedBefore, "runs again"),
+        (mutants.TakesInWhateverComes, "allowed are"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_planted_bug_is_found(mutant: type[Engine], expected: str) -> None:
+    for seed in range(MUTANTS_SEEDS):
+        try:
+            simulate(seed, make_engine=mutant)
+        except ViolationError as violation:
+            if re.search(expected, violation.violations[0]):
+                return
+    pytest.fail(f"{mutant.__name__} broke no promise in {MUTANTS_SEEDS} schedules")
+
+
+def test_a_failing_schedule_says_its_seed_and_what_led_to_it() -> None:
+    text = ""
+    seed = -1
+    while not text:
+        seed += 1
+        try:
+            simulate(seed, make_engine=mutants.CommitsPastAnOpenCell)
+        except ViolationError as violation:
+            text = str(violation)
+    assert re.match(rf"seed {seed}, step \d+: ", text)
+    assert "commits orders" in text
+
+
+def test_a_seed_replays_the_same_schedule(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "17"]) == 0
+    first = capsys.readouterr().out
+    assert main(["--seed", "17"]) == 0
+    assert capsys.readouterr().out == first
+    assert "every promise kept" in first
+
+
+def test_a_range_of_seeds_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "0..5"]) == 0
+    assert capsys.readouterr().out == "5 schedules, 0 with a broken promise\n"
