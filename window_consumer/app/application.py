@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from window_consumer.app.handlers import (
+    Handler,
     HandlerSpec,
     Lifespan,
     Middleware,
@@ -19,9 +20,14 @@ from window_consumer.app.wiring import wire
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.running import Running
 
-F = TypeVar("F", bound=Callable[..., Any])
 Token = tuple[str, float]
 """A token and when it expires, in seconds since 1970."""
+
+# Type checkers refuse functions of another form, and see the decorated ones as what they are.
+HandlerT = TypeVar("HandlerT", bound=Handler)
+MiddlewareT = TypeVar("MiddlewareT", bound=Middleware)
+LifespanT = TypeVar("LifespanT", bound=Lifespan)
+TokenT = TypeVar("TokenT", bound=Callable[[str], Token])
 
 
 class App:
@@ -63,7 +69,7 @@ class App:
         on_no_offset: Literal["earliest", "latest", "fail"] | None = None,
         on_out_of_range: Literal["fail", "earliest", "latest"] | None = None,
         kafka: Mapping[str, Any] | None = None,
-    ) -> Callable[[F], F]:
+    ) -> Callable[[HandlerT], HandlerT]:
         """Register a function ``def f(record: Record) -> None`` as a handler.
 
         The arguments are defaults for a worker that runs it, with the names, units and meaning of
@@ -94,7 +100,7 @@ class App:
         }
         defaults = {key: value for key, value in given.items() if value is not None}
 
-        def register(function: F) -> F:
+        def register(function: HandlerT) -> HandlerT:
             known = name or function.__name__
             spec = HandlerSpec(known, checked(function, f"@app.handler {known}"), defaults)
             other = self._handlers.get(known)
@@ -108,7 +114,7 @@ class App:
 
         return register
 
-    def middleware(self, function: F) -> F:
+    def middleware(self, function: MiddlewareT) -> MiddlewareT:
         """Wrap every handler call with ``def m(record, call_next)``, first registered outermost.
 
         It has to call ``call_next(record)`` for the handler to run; what it raises counts as
@@ -118,7 +124,7 @@ class App:
         self._middleware.append(function)
         return function
 
-    def lifespan(self, function: F) -> F:
+    def lifespan(self, function: LifespanT) -> LifespanT:
         """Enter a context once per process where handlers run: pools, clients, caches.
 
         A generator function with one ``yield``, or a function that returns a context manager.
@@ -130,7 +136,7 @@ class App:
         self._lifespan = function
         return function
 
-    def oauth_token(self, function: F) -> F:
+    def oauth_token(self, function: TokenT) -> TokenT:
         """Supply OAUTHBEARER tokens to all clients: ``def token(config: str) -> (token, expiry)``.
 
         ``config`` is sasl.oauthbearer.config, ``expiry`` is in seconds since 1970. Called by the

@@ -6,13 +6,14 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import frozen
 
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
 
+F = TypeVar("F", bound=Callable[..., object])
 Handler = Callable[[Record], object]
 Middleware = Callable[[Record, Handler], object]
 Lifespan = Callable[[], Iterator[Any]] | Callable[[], AbstractContextManager[Any]]
@@ -35,8 +36,8 @@ class HandlerSpec:
         return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
 
-def checked(function: Handler, what: str) -> Handler:
-    """Return a function that can be called with a record; UsageError for those that cannot.
+def checked(function: F, what: str) -> F:
+    """Return a function that can be called plainly; UsageError for those that cannot.
 
     Calling a coroutine or generator function only makes an object: the record would count as
     done although nothing ran.

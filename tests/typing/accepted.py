@@ -1,0 +1,82 @@
+"""What users write, in all its forms: a type checker has nothing to say about it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from window_consumer import App, Fatal, Record, RetryLater, Running, Skip, current_record
+
+app = App("shop", version="1")
+
+
+class Pool:
+    def save(self, text: str) -> None: ...
+
+
+@app.lifespan
+def pool() -> Iterator[Pool]:
+    yield Pool()
+
+
+other = App("other")
+
+
+@other.lifespan
+def opened() -> AbstractContextManager[Pool]:
+    return contextlib.nullcontext(Pool())
+
+
+@app.middleware
+def timed(record: Record, call_next: Callable[[Record], object]) -> object:
+    return call_next(record)
+
+
+@app.handler("orders", ordering="key", concurrency=8, fatal=[ValueError, "shop.InvalidOrder"])
+def charge(order: Record) -> None:
+    key: bytes | None = order.key
+    if key is None:
+        raise Skip
+    if order.value is None:
+        raise Fatal("a tombstone")
+    if order.attempt > 1 and not order.cancelled:
+        raise RetryLater(0.5)
+    order.state.save(order.text())
+
+
+@app.handler(patterns=["^refunds[.]"], retry={"attempts": 5, "backoff": "1s..30s"}, memory="64MiB")
+def refund(order: Record) -> dict[str, int]:
+    headers: list[tuple[str, bytes | None]] = order.headers
+    return {name: len(value or b"") for name, value in headers}
+
+
+class Shop:
+    def __init__(self) -> None:
+        self.seen = 0
+        other.handler("orders", name="count")(self.count)
+
+    def count(self, record: Record) -> None:
+        self.seen += record.attempt
+
+
+@app.oauth_token
+def token(config: str) -> tuple[str, float]:
+    return config, 0.0
+
+
+def call_a_decorated_function(record: Record) -> dict[str, int]:
+    return refund(record)
+
+
+def embed(config: Path) -> int:
+    running: Running
+    with app.start(config, only=["charge"], overrides=["workers.charge.concurrency=2"]) as running:
+        running.wait(1.0)
+    return running.counters["charge"].processed
+
+
+def of_which_record() -> int | None:
+    record = current_record()
+    return None if record is None else record.offset

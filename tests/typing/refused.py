@@ -1,0 +1,57 @@
+"""What users get wrong: a type checker refuses each line that ends in `# refused`, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from window_consumer import App, Record, RetryLater
+
+app = App("shop")
+
+
+@app.handler("orders")  # refused
+def gets_text(order: str) -> None: ...
+
+
+@app.handler("orders")  # refused
+def gets_two(order: Record, attempt: int) -> None: ...
+
+
+@app.handler("orders", ordering="keys")  # refused
+def has_no_such_order(order: Record) -> None: ...
+
+
+@app.handler("orders", concurrency="8")  # refused
+def counts_in_text(order: Record) -> None: ...
+
+
+@app.handler(["orders"])  # refused
+def lists_its_topics(order: Record) -> None: ...
+
+
+@app.middleware  # refused
+def goes_nowhere(record: Record) -> object: ...
+
+
+@app.middleware  # refused
+def calls_with_text(record: Record, call_next: Callable[[str], object]) -> object: ...
+
+
+@app.lifespan  # refused
+def opens_nothing() -> int:
+    return 1
+
+
+@app.oauth_token  # refused
+def never_expires(config: str) -> str:
+    return config
+
+
+def misuse(record: Record, config: Path) -> None:
+    record.offset = 7  # refused
+    record.value.decode()  # refused
+    record.payload()  # refused
+    running = app.start(config, only=1)  # refused
+    running.wait("soon")  # refused
+    raise RetryLater("2s")  # refused
