@@ -26,7 +26,7 @@ class CellState(StrEnum):
 
 @frozen
 class CellPicture:
-    """One cell."""
+    """One cell of a window."""
 
     state: CellState
     first_offset: int
@@ -49,7 +49,7 @@ class CallPicture:
 
 @frozen
 class PartitionPicture:
-    """One partition's window."""
+    """The window of one partition."""
 
     name: TopicPartition
     next_offset: int
@@ -65,7 +65,7 @@ class PartitionPicture:
 
 @frozen
 class Snapshot:
-    """One worker."""
+    """All windows and calls of one worker."""
 
     partitions: tuple[PartitionPicture, ...]
     calls: tuple[CallPicture, ...]

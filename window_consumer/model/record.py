@@ -24,13 +24,27 @@ class Message(Protocol):
     """
 
     def __len__(self) -> int: ...
-    def topic(self) -> Any: ...
-    def partition(self) -> Any: ...
-    def offset(self) -> Any: ...
-    def key(self) -> Any: ...
-    def value(self) -> Any: ...
-    def headers(self) -> Any: ...
-    def timestamp(self) -> tuple[int, int]: ...
+
+    def topic(self) -> Any:
+        """Return the topic's name, a fresh string each time."""
+
+    def partition(self) -> Any:
+        """Return the partition's number."""
+
+    def offset(self) -> Any:
+        """Return the record's own offset."""
+
+    def key(self) -> Any:
+        """Return the key's bytes or None."""
+
+    def value(self) -> Any:
+        """Return the value's bytes, None for a tombstone."""
+
+    def headers(self) -> Any:
+        """Return pairs of name and bytes (or None), None where there are no headers."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the kind of the time, see below, and milliseconds since 1970."""
 
 
 TIMESTAMP_NOT_AVAILABLE = 0
