@@ -1,0 +1,67 @@
+"""Say what is wrong with a built sdist and wheel: ``check_dist.py DIRECTORY``."""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from email.parser import Parser
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "window_consumer"
+IN_SDIST = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py")
+
+
+def sources() -> set[str]:
+    """Return the files of the package, as they have to be in wheel and sdist."""
+    found = (path for path in PACKAGE.rglob("*") if path.is_file())
+    return {str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts}
+
+
+def wrong_in_wheel(wheel: Path) -> Iterator[str]:
+    """Yield what is missing in a wheel and what does not belong there."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+        fields = Parser().parsestr(archive.read(metadata).decode())
+    installed = {name for name in names if ".dist-info/" not in name}
+    yield from (f"{name} is missing" for name in sorted(sources() - installed))
+    yield from (f"{name} does not belong there" for name in sorted(installed - sources()))
+    if "window_consumer/py.typed" not in names:
+        yield "py.typed is missing: type checkers would not look at the package"
+    if not any(name.endswith("/LICENSE") for name in names):
+        yield "the license is missing"
+    for field, expected in (
+        ("Name", "window-consumer"),
+        ("License-Expression", "Apache-2.0"),
+        ("Requires-Python", ">=3.11"),
+        ("Description-Content-Type", "text/markdown"),
+    ):
+        if fields[field] != expected:
+            yield f"{field} is {fields[field]!r}, not {expected!r}"
+
+
+def wrong_in_sdist(sdist: Path) -> Iterator[str]:
+    """Yield what is missing in an sdist: the wheel and the tests have to be made from it."""
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    yield from (f"{name} is missing" for name in sorted({*sources(), *IN_SDIST} - names))
+
+
+def main(directory: Path) -> int:
+    """Check the one sdist and the one wheel of a directory."""
+    (wheel,) = directory.glob("*.whl")
+    (sdist,) = directory.glob("*.tar.gz")
+    wrong = [
+        *(f"{wheel.name}: {each}" for each in wrong_in_wheel(wheel)),
+        *(f"{sdist.name}: {each}" for each in wrong_in_sdist(sdist)),
+    ]
+    for each in wrong:
+        sys.stderr.write(f"{each}\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
