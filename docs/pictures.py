@@ -1,6 +1,6 @@
 """The picture of the README: the live window while one order hangs, drawn by the demo itself.
 
-    python -m docs.pictures        # writes docs/images/live-window.svg
+``python -m docs.pictures`` writes docs/images/live-window.svg.
 """
 
 from __future__ import annotations

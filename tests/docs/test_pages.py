@@ -1,0 +1,88 @@
+"""What the documentation says is there is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, links
+from window_consumer.cli.main import cli
+from window_consumer.config import config_page
+from window_consumer.core.metadata import decode
+from window_consumer.model import headers
+
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def test_the_configuration_page_is_what_the_classes_say() -> None:
+    committed = (ROOT / "docs/config.md").read_text("utf-8")
+    assert committed == config_page().rstrip() + "\n", (
+        "stale: python -m window_consumer schema --markdown > docs/config.md"
+    )
+
+
+def test_the_metadata_of_the_wire_page_says_what_the_page_says_of_it() -> None:
+    (example,) = blocks(ROOT / "docs/wire.md", "text")
+    note = decode(example.text.strip())
+    assert note is not None
+    assert (note.next_offset, note.finished, note.known_partitions) == (42, (range(47, 54),), 4)
+
+
+def test_the_wire_page_names_every_header_that_a_copy_can_carry() -> None:
+    page = (ROOT / "docs/wire.md").read_text("utf-8")
+    written = [value for name, value in vars(headers).items() if name.isupper()]
+    for name in [each for each in written if isinstance(each, str) and each != headers.PREFIX]:
+        assert f"`{name}`" in page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_lead_somewhere(page: Path) -> None:
+    inside = [link for link in links(page) if not re.match(r"https?:", link)]
+    for link in inside:
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page}: {link}"
+        assert not anchor or anchor in anchors(target), f"{page}: {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_commands_exist_with_these_options(page: Path) -> None:
+    for line in commands(page):
+        for part in line.split("&&"):
+            assert _exists(shlex.split(part)), f"{page}: {line}"
+
+
+def _exists(words: list[str]) -> bool:
+    """Tell whether a command is one that a reader can type; of programs of others, believe it."""
+    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        words = words[1:]
+    if words[0] == "make":
+        makefile = (ROOT / "Makefile").read_text("utf-8")
+        targets = [word for word in words[1:] if "=" not in word]
+        return all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+    if words[0].endswith("python") and words[1] == "-m":
+        return importlib.util.find_spec(words[2]) is not None
+    if words[0].endswith("window-consumer"):
+        return _parses(words[1:])
+    if words[0].startswith("."):
+        return words[0] == "." or (ROOT / words[0]).exists()
+    return words[0] in {"cd", "export", "git", "kill", "kafka-topics.sh", "pip", "python"}
+
+
+def _parses(arguments: list[str]) -> bool:
+    """Let click read the arguments without running anything."""
+    context = cli.make_context("window-consumer", list(arguments), resilient_parsing=True)
+    name, command, rest = cli.resolve_command(context, arguments)
+    assert command is not None
+    try:
+        command.make_context(name, rest, parent=context)
+    except click.exceptions.Exit:
+        return True
+    except click.UsageError:
+        return False
+    return True
