@@ -124,6 +124,8 @@ def test_a_paused_partition_is_not_resumed_while_draining() -> None:
     driven.finish(driven.out[0])
     assert driven.tick(0.01).resume == []
     assert not driven.engine.partitions[ORDERS].buffered
+    for slice_ in driven.out:
+        driven.claim(slice_)
     driven.engine.on_stopping(driven.now)
     while driven.out:
         driven.finish(driven.out[0])
