@@ -14,6 +14,9 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from attrs import define, field, frozen
+from confluent_kafka import Producer
+
+from window_consumer.kafka.embedded import EmbeddedBroker
 
 PATIENCE_S = 60.0
 """Far more than anything takes here: a busy machine shall not break a test."""
@@ -140,3 +143,17 @@ class Commands:
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> Ended:
         return self.start(*arguments, env=env).wait()
+
+
+def kafka_of(broker: EmbeddedBroker) -> dict[str, Any]:
+    """Return the section ``kafka`` for workers on an embedded broker."""
+    settings = broker.client_settings()
+    return {"bootstrap.servers": settings.pop("bootstrap.servers"), "consumer": settings}
+
+
+def produce(bootstrap: str, topic: str, *values: bytes) -> None:
+    """Write records from outside, to a broker that may be in another process."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(PATIENCE_S) == 0

@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.commands import Commands
+from tests.applications import SHOP
+from tests.commands import Commands, kafka_of
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.testing.real_kafka_settings import free_addresses
 
-SHOP = """
-from window_consumer import App, Record
-
-app = App("shop")
-
-
-@app.handler("orders", group="shop")
-def charge(order: Record) -> None:
-    print(f"charged {order.text()}", flush=True)
-"""
-
 
 @pytest.fixture
-def nowhere() -> str:
+def nowhere(commands: Commands) -> str:
+    """A shop whose broker is not there, and the address where it is not."""
     (address,) = free_addresses(1)
+    commands.application(SHOP)
+    commands.configure({"kafka": {"bootstrap.servers": address}, "workers": {"charge": {}}})
     return address
-
-
-def configuration(bootstrap: str, **consumer: Any) -> dict[str, Any]:
-    return {
-        "kafka": {"bootstrap.servers": bootstrap, "consumer": consumer},
-        "workers": {"charge": {}},
-    }
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_a_start_timeout_ends_it_with_1_and_says_where_nobody_answered(
     commands: Commands, nowhere: str, command: str
 ) -> None:
-    commands.application(SHOP)
-    commands.configure(configuration(nowhere))
     more = ["--connect"] if command == "check" else []
     ended = commands.run(command, "shop:app", "--start-timeout", "1s", *more)
     assert (ended.code, ended.out) == (1, "")
@@ -56,9 +38,8 @@ def test_it_says_so_every_few_seconds_and_begins_when_the_broker_comes(
     embedded.create_topic("orders", 1)
     embedded.produce("orders", b"first")
     embedded.broker_down()
-    settings = embedded.client_settings()
     commands.application(SHOP)
-    commands.configure(configuration(settings.pop("bootstrap.servers"), **settings))
+    commands.configure({"kafka": kafka_of(embedded), "workers": {"charge": {}}})
     running = commands.start("run", "shop:app")
     running.wait_for("charge: no broker at", times=2)
     assert len(running.said.splitlines()) <= 6, running.said
@@ -67,9 +48,8 @@ def test_it_says_so_every_few_seconds_and_begins_when_the_broker_comes(
     assert running.stop().code == 0
 
 
-def test_a_stop_while_waiting_ends_it_with_0(commands: Commands, nowhere: str) -> None:
-    commands.application(SHOP)
-    commands.configure(configuration(nowhere))
+@pytest.mark.usefixtures("nowhere")
+def test_a_stop_while_waiting_ends_it_with_0(commands: Commands) -> None:
     running = commands.start("run", "shop:app")
     running.wait_for("no broker at")
     ended = running.stop()
@@ -77,17 +57,15 @@ def test_a_stop_while_waiting_ends_it_with_0(commands: Commands, nowhere: str) -
     assert "stopped while waiting for a broker" in ended.err
 
 
-def test_a_start_timeout_is_a_duration(commands: Commands, nowhere: str) -> None:
-    commands.application(SHOP)
-    commands.configure(configuration(nowhere))
+@pytest.mark.usefixtures("nowhere")
+def test_a_start_timeout_is_a_duration(commands: Commands) -> None:
     ended = commands.run("run", "shop:app", "--start-timeout", "5")
     assert ended.code == 2
     assert "--start-timeout" in ended.err
 
 
-def test_an_unknown_log_level_is_wrong_usage(commands: Commands, nowhere: str) -> None:
-    commands.application(SHOP)
-    commands.configure(configuration(nowhere))
+@pytest.mark.usefixtures("nowhere")
+def test_an_unknown_log_level_is_wrong_usage(commands: Commands) -> None:
     ended = commands.run("run", "shop:app", "--log-level", "loud")
     assert ended.code == 2
     assert "--log-level" in ended.err

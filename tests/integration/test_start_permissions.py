@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from attrs import frozen
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.applications import SHOP
 from tests.commands import Command, Commands, Ended
+from tests.commands import produce as produce_values
 from tests.conftest import MakeTopic
 from tests.integration.access import Access
 from tests.integration.members import log_ends, produce, wait_until
@@ -220,16 +220,10 @@ def test_dead_letters_that_are_forbidden_later_hold_the_offset_until_they_are_al
     running = guarded.start("run")
     running.wait_for("charged", times=10)
     guarded.access.take_away("topic", guarded.dlq)
-    produce_poison(guarded)
+    produce_values(guarded.kafka.bootstrap, guarded.topic, b"poison")
     running.wait_for("TOPIC_AUTHORIZATION_FAILED")
     assert not guarded.all_committed()
     guarded.access.grant("topic", guarded.dlq, "WRITE", "DESCRIBE")
     wait_until(guarded.all_committed, 90, "committed = end")
     assert running.stop().code == 0
     assert log_ends(guarded.kafka.bootstrap, guarded.dlq) == {0: 1}
-
-
-def produce_poison(guarded: Guarded) -> None:
-    producer = Producer({"bootstrap.servers": guarded.kafka.bootstrap})
-    producer.produce(guarded.topic, b"poison")
-    assert producer.flush(30) == 0

@@ -1,0 +1,161 @@
+"""``run``: several workers, overrides, an embedded broker, and what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.commands import Command, Commands, kafka_of, produce
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+
+SHOP = """
+import logging
+import threading
+
+from window_consumer import App, Record
+
+app = App("shop")
+log = logging.getLogger("shop")
+
+
+@app.handler("orders", group="shop-charge", retry={"attempts": 2, "backoff": "10ms..10ms"})
+def charge(order: Record) -> None:
+    log.warning("charging %s", order.text())
+    if order.text() == "poison":
+        raise ValueError("no card")
+    if order.text() == "second try" and order.attempt == 1:
+        raise ValueError("not yet")
+
+
+@app.handler("parcels", group="shop-ship", concurrency=2)
+def ship(parcel: Record) -> None:
+    log.warning("shipping %s with %d threads", parcel.text(), count("wc-ship-slot"))
+
+
+def count(prefix: str) -> int:
+    return sum(thread.name.startswith(prefix) for thread in threading.enumerate())
+"""
+
+
+@pytest.fixture
+def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
+    """Two workers on an embedded broker, with one record for each."""
+    embedded.create_topic("orders", 2)
+    embedded.create_topic("parcels", 1)
+    embedded.produce("orders", b"order 1", partition=0)
+    embedded.produce("parcels", b"parcel 1")
+    commands.application(SHOP)
+    commands.configure(configuration(embedded))
+    return commands
+
+
+def configuration(broker: EmbeddedBroker, **workers: Any) -> dict[str, Any]:
+    return {"kafka": kafka_of(broker), "workers": workers or {"charge": {}, "ship": {}}}
+
+
+def lines(command: Command) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in command.said.splitlines()]
+
+
+def test_one_process_runs_all_workers_and_each_says_what_it_reads_and_did(shop: Commands) -> None:
+    running = shop.start("run", "shop:app", "-c", "workers.yaml")
+    running.wait_for("charging order 1")
+    running.wait_for("shipping parcel 1 with 2 threads")
+    ended = running.stop()
+    assert ended.code == 0
+    assert ended.out == ""
+    assert "charge: reads 2 partitions: orders[0], orders[1]" in ended.err
+    assert "ship: reads 1 partition: parcels[0]" in ended.err
+    did = "1 processed, 0 retried, 0 dead-lettered, 0 unfinished"
+    assert ended.err.count(f"charge: stopped: {did}") == 1
+    assert ended.err.count(f"ship: stopped: {did}") == 1
+
+
+def test_only_runs_the_workers_that_it_names_and_set_wins_over_the_rest(shop: Commands) -> None:
+    only = ("--only", "ship", "--set", "workers.ship.concurrency=5")
+    running = shop.start("run", "shop:app", *only)
+    running.wait_for("shipping parcel 1 with 5 threads")
+    ended = running.stop()
+    assert ended.code == 0
+    assert "charge" not in ended.err
+
+
+def test_a_worker_that_is_disabled_does_not_run(shop: Commands, embedded: EmbeddedBroker) -> None:
+    shop.configure(configuration(embedded, charge={"enabled": False}, ship={}))
+    running = shop.start("run", "shop:app")
+    running.wait_for("shipping parcel 1")
+    assert "charge" not in running.stop().err
+
+
+def test_a_handler_that_no_worker_runs_is_an_error(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    shop.configure(configuration(embedded, ship={}))
+    ended = shop.run("run", "shop:app")
+    assert (ended.code, ended.out) == (2, "")
+    assert "no worker runs the handler 'charge'" in ended.err
+    assert "enabled: false" in ended.err
+
+
+def test_an_embedded_broker_needs_nothing_else(commands: Commands) -> None:
+    commands.application(SHOP)
+    commands.configure({"workers": {"charge": {}, "ship": {"enabled": False}}})
+    running = commands.start("run", "shop:app", "--embedded")
+    running.wait_for("charge: reads 4 partitions")
+    (line,) = (each for each in running.said.splitlines() if "embedded broker at" in each)
+    produce(line.rpartition(" ")[2], "orders", b"order 1")
+    running.wait_for("charging order 1")
+    assert running.stop().code == 0
+
+
+def test_json_lines_name_the_record_that_a_handler_logs_about(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    embedded.produce("orders", b"second try", partition=1)
+    running = shop.start("run", "shop:app", "--log-format", "json")
+    running.wait_for("charging second try", times=2)
+    running.wait_for("shipping parcel 1")
+    running.stop()
+    said = lines(running)
+    assert all({"time", "level", "logger", "thread", "message"} <= line.keys() for line in said)
+    places = [
+        (line["topic"], line["partition"], line["offset"], line["attempt"])
+        for line in said
+        if line["message"] == "charging second try"
+    ]
+    assert places == [("orders", 1, 0, 1), ("orders", 1, 0, 2)]
+    (failure,) = (line for line in said if "failed at attempt" in line["message"])
+    assert (failure["topic"], failure["partition"], failure["offset"]) == ("orders", 1, 0)
+    assert all("offset" not in line for line in said if "charge: reads" in line["message"])
+
+
+def test_text_lines_name_the_record_that_a_handler_logs_about(shop: Commands) -> None:
+    running = shop.start("run", "shop:app")
+    running.wait_for("charging order 1 [orders[0]@0 attempt 1]")
+    running.stop()
+
+
+def test_a_kind_of_error_has_one_stack_in_ten_seconds_and_then_says_how_many_there_were(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    embedded.fill("orders", [NewRecord(b"poison", partition=0)] * 20)
+    running = shop.start("run", "shop:app", "--only", "charge", "--log-format", "json")
+    running.wait_for("charging poison", times=40)
+    assert sum("no card" in line["message"] for line in lines(running)) == 1
+    # One at a time, until the quiet time is over: then it is known what failed before.
+    number = 0
+    while "more of this kind" not in running.said:
+        embedded.produce("orders", b"poison", partition=1)
+        number += 1
+        running.wait_for("charging poison", times=40 + 2 * number)
+    running.stop()
+    first, second = (line["message"] for line in lines(running) if "no card" in line["message"])
+    assert "orders[0]@" in first
+    assert "failed at attempt 1 of 2 with ValueError: no card" in first
+    assert "in charge" in first
+    (found,) = re.findall(r"orders\[1\]@(\d+) failed at attempt (\d)", second)
+    offset, attempt = map(int, found)
+    assert f"({40 + 2 * offset + attempt - 2} more of this kind since the last line)" in second
