@@ -206,7 +206,7 @@ class PollLoop:
     def _hear(self, item: Published | TopicNews | WindowConsumerError) -> None:
         if isinstance(item, Published):
             if item.error is not None:
-                self._reports.trouble(item.error)
+                self._reports.not_copied(item.failed, item.error)
             self._engine.on_published(item.failed, item.error, self._clock.now())
         elif isinstance(item, TopicNews):
             self._on_topics(item.facts)

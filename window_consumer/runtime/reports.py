@@ -8,8 +8,13 @@ from collections.abc import Callable, Iterable
 from attrs import define
 
 from window_consumer.core.decisions import Hovering, Outlived
+from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord
-from window_consumer.model.errors import CommitFailedError, WindowConsumerError
+from window_consumer.model.errors import (
+    CommitFailedError,
+    PublishFailedError,
+    WindowConsumerError,
+)
 from window_consumer.model.headers import Reason
 from window_consumer.model.record import TopicPartition
 
@@ -73,6 +78,19 @@ class Reports:
         """Write down what the client is trying to get over."""
         text = str(error)
         self._say(logging.WARNING, text, text)
+
+    def not_copied(self, failed: FailedRecord, error: PublishFailedError) -> None:
+        """Write down that a record's copy was not taken, one line per kind of refusal."""
+        what_to_do = (
+            "; raise the topic's max.message.bytes, or see retry.on_oversize"
+            if error.too_large
+            else ""
+        )
+        text = (
+            f"{describe(failed)} stays open, its copy was not taken and is tried again:"
+            f" {error}{what_to_do}"
+        )
+        self._say(logging.WARNING, text, str(error))
 
     def failed(self, records: Iterable[FailedRecord], attempts: int, now: float) -> None:
         """Write down failed calls, with one traceback per kind and ten seconds."""
