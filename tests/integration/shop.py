@@ -14,6 +14,14 @@ from typing import Any
 from attrs import Factory, define, field, frozen
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from tests.integration.members import wait_until
 from window_consumer import App, Record
@@ -45,7 +53,7 @@ from window_consumer.testing.guarantees import (
     check,
 )
 
-PATIENCE_S = 90.0
+PATIENCE_S = 15.0
 """Far more than anything takes here: a busy machine shall not break a test."""
 
 Behaviour = Callable[[Record], object]
@@ -216,9 +224,9 @@ class Shop:
         except AssertionError as error:
             raise AssertionError(or_tell()) from error
 
-    def until_ranges(self) -> None:
-        """Wait until a commit carries finished ranges; all but one record are to be finished."""
-        self.until(lambda: bool(self.finished_beyond()), "a commit with finished ranges")
+    def until_open(self, *offsets: int, partition: int = 0) -> None:
+        """Wait until a commit, with its finished ranges, covers all records but these."""
+        self.until(lambda: self.uncovered(partition) == list(offsets), f"{offsets} alone are open")
 
     def until_said(self, text: str, *, times: int = 1) -> None:
         self.until(lambda: len(self.log.containing(text)) >= times, f"the log says {text!r}")
@@ -258,10 +266,15 @@ class Shop:
             name = ClientPartition(self.topic, partition)
             return consumer.committed([name], timeout=30)[0].metadata
 
-    def finished_beyond(self, partition: int = 0) -> tuple[range, ...]:
-        """Return what the committed metadata says to be finished beyond the offset."""
+    def uncovered(self, partition: int = 0) -> list[int]:
+        """Return the offsets that would run again if the worker died now."""
         note = decode(self.metadata(partition))
-        return note.finished if note else ()
+        finished = note.finished if note else ()
+        return [
+            offset
+            for offset in range(self.committed().get(partition, 0), self.ends()[partition])
+            if not any(offset in each for each in finished)
+        ]
 
     def commit_by_hand(self, offset: int, *, partition: int = 0, metadata: str = "") -> None:
         """Commit as an administrator does: from outside, while nobody is in the group."""
@@ -283,6 +296,26 @@ class Shop:
     def places(self, since: int = 0) -> list[tuple[int, int]]:
         """Return partition and offset of each call, sorted, without the first ``since`` calls."""
         return sorted(call.place for call in self.calls[since:])
+
+    # ---- the cluster
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: dict[str, str] | None = None
+    ) -> None:
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
+        admin = AdminClient(self.plain)
+        admin.create_topics([topic])[name].result(timeout=30)
+
+    def delete_topic(self, name: str) -> None:
+        admin = AdminClient(self.plain)
+        admin.delete_topics([name], operation_timeout=30)[name].result(timeout=30)
+
+    def set_topic(self, topic: str, key: str, value: str) -> None:
+        """Change one setting of a topic."""
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin = AdminClient(self.plain)
+        admin.incremental_alter_configs([resource])[resource].result(timeout=30)
 
     # ---- judging
 

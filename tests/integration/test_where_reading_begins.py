@@ -109,7 +109,7 @@ def test_metadata_that_was_copied_onto_another_offset_is_ignored(shop: ShopOn) -
     orders.behave = fails_on(b"0")
     orders.produce(range(20))
     with orders.running(retry={"backoff": "60s..60s"}):
-        orders.until_ranges()
+        orders.until_open(0)
     orders.commit_by_hand(5, metadata=orders.metadata() or "")
     orders.behave = lambda _: None
     with orders.running():
