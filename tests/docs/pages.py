@@ -49,9 +49,9 @@ def module_of(page: Path) -> str:
 
 
 def commands(page: Path) -> list[str]:
-    """Return what the page tells to type, without comments."""
+    """Return what the page tells to type, without comments and where the output goes."""
     return [
-        line.removeprefix("$ ").split("  #")[0].strip()
+        re.split(r"  #| > ", line.removeprefix("$ "))[0].strip()
         for block in blocks(page, "console")
         for line in block.text.splitlines()
         if line.startswith("$ ")
