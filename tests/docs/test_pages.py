@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -38,6 +40,53 @@ def test_the_wire_page_names_every_header_that_a_copy_can_carry() -> None:
     written = [value for name, value in vars(headers).items() if name.isupper()]
     for name in [each for each in written if isinstance(each, str) and each != headers.PREFIX]:
         assert f"`{name}`" in page
+
+
+def test_the_operations_page_quotes_log_lines_that_are_written() -> None:
+    page = (ROOT / "docs/operations.md").read_text("utf-8")
+    (table,) = re.findall(r"^\| line \|.*?\n\n", page, re.MULTILINE | re.DOTALL)
+    quoted = [text for row in table.splitlines()[2:] for text in code_in(row.split(" | ")[0])]
+    assert len(quoted) > 15
+    written = "\n".join(texts_of_the_package())
+    for text in quoted:
+        for part in text.split("..."):
+            assert part.strip(" :;") in written, text
+
+
+def texts_of_the_package() -> Iterator[str]:
+    """Yield all texts in the code, with ``...`` where something is put into them."""
+    for file in (ROOT / "window_consumer").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(
+                    str(each.value) if isinstance(each, ast.Constant) else "..."
+                    for each in node.values
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield re.sub(r"%[.\d]*[a-z]", "...", node.value)
+
+
+def test_the_architecture_page_names_every_module_of_the_lower_floors_and_no_other() -> None:
+    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    named = {name for name in code_in(page) if re.fullmatch(r"[a-z_]+", name)}
+    modules = {
+        file.stem
+        for floor in ("model", "core", "runtime", "kafka")
+        for file in (ROOT / "window_consumer" / floor).glob("[a-z]*.py")
+    }
+    assert sorted(modules - named) == [], "say in docs/architecture.md what these are for"
+    assert sorted(named - modules - ELSEWHERE) == [], "docs/architecture.md names what is not there"
+
+
+ELSEWHERE = {
+    *("model", "core", "runtime", "kafka", "config", "testing", "app", "cli"),
+    *("concurrency", "next", "list", "unclaimed", "pause", "seek", "resume", "revoke_timeout"),
+}
+"""Words of the architecture page that are no modules of the lower floors."""
+
+
+def code_in(text: str) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
