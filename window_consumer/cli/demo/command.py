@@ -54,6 +54,11 @@ def demo_command(*, as_json: bool, no_ui: bool) -> int:
     else:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             report = run_demo(lambda *seen: live.update(view(*seen), refresh=True))
+    return conclude(report, console, as_json=as_json)
+
+
+def conclude(report: DemoReport, console: Console, *, as_json: bool) -> int:
+    """Print a report and return the exit code for it."""
     if as_json:
         click.echo(json.dumps(attrs.asdict(report)))
     else:
