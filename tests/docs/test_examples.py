@@ -6,40 +6,28 @@ import os
 import re
 import subprocess
 import sys
-import types
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.commands import PATIENCE_S, Commands
 from tests.docs.pages import PAGES, ROOT, blocks, module_of
-from window_consumer import App
-from window_consumer.app.plan import make_plan
 
 README = ROOT / "README.md"
 HANDLERS = ROOT / "docs/handlers.md"
 EXAMPLES = ROOT / "examples"
 
+SHOP = (
+    (EXAMPLES / "shop.py").read_text("utf-8")
+    + """
+
+class InvalidOrder(Exception):
+    '''Pages without handlers of their own speak of this one.'''
+"""
+)
+
 WITH_YAML = [page for page in PAGES if blocks(page, "yaml")]
 WITH_TESTS = [ROOT / "docs/testing.md"]
-
-
-ImportAsShop = Callable[[str], types.ModuleType]
-
-
-@pytest.fixture
-def import_as_shop(monkeypatch: pytest.MonkeyPatch) -> ImportAsShop:
-    """Import source as the module ``shop``, until the end of the test."""
-    monkeypatch.setenv("KAFKA_BOOTSTRAP", "127.0.0.1:1")
-
-    def import_(source: str) -> types.ModuleType:
-        module = types.ModuleType("shop")
-        monkeypatch.setitem(sys.modules, "shop", module)
-        exec(compile(source, "shop.py", "exec"), vars(module))  # noqa: S102 - our own documentation
-        return module
-
-    return import_
 
 
 def test_the_first_handler_stands_in_the_readme_as_it_is_in_the_examples() -> None:
@@ -75,31 +63,16 @@ def address_in(said: str) -> str:
     return address
 
 
-def test_the_handlers_of_the_handlers_page_are_handlers(import_as_shop: ImportAsShop) -> None:
-    module = import_as_shop(module_of(HANDLERS))
-    apps = [value for value in vars(module).values() if isinstance(value, App)]
-    assert [app.name for app in apps] == ["shop"]
-    assert len(apps[0].handlers) > 1
-
-
 @pytest.mark.parametrize("page", WITH_YAML, ids=[page.name for page in WITH_YAML])
-def test_configurations_load_with_the_handlers_of_their_page(
-    page: Path, import_as_shop: ImportAsShop, tmp_path: Path
+def test_configurations_stand_their_check_with_the_handlers_of_their_page(
+    page: Path, tmp_path: Path
 ) -> None:
-    """A page without handlers of its own speaks of those of the handlers page."""
-    source = module_of(page) or module_of(HANDLERS)
-    if page == README:
-        source = (EXAMPLES / "shop.py").read_text("utf-8")
-    handlers = import_as_shop(source).app.handlers
-    for number, block in enumerate(blocks(page, "yaml")):
-        file = tmp_path / f"{number}.yaml"
-        file.write_text(block.text)
-        run = {name: spec for name, spec in handlers.items() if f"  {name}:\n" in _bare(block.text)}
-        assert make_plan(config=file, handlers=run).workers
-
-
-def _bare(yaml_text: str) -> str:
-    return re.sub(r" +#.*", "", yaml_text)
+    with Commands(tmp_path) as commands:
+        commands.application(module_of(page) if page == HANDLERS else SHOP)
+        for block in blocks(page, "yaml"):
+            commands.configure(block.text)
+            ended = commands.run("check", "shop:app", env={"KAFKA_BOOTSTRAP": "127.0.0.1:1"})
+            assert ended.code == 0, ended.said
 
 
 @pytest.mark.parametrize("page", WITH_TESTS, ids=[page.name for page in WITH_TESTS])
