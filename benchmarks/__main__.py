@@ -86,6 +86,8 @@ def run_command(
             f"there is no workload {name!r}{'; ' if hint else ''}{hint}\nThere are:"
             f" {', '.join(WORKLOADS)}"
         )
+    if json_file is not None and not json_file.parent.is_dir():
+        raise click.UsageError(f"--json {json_file}: there is no directory {json_file.parent}")
     return _run([WORKLOADS[name]], kafka, runs, lambda _: json_file, strict=strict)
 
 

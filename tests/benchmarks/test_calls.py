@@ -69,6 +69,13 @@ def test_records_of_a_key_that_change_places_violate_the_order_of_keys() -> None
     assert found.order_violations("key") == 1
 
 
+def test_each_record_of_a_key_waits_for_the_one_right_before_it() -> None:
+    found = calls(
+        [3], [(0, n, b"a", *span) for n, span in enumerate([(1, 2), (2, 6), (4, 7)])], keyed=True
+    )
+    assert found.order_violations("key") == 1
+
+
 def test_records_of_different_keys_may_overlap() -> None:
     found = calls([2], [(0, 0, b"a", 1, 4), (0, 1, b"b", 2, 3)], keyed=True)
     assert found.order_violations("key") == 0

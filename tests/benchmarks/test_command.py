@@ -44,6 +44,12 @@ def test_fewer_than_three_runs_are_refused() -> None:
     assert "x>=3" in done.stderr
 
 
+def test_a_report_that_could_not_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    done = benchmarks("run", "noop-key", "--json", str(tmp_path / "missing" / "report.json"))
+    assert done.returncode == 2
+    assert f"there is no directory {tmp_path / 'missing'}" in done.stderr
+
+
 def test_a_kafka_that_does_not_answer_is_said_in_one_line() -> None:
     (nobody,) = free_addresses(1)
     done = benchmarks("run", "noop-key", "--kafka", nobody)
