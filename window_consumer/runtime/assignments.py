@@ -36,6 +36,8 @@ class Assignments:
         self._retry_at = 0.0
         self.topic_ids: dict[TopicPartition, str | None] = {}
         """The id that each partition's topic had when the partition was assigned."""
+        self._first_ids: dict[str, str] = {}
+        """The id of each topic when this worker first heard of it, assigned or not."""
 
     def resolve(self, names: Sequence[TopicPartition], now: float) -> list[Assigned]:
         """Return where to begin; what could not be read is left out and tried again later.
@@ -59,6 +61,12 @@ class Assignments:
             return []
         return self.resolve(sorted(self._unread), now)
 
+    def note(self, facts: Mapping[str, TopicFacts]) -> None:
+        """Remember topics: one that has another id later was made anew meanwhile."""
+        for topic, each in facts.items():
+            if each.topic_id:
+                self._first_ids.setdefault(topic, each.topic_id)
+
     def made_anew(self, facts: Mapping[str, TopicFacts]) -> list[TopicPartition]:
         """Return the partitions whose topic has another id than when they were assigned."""
         return [
@@ -79,6 +87,7 @@ class Assignments:
         missing = [topic for topic in topics if topic not in facts]
         if missing:
             raise MissingTopicError(f"the cluster has no topic {', '.join(missing)} (any more)")
+        self.note(facts)
         committed = self._committed(names, facts)
         assigned = [self._begin(name, committed, facts[name.topic]) for name in names]
         self.topic_ids.update({name: facts[name.topic].topic_id for name in names})
@@ -96,10 +105,18 @@ class Assignments:
             log = self._source.log_range(name, ASK_S)
         siblings = [each for other, each in committed.items() if other.topic == name.topic]
         known = partitions_known(siblings, facts.partitions)
-        start = resolve(Found(name, committed[name], log, hashed, known), self._on_no_offset)
+        rule = self._on_no_offset
+        if committed[name].next_offset is None and self._is_another(name.topic, facts):
+            # Its offsets went with the old topic. Nobody has skipped a record of the new one.
+            rule = "earliest"
+            self._warn(f"{name.topic} was deleted and made anew: reading it from its beginning")
+        start = resolve(Found(name, committed[name], log, hashed, known), rule)
         if start.warning:
             self._warn(start.warning)
         return start.assigned
+
+    def _is_another(self, topic: str, facts: TopicFacts) -> bool:
+        return bool(facts.topic_id) and self._first_ids.get(topic) != facts.topic_id
 
     def _committed(
         self, names: Sequence[TopicPartition], facts: Mapping[str, TopicFacts]

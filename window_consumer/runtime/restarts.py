@@ -48,6 +48,7 @@ class Restarts:
 
     def look_for_new(self, facts: Mapping[str, TopicFacts], now: float) -> None:
         """Begin topics that were made anew at their beginning; nothing old is committed to them."""
+        self._assignments.note(facts)
         anew = self._assignments.made_anew(facts)
         for topic in sorted({name.topic for name in anew}):
             self._reports.warn(f"{topic} was deleted and made anew: reading it from its beginning")
