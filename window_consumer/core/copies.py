@@ -70,6 +70,9 @@ def dead_letter(
         ours.append((names.VALUE_REF, _reference(message, value)))
         value = None
     partition = message.partition() if target.partitions == target.source_partitions else None
+    if partition is not None and partition >= target.partitions:
+        # The source got partitions since its dead-letter topic was looked at.
+        partition = None
     return Copy(
         topic=target.topic,
         partition=partition,
