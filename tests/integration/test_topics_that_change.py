@@ -1,0 +1,196 @@
+"""Topics that are made anew, get partitions or appear while a worker runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import Event
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from tests.integration.conftest import ShopOn, protocol_settings
+from tests.integration.shop import PATIENCE_S, Shop, fails_on
+from window_consumer import Record
+from window_consumer.kafka.embedded import NewRecord
+from window_consumer.testing.guarantees import NoDuplicates
+
+
+def make_anew(shop: Shop, partitions: int, values: Iterable[int] = ()) -> None:
+    """Delete a topic, make it again and write values to its first partition, all at once."""
+    shop.delete_topic(shop.topic)
+    shop.produced.clear()
+    shop.until(lambda: made(shop, partitions), "the name is free again")
+    shop.produce(values, partition=0)
+
+
+def made(shop: Shop, partitions: int) -> bool:
+    try:
+        shop.create_topic(shop.topic, partitions)
+    except KafkaException:
+        return False
+    return True
+
+
+def add_partitions(shop: Shop, total: int) -> None:
+    admin = AdminClient(shop.plain)
+    new = [NewPartitions(shop.topic, total)]
+    admin.create_partitions(new)[shop.topic].result(timeout=30)
+    shop.until(lambda: len(shop.ends()) == total, "the partitions are there")
+
+
+def values(shop: Shop, since: int = 0) -> list[int]:
+    return sorted(int(call.value or b"") for call in shop.calls[since:])
+
+
+# ---- made anew
+
+
+@pytest.mark.parametrize("on_no_offset", ["earliest", "latest"])
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
+    shop: ShopOn, protocol: str, on_no_offset: str
+) -> None:
+    orders = shop(2)
+    with orders.running(kafka=protocol_settings(protocol), on_no_offset=on_no_offset):
+        orders.until_reading()
+        orders.until_committed()
+        orders.produce(range(100), partition=0)
+        orders.produce(range(100, 200), partition=1)
+        orders.until_committed()
+        make_anew(orders, 2, range(200, 250))
+        orders.until_called(250)
+        orders.until_committed()
+    assert values(orders) == list(range(250))
+    assert orders.log.containing(f"{orders.topic} was deleted and made anew")
+    assert orders.violations() == []
+
+
+def test_what_still_runs_for_the_old_topic_commits_nothing_to_the_new_one(
+    shop: ShopOn, protocol: str
+) -> None:
+    orders, go_on = shop(1), Event()
+    orders.produce(range(100))
+
+    def behave(record: Record) -> None:
+        if record.value == b"50":
+            go_on.wait(PATIENCE_S)
+
+    orders.behave = behave
+    with orders.running(kafka=protocol_settings(protocol)):
+        orders.until_called(100)
+        make_anew(orders, 1)
+        orders.until_said(f"{orders.topic} was deleted and made anew")
+        assert orders.log.containing(f"the call for {orders.topic}[0]@50")
+        go_on.set()
+        assert orders.committed().get(0, 0) == 0
+        orders.produce(range(100, 110))
+        orders.until_committed()
+    assert values(orders) == list(range(110))
+    assert orders.violations() == []
+
+
+def test_a_topic_that_was_made_anew_while_nobody_ran_is_read_from_its_beginning(
+    shop: ShopOn,
+) -> None:
+    orders = shop(1)
+    orders.produce(range(100))
+    with orders.running():
+        orders.until_committed()
+    make_anew(orders, 1, range(100, 110))
+    with orders.running():
+        orders.until_committed()
+    assert values(orders) == list(range(110))
+    assert orders.violations() == []
+
+
+def test_an_offset_that_survived_its_topic_is_not_used_for_the_new_one(shop: ShopOn) -> None:
+    """As a backup of the offsets does it that is restored: the topic's id gives it away."""
+    orders = shop(1)
+    orders.produce(range(100))
+    with orders.running():
+        orders.until_committed()
+    ours = orders.metadata() or ""
+    make_anew(orders, 1, range(100, 210))
+    orders.commit_by_hand(100, metadata=ours)
+    with orders.running():
+        orders.until_committed()
+        orders.until_called(210)
+    assert values(orders) == list(range(210))
+    assert orders.log.containing("the topic was made anew since offset 100 was committed")
+
+
+# ---- partitions that are added
+
+
+@pytest.mark.parametrize("on_no_offset", ["earliest", "latest"])
+def test_partitions_that_are_added_are_read_from_their_beginning(
+    shop: ShopOn, protocol: str, on_no_offset: str
+) -> None:
+    orders = shop(1)
+    with orders.running(kafka=protocol_settings(protocol), on_no_offset=on_no_offset):
+        orders.until_reading()
+        orders.until_committed()
+        add_partitions(orders, 3)
+        for partition in range(3):
+            orders.produce(range(20), partition=partition)
+        orders.until_committed()
+    assert orders.violations(NoDuplicates()) == []
+
+
+def test_partitions_that_were_added_while_nobody_ran_are_read_from_their_beginning(
+    shop: ShopOn,
+) -> None:
+    orders = shop(1)
+    with orders.running(on_no_offset="latest"):
+        orders.until_reading()
+        orders.until(lambda: orders.committed() == {0: 0}, "the start is committed")
+    add_partitions(orders, 3)
+    for partition in range(3):
+        orders.produce(range(20), partition=partition)
+    with orders.running(on_no_offset="latest"):
+        orders.until_committed()
+    assert orders.violations(NoDuplicates()) == []
+
+
+def test_dead_letters_of_an_added_partition_find_a_place(shop: ShopOn) -> None:
+    """The dead-letter topic has as many partitions as the source had: the key decides now."""
+    orders = shop(1)
+    orders.behave = fails_on(b"bad")
+    with orders.running(kafka=protocol_settings("consumer"), retry={"attempts": 1}):
+        orders.until_reading()
+        add_partitions(orders, 3)
+        orders.write(NewRecord(b"bad", b"k", (), partition) for partition in range(3))
+        orders.until_committed()
+    assert len(orders.dead_letters()) == 3
+    assert orders.violations(NoDuplicates(), copies=True) == []
+
+
+# ---- patterns
+
+
+def test_topics_that_appear_and_match_are_read_and_dead_letter_topics_are_not(
+    shop: ShopOn, protocol: str
+) -> None:
+    orders = shop(1)
+    prefix = f"{orders.topic}."
+    first, later, other = f"{prefix}first", f"{prefix}later", f"x.{prefix}other"
+    orders.create_topic(first)
+    orders.behave = fails_on(b"bad")
+    pattern = "^" + prefix.replace(".", "[.]")
+    anything = f"{orders.group}.*{orders.topic}"
+    with orders.running(
+        patterns=[pattern, "^" + anything],
+        kafka=protocol_settings(protocol),
+        retry={"attempts": 1},
+    ):
+        orders.until_said(f"{first}[0]")
+        orders.write([NewRecord(b"1"), NewRecord(b"bad")], first)
+        orders.create_topic(later)
+        orders.create_topic(other)
+        orders.create_topic(f"{orders.group}.{later}.retry.10s")
+        orders.write([NewRecord(b"x")], other)
+        orders.write([NewRecord(b"2"), NewRecord(b"bad")], later)
+        orders.until_called(4)
+        orders.until_said(f"{later}[0]")
+    seen = sorted((call.topic, call.value) for call in orders.calls)
+    assert seen == [(first, b"1"), (first, b"bad"), (later, b"2"), (later, b"bad")]
