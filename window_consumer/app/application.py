@@ -176,7 +176,8 @@ class App:
         interpreter.
 
         Raises ConfigError and other UsageErrors before anything runs, AuthenticationError and
-        BrokerUnavailableError when the cluster cannot be used.
+        BrokerUnavailableError when the cluster cannot be used, LifespanError when the lifespan
+        fails.
         """
         plan = self.plan(config, only=only, overrides=overrides)
         return self.start_plan(plan, start_timeout=start_timeout)

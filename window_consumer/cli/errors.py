@@ -23,11 +23,11 @@ def guarded(command: Callable[[], int]) -> int:
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except BaseException as error:
-        return _explain(error)
+        return explain(error)
 
 
-def _explain(error: BaseException) -> int:
-    """Say what went wrong and return the exit code for it."""
+def explain(error: BaseException, mask: Callable[[str], str] = str) -> int:
+    """Say what went wrong, without secrets, and return the exit code for it."""
     code = FAILED
     if isinstance(error, click.ClickException):
         error.show()
@@ -35,7 +35,7 @@ def _explain(error: BaseException) -> int:
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         code = INTERRUPTED
     elif isinstance(error, WindowConsumerError):
-        say_error(str(error))
+        say_error(mask(str(error)))
         code = WRONG_USAGE if isinstance(error, UsageError) else FAILED
     elif isinstance(error, BrokenPipeError):
         # Whoever read our output has enough; Python would complain again at its own exit.
@@ -43,7 +43,8 @@ def _explain(error: BaseException) -> int:
     elif isinstance(error, SystemExit):
         raise error
     else:
-        say_error(f"this is a bug, please report it:\n{''.join(traceback.format_exception(error))}")
+        stack = "".join(traceback.format_exception(error))
+        say_error(mask(f"this is a bug, please report it:\n{stack}"))
     return code
 
 

@@ -16,7 +16,7 @@ import click
 from attrs import frozen
 
 from window_consumer.app import App, Plan
-from window_consumer.cli.errors import FAILED, INTERRUPTED, OK
+from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.core.snapshot import Snapshot
 from window_consumer.model.errors import StartStoppedError
@@ -65,6 +65,8 @@ def run_until_stopped(
     except StartStoppedError as error:
         logger.info("%s", error)
         return OK
+    except Exception as error:
+        return explain(error, plan.mask)
     longest = max(worker.config.stop_timeout for worker in plan.workers)
     deadline: float | None = None
     while not running.wait(_LOOK_S):

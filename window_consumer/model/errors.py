@@ -35,6 +35,10 @@ class StartStoppedError(RunError):
     """A stop was asked for before the start was complete; nothing had begun."""
 
 
+class LifespanError(RunError):
+    """The application's lifespan raised while it was entered; ``__cause__`` is what it raised."""
+
+
 class AuthenticationError(RunError):
     """The cluster refused who we say we are."""
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
@@ -19,7 +21,13 @@ from typing import Any, Self
 
 from window_consumer.core.counters import Counters
 from window_consumer.core.snapshot import Snapshot
-from window_consumer.model.errors import RunError, WindowConsumerError
+from window_consumer.model.errors import (
+    LifespanError,
+    RunError,
+    WindowConsumerError,
+    WrongProcessError,
+)
+from window_consumer.runtime.faults import class_name
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.worker import Worker
 
@@ -34,7 +42,8 @@ _GRACE_S = 4.0
 class Running:
     """A started application. Use it as a context manager, or call ``stop`` and ``wait``.
 
-    It installs no signal handlers and changes no setting of the interpreter.
+    It installs no signal handlers and changes no setting of the interpreter. In a process that
+    was forked off its methods raise WrongProcessError: the threads stay behind.
     """
 
     def __init__(
@@ -46,6 +55,7 @@ class Running:
         self._make_workers = make_workers
         self._lifespan = lifespan
         self._logger = logger
+        self._pid = os.getpid()
         self._events: SimpleQueue[tuple[Worker, Phase] | None] = SimpleQueue()
         self._started = threading.Event()
         self._ended = threading.Event()
@@ -61,7 +71,7 @@ class Running:
     # ---- for the application
 
     def start(self) -> Self:
-        """Enter the lifespan and start the workers; raises what the lifespan raises."""
+        """Enter the lifespan and start the workers; raises LifespanError where that fails."""
         self._thread.start()
         self._started.wait()
         if self._start_error is not None:
@@ -71,20 +81,24 @@ class Running:
 
     def stop(self) -> None:
         """Ask everything to drain and end; returns at once, may be called again."""
+        self._check_process()
         self._stop_asked.set()
         self._events.put(None)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; False where it has not come within ``timeout_s``."""
+        self._check_process()
         return self._ended.wait(timeout_s)
 
     @property
     def counters(self) -> Mapping[str, Counters]:
         """What each worker has done so far."""
+        self._check_process()
         return {worker.name: worker.counters for worker in self.workers}
 
     def snapshots(self, timeout_s: float = 1.0) -> Mapping[str, Snapshot]:
         """Return a picture of each worker; one that does not answer in time is left out."""
+        self._check_process()
         pictures = {worker.name: worker.snapshot(timeout_s) for worker in self.workers}
         return {name: picture for name, picture in pictures.items() if picture is not None}
 
@@ -98,10 +112,19 @@ class Running:
         trace: TracebackType | None,
     ) -> None:
         """Stop and wait. Raises why it ended by itself, unless another exception is on its way."""
+        if error is not None and os.getpid() != self._pid:
+            return
         self.stop()
         self.wait()
         if self.failure is not None and error is None:
             raise self.failure
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise WrongProcessError(
+                "this application was started in another process, and a fork takes neither its"
+                " threads nor Kafka's client along: start it after forking, or spawn processes"
+            )
 
     # ---- the supervisor's thread
 
@@ -121,7 +144,7 @@ class Running:
         try:
             state = self._lifespan.__enter__()
         except BaseException as error:
-            self.failure = self._start_error = error
+            self.failure = self._start_error = _lifespan_error(error)
             yield None
             return
         yield (state,)
@@ -191,3 +214,13 @@ class Running:
         for worker in alive:
             self.left_behind |= not worker.end(_LEAVE_S)
             worker.say_goodbye()
+
+
+def _lifespan_error(error: BaseException) -> LifespanError:
+    """Say where in the user's code the lifespan failed; its stack stays with the cause."""
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [each for each in frames if each.filename not in (__file__, contextlib.__file__)]
+    place = f" at {users[0].filename}:{users[0].lineno}" if users else ""
+    failure = LifespanError(f"@app.lifespan failed{place}: {class_name(type(error))}: {error}")
+    failure.__cause__ = error
+    return failure
