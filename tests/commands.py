@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -128,8 +128,16 @@ class Commands:
         (self.directory / name).write_text(text)
 
     def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> Command:
+        return self._start(["-m", "window_consumer", *arguments], env)
+
+    def script(self, source: str) -> Ended:
+        """Run a program that embeds the framework."""
+        (self.directory / "script.py").write_text(source)
+        return self._start(["script.py"], None).wait()
+
+    def _start(self, arguments: Sequence[str], env: Mapping[str, str] | None) -> Command:
         process = subprocess.Popen(
-            [sys.executable, "-m", "window_consumer", *arguments],
+            [sys.executable, *arguments],
             cwd=self.directory,
             env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,

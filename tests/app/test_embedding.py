@@ -1,0 +1,290 @@
+"""An application inside of a program: what it leaves alone, and what surrounds its calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.commands import Commands, Ended, kafka_of
+from window_consumer.kafka.embedded import EmbeddedBroker
+
+SHOP = """
+import contextvars
+import logging
+import threading
+
+from window_consumer import App, Record, current_record
+
+app = App("shop")
+log = logging.getLogger("shop")
+handled = threading.Semaphore(0)
+
+
+@app.handler("orders", group="shop", ordering="key", concurrency=2,
+             retry={"attempts": 2, "backoff": "10ms..10ms", "on_failure": "overtake"})
+def charge(order: Record) -> None:
+    print("charge", order.text(), order.attempt, order.state, flush=True)
+    deep_below(order)
+    if order.text() == "second try" and order.attempt == 1:
+        raise ValueError("not yet")
+    handled.release()
+
+
+def deep_below(order: Record) -> None:
+    log.warning("looking")
+    assert current_record() is order
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(in_a_thread, order))
+    thread.start()
+    thread.join()
+
+
+def in_a_thread(order: Record) -> None:
+    assert current_record() is order
+    log.warning("looking from a thread")
+
+
+@app.middleware
+def outer(record, call_next):
+    print("outer before", record.attempt, flush=True)
+    try:
+        return call_next(record)
+    except ValueError as error:
+        print("outer saw", error, flush=True)
+        raise
+    finally:
+        print("outer after", flush=True)
+
+
+@app.middleware
+def inner(record, call_next):
+    print("inner before", flush=True)
+    call_next(record)
+    print("inner after", flush=True)
+
+
+@app.lifespan
+def pools():
+    print("enter", flush=True)
+    yield "pools"
+    print("leave", flush=True)
+"""
+
+EMBEDDING = """
+from shop import app, handled
+
+with app.start("workers.yaml"):
+    handled.acquire()
+"""
+
+
+@pytest.fixture
+def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
+    """An application with one record to handle."""
+    embedded.create_topic("orders", 1)
+    embedded.produce("orders", b"second try", key=b"k")
+    commands.application(SHOP)
+    commands.configure({"kafka": kafka_of(embedded), "workers": {"charge": {}}})
+    return commands
+
+
+def fine(ended: Ended) -> list[str]:
+    assert ended.code == 0, ended.err
+    return ended.out.splitlines()
+
+
+def test_it_leaves_signals_logging_and_the_interpreter_as_they_are(shop: Commands) -> None:
+    lines = fine(
+        shop.script(
+            """
+import gc
+import logging
+import signal
+import sys
+import threading
+import warnings
+
+from shop import app, handled
+
+
+def state():
+    loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
+    return [
+        {number.name: repr(signal.getsignal(number)) for number in signal.Signals},
+        [handler for each in loggers for handler in getattr(each, "handlers", [])],
+        [each.level for each in loggers if isinstance(each, logging.Logger)],
+        logging.root.disabled, logging.getLoggerClass(), logging.getLogRecordFactory(),
+        sys.getswitchinterval(), sys.getrecursionlimit(), sys.gettrace(), sys.getprofile(),
+        gc.get_threshold(), gc.isenabled(), gc.get_freeze_count(),
+        sys.excepthook, threading.excepthook, sys.unraisablehook, warnings.filters,
+        threading.stack_size(),
+    ]
+
+
+for name in ("shop", "window_consumer", "window_consumer.client"):
+    logging.getLogger(name)
+before = state()
+with app.start("workers.yaml"):
+    handled.acquire()
+    during = state()
+assert before == during, (before, during)
+assert before == state()
+print("the same")
+"""
+        )
+    )
+    assert lines[-1] == "the same"
+
+
+def test_the_lifespan_surrounds_all_calls_and_middleware_each_call_in_its_order(
+    shop: Commands,
+) -> None:
+    assert fine(shop.script(EMBEDDING)) == [
+        "enter",
+        "outer before 1",
+        "inner before",
+        "charge second try 1 pools",
+        "outer saw not yet",
+        "outer after",
+        "outer before 2",
+        "inner before",
+        "charge second try 2 pools",
+        "inner after",
+        "outer after",
+        "leave",
+    ]
+
+
+def test_the_lifespan_is_entered_once_for_several_workers(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    again = {"handler": "charge", "group": "again"}
+    shop.configure({"kafka": kafka_of(embedded), "workers": {"charge": {}, "again": again}})
+    lines = fine(shop.script(EMBEDDING.replace("acquire()", "acquire(); handled.acquire()")))
+    assert lines.count("charge second try 2 pools") == 2
+    assert (lines.count("enter"), lines.count("leave")) == (1, 1)
+    assert (lines[0], lines[-1]) == ("enter", "leave")
+
+
+def test_log_lines_name_their_record_where_the_program_asks_for_it(shop: Commands) -> None:
+    ended = shop.script(
+        "import logging\n"
+        "from window_consumer import RecordContext\n"
+        "handler = logging.StreamHandler()\n"
+        "handler.addFilter(RecordContext())\n"
+        "form = '%(message)s %(topic)s %(partition)s %(offset)s %(attempt)s'\n"
+        "logging.basicConfig(handlers=[handler], format=form)\n" + EMBEDDING + "\n"
+        "logging.warning('outside')\n"
+    )
+    fine(ended)
+    assert [line for line in ended.err.splitlines() if line.startswith(("looking", "outside"))] == [
+        "looking orders 0 0 1",
+        "looking from a thread orders 0 0 1",
+        "looking orders 0 0 2",
+        "looking from a thread orders 0 0 2",
+        "outside None None None None",
+    ]
+
+
+def test_use_after_a_fork_is_a_clear_error_and_does_not_hang(shop: Commands) -> None:
+    lines = fine(
+        shop.script(
+            """
+import os
+import sys
+
+from shop import app, handled
+from window_consumer import UsageError
+
+running = app.start("workers.yaml")
+handled.acquire()
+
+
+def tried(what, use):
+    try:
+        use()
+    except UsageError as error:
+        print(what, "was started in another process" in str(error), flush=True)
+
+
+child = os.fork()
+if not child:
+    tried("stop", running.stop)
+    tried("wait", running.wait)
+    tried("snapshots", running.snapshots)
+    tried("counters", lambda: running.counters)
+    tried("exit", lambda: running.__exit__(None, None, None))
+    with running:
+        sys.stdout.flush()
+        sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+with running:
+    print("the parent goes on", len(running.snapshots()))
+"""
+        )
+    )
+    after = lines[lines.index("stop True") :]
+    assert after == [
+        "stop True",
+        "wait True",
+        "snapshots True",
+        "counters True",
+        "exit True",
+        "the parent goes on 1",
+        "leave",
+    ]
+
+
+BROKEN = """
+from window_consumer import App
+
+app = App("shop")
+
+
+@app.handler("orders", group="shop")
+def charge(order):
+    print("charged", flush=True)
+
+
+@app.lifespan
+def pools():
+    raise ConnectionError("no database at hunter2")
+    yield
+"""
+
+
+def test_a_lifespan_that_fails_at_the_start_ends_the_command_with_1_and_a_readable_error(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    shop.application(BROKEN)
+    client = kafka_of(embedded) | {"sasl.password": "hunter2"}
+    shop.configure({"kafka": client, "workers": {"charge": {}}})
+    ended = shop.run("run", "shop:app")
+    assert (ended.code, ended.out) == (1, "")
+    place = f"{shop.directory}/shop.py:14"
+    error = f"error: @app.lifespan failed at {place}: ConnectionError: no database at ***"
+    assert ended.err.splitlines() == [error]
+
+
+def test_a_lifespan_that_fails_at_the_start_is_an_error_with_its_cause(shop: Commands) -> None:
+    shop.application(BROKEN)
+    lines = fine(
+        shop.script(
+            "from shop import app\n"
+            "from window_consumer import LifespanError\n"
+            "try:\n"
+            "    with app.start('workers.yaml'):\n"
+            "        print('started')\n"
+            "except LifespanError as error:\n"
+            "    print(repr(error.__cause__))\n"
+        )
+    )
+    assert lines == ["ConnectionError('no database at hunter2')"]
+
+
+def test_a_lifespan_that_is_no_context_is_wrong_usage(shop: Commands) -> None:
+    shop.application(BROKEN.replace("    yield\n", "").replace("raise ", "return "))
+    ended = shop.run("run", "shop:app")
+    assert ended.code == 2
+    assert "@app.lifespan: pools has to be a function with one yield, or to return a context" in (
+        ended.err
+    )
