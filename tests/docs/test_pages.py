@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib.util
 import re
 import shlex
@@ -12,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
+import window_consumer
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, links
 from window_consumer.cli.main import cli
 from window_consumer.config import config_page
@@ -76,6 +78,13 @@ def test_the_architecture_page_names_every_module_of_the_lower_floors_and_no_oth
     }
     assert sorted(modules - named) == [], "say in docs/architecture.md what these are for"
     assert sorted(named - modules - ELSEWHERE) == [], "docs/architecture.md names what is not there"
+
+
+def test_the_handlers_page_names_errors_that_can_be_imported() -> None:
+    page = (ROOT / "docs/handlers.md").read_text("utf-8")
+    named = {name for name in code_in(page) if name.endswith("Error")}
+    assert len(named) > 5
+    assert named <= set(vars(window_consumer)) | set(vars(builtins))
 
 
 ELSEWHERE = {
