@@ -100,7 +100,8 @@ def make_plan(
     for each in planned:
         problems.extend(_kafka_problems(loaded, each))
     if problems:
-        raise ConfigError(mask("\n".join(problems)))
+        # Several clients, of several workers, may refuse one and the same line.
+        raise ConfigError(mask("\n".join(dict.fromkeys(problems))))
     return Plan(loaded.config, tuple(planned), mask, str(config), loaded)
 
 

@@ -26,20 +26,38 @@ class Refusal:
 
 def refused_by_client(kind: Kind, settings: Mapping[str, Any]) -> Refusal | None:
     """Make a client with these settings and throw it away; None where that works."""
+    text = _answer(kind, settings)
+    if text is None:
+        return None
+    for key in _QUOTED.findall(text):
+        if key in settings:
+            return Refusal(text, key)
+    # A property with several names is refused by another one than was written.
+    for key, value in settings.items():
+        if _answer(kind, {_GROUP: "any", key: value}) == text:
+            return Refusal(f"{key}: {text}", key)
+    return Refusal(text, None)
+
+
+_GROUP = "group.id"
+_CLIENTS: Mapping[Kind, Callable[[dict[str, Any]], Any]] = {
+    "consumer": Consumer,
+    "producer": Producer,
+    "admin": AdminClient,
+}
+
+
+def _answer(kind: Kind, settings: Mapping[str, Any]) -> str | None:
+    """Return what librdkafka has against these settings, None where it takes them."""
     conf = {**settings, "bootstrap.servers": _NOWHERE, "log_level": 0}
+    if kind != "consumer":
+        conf.pop(_GROUP, None)
     if str(conf.get("sasl.mechanism", conf.get("sasl.mechanisms", ""))).upper() == "OAUTHBEARER":
         conf["oauth_cb"] = lambda _config: ("", 0.0)
-    make: Callable[[dict[str, Any]], Any] = {
-        "consumer": Consumer,
-        "producer": Producer,
-        "admin": AdminClient,
-    }[kind]
     try:
-        client = make(conf)
+        client = _CLIENTS[kind](conf)
     except (KafkaException, TypeError, ValueError) as exception:
-        text = _text_of(exception)
-        named = [name for name in _QUOTED.findall(text) if name in settings]
-        return Refusal(text, named[0] if named else None)
+        return _text_of(exception)
     if kind == "consumer":
         client.close()
     return None
