@@ -1,0 +1,86 @@
+"""``check --connect``: what the cluster says about a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import frozen
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.applications import SHOP
+from tests.commands import Commands
+from tests.conftest import MakeTopic
+from window_consumer.testing.real_kafka import RealKafka
+
+
+@frozen
+class Shop:
+    """A worker of a group and a topic of its own."""
+
+    commands: Commands
+    bootstrap: str
+    topic: str
+    group: str
+
+    def configure(self, **worker: Any) -> None:
+        worker = {"topics": [self.topic], "group": self.group, **worker}
+        client = {"bootstrap.servers": self.bootstrap}
+        self.commands.configure({"kafka": client, "workers": {"charge": worker}})
+
+    def findings(self) -> Any:
+        ended = self.commands.run("check", "shop:app", "--connect", "--json")
+        assert ended.code == 0, ended.err
+        return ended.json["workers"]["charge"]["cluster"]
+
+
+@pytest.fixture
+def shop(
+    kafka: RealKafka,
+    commands: Commands,
+    make_topic: MakeTopic,
+    unique_name: Callable[[str], str],
+) -> Shop:
+    commands.application(SHOP)
+    shop = Shop(commands, kafka.bootstrap, make_topic("orders", 2), unique_name("shop"))
+    shop.configure()
+    return shop
+
+
+def test_topics_and_limits_are_told(shop: Shop) -> None:
+    found = shop.findings()
+    assert found["topics"] == {shop.topic: 2}
+    assert found["dead_letter_topics"] == {shop.topic: f"{shop.group}.{shop.topic}.dlq"}
+    assert found["limits"]["offset.metadata.max.bytes"] == "4096"
+    assert found["limits"]["group.consumer.session.timeout.ms"] == "6000"
+    assert found["warnings"] == []
+
+
+def test_more_consumers_than_partitions_are_warned_of(shop: Shop) -> None:
+    running = [shop.commands.start("run", "shop:app") for _ in range(2)]
+    for each in running:
+        each.wait_for("reads 1 partition")
+    found = shop.findings()
+    assert found["members"] == 2
+    (warning,) = found["warnings"]
+    assert "the group has 2 members and its topics 2 partitions" in warning
+    ended = shop.commands.run("check", "shop:app", "--connect")
+    assert f"warning: {warning}" in ended.out
+    assert [each.stop().code for each in running] == [0, 0]
+    assert shop.findings()["warnings"] == []
+
+
+def test_slots_that_no_partition_can_use_are_warned_of(shop: Shop) -> None:
+    shop.configure(ordering="partition", concurrency=3, retry={"on_failure": "overtake"})
+    (warning,) = shop.findings()["warnings"]
+    assert "uses at most 2 of the 3 slots" in warning
+
+
+def test_a_dead_letter_topic_of_another_width_is_warned_of(shop: Shop) -> None:
+    name = f"{shop.group}.{shop.topic}.dlq"
+    topic = NewTopic(name, num_partitions=3, replication_factor=1)
+    admin = AdminClient({"bootstrap.servers": shop.bootstrap})
+    admin.create_topics([topic])[name].result(30)
+    (warning,) = shop.findings()["warnings"]
+    assert f"{name} has 3 partitions, {shop.topic} has 2: copies are placed by key" in warning
