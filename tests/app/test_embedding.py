@@ -19,10 +19,15 @@ log = logging.getLogger("shop")
 handled = threading.Semaphore(0)
 
 
+def say(*words):
+    # In one write: other threads talk, too.
+    print(" ".join(map(str, words)) + "\\n", end="", flush=True)
+
+
 @app.handler("orders", group="shop", ordering="key", concurrency=2,
              retry={"attempts": 2, "backoff": "10ms..10ms", "on_failure": "overtake"})
 def charge(order: Record) -> None:
-    print("charge", order.text(), order.attempt, order.state, flush=True)
+    say("charge", order.text(), order.attempt, order.state)
     deep_below(order)
     if order.text() == "second try" and order.attempt == 1:
         raise ValueError("not yet")
@@ -45,28 +50,28 @@ def in_a_thread(order: Record) -> None:
 
 @app.middleware
 def outer(record, call_next):
-    print("outer before", record.attempt, flush=True)
+    say("outer before", record.attempt)
     try:
         return call_next(record)
     except ValueError as error:
-        print("outer saw", error, flush=True)
+        say("outer saw", error)
         raise
     finally:
-        print("outer after", flush=True)
+        say("outer after")
 
 
 @app.middleware
 def inner(record, call_next):
-    print("inner before", flush=True)
+    say("inner before")
     call_next(record)
-    print("inner after", flush=True)
+    say("inner after")
 
 
 @app.lifespan
 def pools():
-    print("enter", flush=True)
+    say("enter")
     yield "pools"
-    print("leave", flush=True)
+    say("leave")
 """
 
 EMBEDDING = """

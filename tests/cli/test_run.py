@@ -159,3 +159,35 @@ def test_a_kind_of_error_has_one_stack_in_ten_seconds_and_then_says_how_many_the
     (found,) = re.findall(r"orders\[1\]@(\d+) failed at attempt (\d)", second)
     offset, attempt = map(int, found)
     assert f"({40 + 2 * offset + attempt - 2} more of this kind since the last line)" in second
+
+
+TUNED = """
+import gc
+import sys
+
+from window_consumer import App, Record
+
+app = App("shop")
+
+
+@app.handler("orders", group="shop")
+def charge(order: Record) -> None:
+    print(sys.getswitchinterval(), gc.get_threshold()[0], gc.get_freeze_count() > 0, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "0.005 50000 True"),
+        (("--switch-interval", "1ms", "--gc-threshold", "0"), "0.001 700 False"),
+    ],
+)
+def test_the_command_tunes_the_interpreter_as_it_is_told(
+    shop: Commands, embedded: EmbeddedBroker, options: tuple[str, ...], told: str
+) -> None:
+    shop.application(TUNED)
+    shop.configure(configuration(embedded, charge={}))
+    running = shop.start("run", "shop:app", *options)
+    running.wait_for(told)
+    assert running.stop().code == 0
