@@ -83,7 +83,10 @@ class Members:
     members: list[Member] = field(factory=list)
     killed: list[Killed] = field(factory=list)
 
-    def start(self, application: str = "tests.integration.member:app") -> Member:
+    def start(
+        self, application: str = "tests.integration.member:app", *, instance: str = ""
+    ) -> Member:
+        """Start one; settings may contain ``${INSTANCE}``, which is its name if nothing else."""
         name = f"m{len(self.members)}"
         config = self.directory / "workers.yaml"
         config.write_text(
@@ -100,6 +103,7 @@ class Members:
         environment = {
             **os.environ,
             "MEMBER": name,
+            "INSTANCE": instance or name,
             "JOURNAL": str(journal),
             "WORK_S": str(self.work_s),
         }
