@@ -66,6 +66,8 @@ ACTS = {
     "ExceptionGroup": lambda: raise_(ExceptionGroup("two", [ValueError(1), ValueError(2)])),
     "no text": lambda: raise_(OddError()),
     "a huge text": lambda: raise_(ValueError("x" * 10_000_000)),
+    "a secret": lambda: raise_(PermissionError(f"not with {os.environ['PASSWORD']}")),
+    "a secret in the code": lambda: raise_(PermissionError("swordfish")),
     "Fatal": lambda: raise_(Fatal("never")),
     "RetryLater": lambda: raise_(RetryLater(0.01, "soon")),
     "listed as fatal": chained,
@@ -95,12 +97,15 @@ LEAVES: dict[str, tuple[str, int, str]] = {
     "ExceptionGroup": ("ExceptionGroup", 2, "two (2 sub-exceptions)"),
     "no text": ("shop.OddError", 2, "<its text could not be read: ValueError>"),
     "a huge text": ("ValueError", 2, "x" * 1024),
+    "a secret": ("PermissionError", 2, "not with ***"),
+    "a secret in the code": ("PermissionError", 2, "***"),
     "Fatal": ("window_consumer.model.errors.Fatal", 1, "never"),
     "RetryLater": ("window_consumer.model.errors.RetryLater", 2, "soon"),
     "listed as fatal": ("shop.InvalidOrder", 1, "no price"),
     "a subclass of it": ("shop.InvalidAddress", 1, "nowhere"),
 }
 STAYS = ["Skip", "a result"]
+MASKED = ("hunter2", "swordfish")
 
 
 @frozen
@@ -135,8 +140,10 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
             return committed_offsets(broker.client_settings(), "shop", "orders")
 
         commands.application(SHOP)
-        commands.configure({"kafka": kafka_of(broker), "workers": {"charge": {}}})
-        running = commands.start("run", "shop:app")
+        secrets = {"sasl.password": "${PASSWORD}", "ssl.key.password": MASKED[1]}
+        client = kafka_of(broker) | secrets
+        commands.configure({"kafka": client, "workers": {"charge": {}}})
+        running = commands.start("run", "shop:app", env={"PASSWORD": MASKED[0]})
         wait_until(lambda: committed() == {0: len(acts)}, PATIENCE_S, "committed = end")
         ended = running.stop()
         copies = broker.read_all("shop.orders.dlq")
@@ -194,10 +201,19 @@ def test_the_copy_keeps_key_value_and_the_users_headers(outcome: Outcome, act: s
     assert outcome.header(act, names.TAGS) == "a"
 
 
+@pytest.mark.parametrize("secret", MASKED)
+def test_secrets_are_nowhere(outcome: Outcome, secret: str) -> None:
+    assert secret not in outcome.ended.said
+    assert "***" in outcome.ended.err
+    for copy in outcome.copies.values():
+        assert secret not in repr(copy.headers())
+
+
 def test_failures_of_one_kind_at_one_place_have_one_fingerprint(outcome: Outcome) -> None:
     found = {act: outcome.header(act, names.ERROR_FINGERPRINT) for act in LEAVES}
     assert found["sys.exit"] == found["sys.exit with a text"]
-    assert len(set(found.values())) == len(LEAVES) - 1
+    classes = {error_class for error_class, _, _ in LEAVES.values()}
+    assert len(set(found.values())) == len(classes)
 
 
 def test_the_cause_of_an_error_is_in_its_stack(outcome: Outcome) -> None:

@@ -100,6 +100,22 @@ def test_a_handler_that_no_worker_runs_is_an_error(
     assert "enabled: false" in ended.err
 
 
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (("--only", "chrage"), "--only chrage: there is no such worker; there are charge, ship"),
+        (("--set", "workers.charge.concurency=8"), "concurrency"),
+        (("--set", "workers.charge"), "--set workers.charge"),
+    ],
+)
+def test_a_worker_or_key_that_does_not_exist_is_wrong_usage(
+    shop: Commands, option: tuple[str, str], told: str
+) -> None:
+    ended = shop.run("run", "shop:app", *option)
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+
+
 def test_an_embedded_broker_needs_nothing_else(commands: Commands) -> None:
     commands.application(SHOP)
     commands.configure({"workers": {"charge": {}, "ship": {"enabled": False}}})
