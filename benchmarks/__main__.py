@@ -102,7 +102,7 @@ def run_command(
 def all_command(
     directory: Path | None, kafka: str | None, runs: int | None, *, strict: bool
 ) -> int:
-    """Run all workloads; takes about a quarter of an hour."""
+    """Run all workloads; takes about ten minutes."""
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
 
