@@ -78,8 +78,8 @@ def run(
     """Handle a topic's records once; ``counts`` are the records of each partition.
 
     A ``checked`` run notes every call. A handler that waits does so in each run: beside its wait
-    it costs next to nothing. The other runs are timed from outside of the handler, which really does
-    nothing, see ``watch``.
+    it costs next to nothing. The other runs are timed from outside of the handler, which really
+    does nothing, see ``watch``.
     """
     calls = Calls(counts, keyed=workload.ordering == "key") if checked or workload.wait_s else None
     work = handlers.waiting(workload) if workload.wait_s else handlers.nothing
