@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable
 
 from attrs import define
@@ -20,6 +21,9 @@ from window_consumer.model.record import TopicPartition
 
 QUIET_S = 10.0
 """One traceback per kind of error, and one line per kind of trouble, in this time."""
+
+_MILLISECONDS = re.compile(r"\b\d+ ?ms\b")
+"""The client says how long each failed attempt took: no reason for a line of its own."""
 
 Now = Callable[[], float]
 
@@ -77,7 +81,7 @@ class Reports:
     def trouble(self, error: WindowConsumerError) -> None:
         """Write down what the client is trying to get over."""
         text = str(error)
-        self._say(logging.WARNING, text, text)
+        self._say(logging.WARNING, text, _MILLISECONDS.sub("", text))
 
     def not_copied(self, failed: FailedRecord, error: PublishFailedError) -> None:
         """Write down that a record's copy was not taken, one line per kind of refusal."""
