@@ -53,7 +53,7 @@ from window_consumer.testing.guarantees import (
     check,
 )
 
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 """Far more than anything takes here: a busy machine shall not break a test."""
 
 Behaviour = Callable[[Record], object]

@@ -1,0 +1,229 @@
+"""Brokers that go away, coordinators that move, commits that are refused."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import PROTOCOLS, protocol_settings
+from tests.integration.members import wait_until
+from tests.integration.shop import PATIENCE_S, Shop, fails_on
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
+from window_consumer.testing.guarantees import NoDuplicates
+from window_consumer.testing.real_kafka import RealKafka
+
+GONE_S = 30.0
+LINES_OF_A_KIND = 6
+"""One in ten seconds, and some more for how long the broker takes to start."""
+
+
+@pytest.fixture(scope="module")
+def own(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """One that may be stopped, knows only classic groups and takes little metadata."""
+    assert kafka.pid is not None, "skipped where there is none"
+    settings: dict[str, str | int] = {
+        "group.coordinator.rebalance.protocols": "classic",
+        "offset.metadata.max.bytes": 100,
+    }
+    with RealKafka.start(tmp_path_factory.mktemp("own"), settings) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def frozen(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """Another one that may be stopped, with everything that a Kafka has."""
+    assert kafka.pid is not None, "skipped where there is none"
+    with RealKafka.start(tmp_path_factory.mktemp("frozen")) as started:
+        yield started
+
+
+ShopAt = Callable[..., Shop]
+
+
+@pytest.fixture
+def shop_at(unique_name: Callable[[str], str], tmp_path: Path) -> ShopAt:
+    def make(kafka: RealKafka, partitions: int = 1) -> Shop:
+        client = {"bootstrap.servers": kafka.bootstrap}
+        shop = Shop(client, unique_name("orders"), unique_name("shop"), tmp_path)
+        shop.create_topic(shop.topic, partitions)
+        return shop
+
+    return make
+
+
+NUMBERS = re.compile(r"\d+")
+WENT_AWAY = re.compile(r"work: (broker|topic orders.*): .*(refused|timed out)", re.IGNORECASE)
+
+
+@contextmanager
+def away(go: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
+    """Take a broker away for the block, and bring it back however the block ends."""
+    go()
+    try:
+        yield
+    finally:
+        come_back()
+
+
+def for_a_while(seconds: float) -> None:
+    """Let time pass: how long the broker is away is what the test is about."""
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() - began >= seconds, seconds + 30, "time passes")
+
+
+# ---- brokers that go away
+
+
+def test_workers_go_on_when_a_broker_was_frozen_or_dead_for_half_a_minute(
+    own: RealKafka, frozen: RealKafka, shop_at: ShopAt
+) -> None:
+    """One broker is killed and started again, the other answers nothing meanwhile."""
+    shops = {shop_at(own, 2): "classic"}
+    shops.update({shop_at(frozen, 2): protocol for protocol in PROTOCOLS})
+    key = {"ordering": "key", "retry": {"on_failure": "overtake"}}
+    with ExitStack() as running:
+        for shop, protocol in shops.items():
+            running.enter_context(shop.running(kafka=protocol_settings(protocol), **key))
+            shop.until_reading()
+            shop.produce(range(200), keys=20)
+            shop.until_called(100)
+        lines = {shop: len(shop.log.lines) for shop in shops}
+        with away(own.kill, own.restart), away(frozen.pause, frozen.resume):
+            for_a_while(GONE_S)
+        said = {shop: shop.log.lines[lines[shop] :] for shop in shops}
+        for shop in shops:
+            shop.produce(range(200, 400), keys=20)
+            shop.until_committed()
+    for shop in shops:
+        assert shop.violations() == []
+        kinds = Counter(NUMBERS.sub("", line) for line in said[shop])
+        assert any(WENT_AWAY.search(line) for line in kinds)
+        assert max(kinds.values()) <= LINES_OF_A_KIND, kinds.most_common(3)
+
+
+def test_a_worker_can_be_stopped_while_its_broker_is_away(
+    frozen: RealKafka, shop_at: ShopAt
+) -> None:
+    orders = shop_at(frozen)
+    orders.produce(range(100))
+    with orders.running(stop_timeout="5s") as running:
+        orders.until_committed()
+        with away(frozen.pause, frozen.resume):
+            running.stop()
+            assert running.wait(5 + 5)
+
+
+def test_calls_that_end_while_the_broker_is_away_are_committed_later(
+    own: RealKafka, shop_at: ShopAt
+) -> None:
+    orders, go_on = shop_at(own), Event()
+    orders.behave = lambda _: go_on.wait(PATIENCE_S)
+    orders.produce(range(50))
+    patient = {"group.protocol": "classic", "session.timeout.ms": 60_000}
+    with orders.running(concurrency=50, kafka=patient):
+        orders.until_called(50)
+        with away(own.stop, own.restart):
+            go_on.set()
+            orders.until(lambda: len(orders.events) == 100, "all calls are over")
+        orders.until_committed()
+    assert orders.violations(NoDuplicates()) == []
+
+
+# ---- what an older or stricter broker does
+
+
+def test_a_broker_without_the_consumer_protocol_gets_classic_members(
+    own: RealKafka, shop_at: ShopAt
+) -> None:
+    orders = shop_at(own, 2)
+    orders.produce(range(20))
+    with orders.running():
+        orders.until_committed()
+    said = orders.log.containing("the broker does not support the consumer group protocol")
+    assert len(said) == 1
+    assert orders.violations(NoDuplicates()) == []
+
+
+def test_metadata_that_is_too_large_for_the_broker_is_cut(own: RealKafka, shop_at: ShopAt) -> None:
+    """Every other record is stuck: its ranges do not fit into 100 bytes."""
+    orders = shop_at(own)
+    orders.behave = fails_on(*(b"%d" % n for n in range(0, 1000, 2)))
+    orders.produce(range(1000))
+    with orders.running(
+        retry={"backoff": "2s..2s", "attempts": 2}, kafka=protocol_settings("classic")
+    ):
+        orders.until_said("OFFSET_METADATA_TOO_LARGE")
+        orders.until(lambda: bool(orders.metadata()), "a commit that fits")
+        orders.until_committed()
+    assert len(orders.dead_letters()) == 500
+    assert orders.violations(copies=True) == []
+
+
+# ---- what can only be provoked
+
+
+@pytest.fixture
+def provoked(tmp_path: Path) -> Iterator[tuple[EmbeddedBroker, Shop]]:
+    with EmbeddedBroker(brokers=2, topics={"orders": 2}) as broker:
+        broker.set_coordinator("shop", 1)
+        yield broker, Shop(broker.client_settings(), "orders", "shop", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.DISCONNECT,
+    ],
+)
+def test_commits_that_are_refused_are_made_again(
+    provoked: tuple[EmbeddedBroker, Shop], code: ErrorCode
+) -> None:
+    broker, orders = provoked
+    with orders.running():
+        orders.until_reading()
+        orders.until_committed()
+        broker.push_request_errors(ApiKey.OFFSET_COMMIT, code, code, code)
+        broker.fill("orders", [NewRecord(b"%d" % n) for n in range(100)])
+        orders.until_called(100)
+        orders.until_committed()
+    assert len(set(orders.places())) == len(orders.calls) == 100
+
+
+def test_a_coordinator_that_moves_is_followed(provoked: tuple[EmbeddedBroker, Shop]) -> None:
+    broker, orders = provoked
+    sent: list[Any] = []
+
+    def write(count: int) -> None:
+        sent.append(broker.fill("orders", [NewRecord(b"%d" % n) for n in range(count)]))
+
+    with orders.running():
+        orders.until_reading()
+        write(100)
+        orders.until_committed()
+        broker.set_coordinator("shop", 2)
+        write(100)
+        orders.until_called(200)
+        orders.until_committed()
+        broker.push_request_errors(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT, *[ErrorCode.NOT_COORDINATOR] * 3
+        )
+        broker.push_request_errors(ApiKey.OFFSET_COMMIT, *[ErrorCode.NOT_COORDINATOR] * 3)
+        broker.set_coordinator("shop", 1)
+        write(100)
+        orders.until_called(300)
+        orders.until_committed()
+    assert len(set(orders.places())) == 300
