@@ -171,8 +171,16 @@ class Cluster:
         except KafkaException as exception:
             raise self._translate(exception, "list of topics") from exception
 
-    def topics(self, names: Sequence[str], timeout_s: float = _ASK_S) -> dict[str, Topic]:
+    def topics(
+        self,
+        names: Sequence[str],
+        timeout_s: float = _ASK_S,
+        patience_s: float = _NOT_READY_S,
+    ) -> dict[str, Topic]:
         """Describe topics; those that do not exist are left out.
+
+        A question waits for ``timeout_s``, and is asked again for ``patience_s`` where a broker
+        is not ready.
 
         Raises NotPermittedError where describing is denied, a RunError in trouble.
         """
@@ -189,7 +197,7 @@ class Cluster:
         for name, first in answers.items():
             futures = chain([first], (describe([name])[name] for _ in count()))
             try:
-                description = self._answer(futures, f"topic {name}", timeout_s)
+                description = self._answer(futures, f"topic {name}", timeout_s, patience_s)
             except MissingTopicError:
                 continue
             except _UnsupportedError:
@@ -298,13 +306,19 @@ class Cluster:
 
     # ---- answers
 
-    def _answer(self, futures: Iterator[Future[Any]], what: str, timeout_s: float) -> Any:
+    def _answer(
+        self,
+        futures: Iterator[Future[Any]],
+        what: str,
+        timeout_s: float,
+        patience_s: float = _NOT_READY_S,
+    ) -> Any:
         """Return the first answer; ask again where a broker only was not ready to give one.
 
         Each item of ``futures`` is one question. A coordinator that loads its groups, or has just
         moved, is ready after some seconds.
         """
-        deadline = time.monotonic() + max(timeout_s, _NOT_READY_S)
+        deadline = time.monotonic() + max(timeout_s, patience_s)
         while True:
             try:
                 return next(futures).result(timeout_s + 1.0)

@@ -58,6 +58,17 @@ _NO_TOPIC = frozenset(
 )
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 
+# Why a broker may refuse one partition's commit and take those that came with it.
+_OF_ONE_PARTITION = frozenset(
+    {
+        KafkaError.OFFSET_METADATA_TOO_LARGE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_COMMIT_OFFSET_SIZE,
+    }
+)
+
 _LOST_OWNERSHIP = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -125,6 +136,21 @@ def behind_fatal(error: KafkaError) -> KafkaError:
         if KafkaError(code).str() in text:
             return KafkaError(code, text)
     return error
+
+
+def is_out_of_range(error: KafkaError) -> bool:
+    """Tell whether the position lies outside of the log."""
+    return error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+def is_without_leader(error: KafkaError) -> bool:
+    """Tell whether the client knows no broker for a partition; maybe there is no partition."""
+    return error.code() in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
+
+
+def is_of_one_partition(error: KafkaError) -> bool:
+    """Tell whether a refused commit may be the fault of one partition in its request."""
+    return error.code() in _OF_ONE_PARTITION
 
 
 def is_authentication(error: KafkaError) -> bool:

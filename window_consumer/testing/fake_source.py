@@ -89,9 +89,6 @@ class FakeSource:
         """A poll returns at most so many records, whatever is asked for."""
         self.answers_held = False
         """Answers to commits are kept until this is False again."""
-        self.errors_beside_records = False
-        """Like the real client: the listener hears of an error before it sees the records that
-        were read earlier and are returned by the same poll. False: those are returned first."""
         self._cluster = topics
         self._group = group
         self._listener: Listener | None = None
@@ -100,6 +97,8 @@ class FakeSource:
         self._answers: deque[CommitResults] = deque()
         self._errors: deque[tuple[TopicPartition, WindowConsumerError | None]] = deque()
         self._raised: BaseException | None = None
+        self._moved: set[TopicPartition] = set()
+        """Where reading begins elsewhere since what a poll returns was taken."""
         self._next = 0
 
     @property
@@ -172,9 +171,9 @@ class FakeSource:
             raise raised
         while self._answers and not self.answers_held:
             listener.on_committed(self._answers.popleft())
-        if self.errors_beside_records or not batches:
-            self._tell_errors(listener)
-        return batches
+        self._moved.clear()
+        self._tell_errors(listener)
+        return [batch for batch in batches if batch[0] not in self._moved]
 
     def _tell_errors(self, listener: Listener) -> None:
         while self._errors:
@@ -221,11 +220,11 @@ class FakeSource:
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Begin to read assigned partitions at these offsets; those with None stay paused."""
         for name, offset in offsets.items():
-            self._reading(name).go_to(offset)
+            self._go_to(name, offset)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
         """Go on reading a partition at this offset, also where it was paused."""
-        self._reading(name).go_to(offset)
+        self._go_to(name, offset)
 
     def pause(self, names: Sequence[TopicPartition]) -> None:
         """Deliver nothing of these partitions; what was prefetched is thrown away."""
@@ -255,11 +254,12 @@ class FakeSource:
         found = {topic: self._cluster.facts(topic) for topic in topics}
         return {topic: facts for topic, facts in found.items() if facts is not None}
 
-    def _reading(self, name: TopicPartition) -> Reading:
+    def _go_to(self, name: TopicPartition, offset: int | None) -> None:
         reading = self._readings.get(name)
         if reading is None:
-            raise RunError(f"{name} is not assigned")
-        return reading
+            raise RunError(f"{name} cannot be read: it is not assigned")
+        reading.go_to(offset)
+        self._moved.add(name)
 
     # ---- commits
 

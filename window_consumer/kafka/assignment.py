@@ -1,0 +1,131 @@
+"""The partitions that a client was assigned: which are paused, and where each is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+
+from window_consumer.model.errors import RunError
+from window_consumer.model.record import TopicPartition
+
+
+class Assignment:
+    """What one client reads. Owner: poll thread."""
+
+    def __init__(self, consumer: Consumer, *, incremental: bool):
+        self._consumer = consumer
+        self._incremental = incremental
+        self._begins: dict[TopicPartition, int] = {}
+        """Where each was last told to begin: the client knows it only after the first record."""
+        self._paused: set[TopicPartition] = set()
+        self.moved: set[TopicPartition] = set()
+        """Those that begin elsewhere, or were given up, since this was last cleared."""
+        self._problems: dict[TopicPartition, KafkaError] = {}
+
+    @property
+    def names(self) -> list[TopicPartition]:
+        """The partitions that are assigned."""
+        return list(self._begins)
+
+    def note_problem(self, message: Any, error: KafkaError) -> None:
+        """Note what stands in the way of reading on, where the records before it end."""
+        self._problems[TopicPartition(message.topic(), message.partition())] = error
+
+    def take_problems(self) -> dict[TopicPartition, KafkaError]:
+        """Return the problems of the places where reading stands still, each once."""
+        problems, self._problems = self._problems, {}
+        return problems
+
+    def _move(self, names: Iterable[TopicPartition]) -> None:
+        for name in names:
+            self.moved.add(name)
+            self._problems.pop(name, None)
+
+    def take(self, names: Sequence[TopicPartition]) -> None:
+        """Note new partitions; an eager rebalance names all that there are."""
+        if not self._incremental:
+            self._begins.clear()
+            self._paused.clear()
+        self._begins.update(dict.fromkeys(names, OFFSET_END))
+        self._paused.difference_update(names)
+        self._move(names)
+
+    def give_up(self, names: Sequence[TopicPartition]) -> None:
+        """Forget partitions."""
+        for name in names:
+            self._begins.pop(name, None)
+            self._paused.discard(name)
+        self._move(names)
+
+    def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Begin to read at these offsets; those with None stay paused."""
+        begins = {
+            name: OFFSET_END if offset is None else offset for name, offset in offsets.items()
+        }
+        self._begins.update(begins)
+        self._move(begins)
+        if self._incremental:
+            self._consumer.incremental_assign(_at(begins))
+        else:
+            self._assign(begins)
+        waiting = [name for name, offset in offsets.items() if offset is None]
+        if waiting:
+            self.pause(waiting)
+
+    def seek(self, name: TopicPartition, offset: int) -> None:
+        """Go on reading at this offset, also where it was paused; RunError if it is not ours."""
+        if name not in self._begins:
+            raise RunError(f"{name} cannot be read: it is not assigned")
+        self._begins[name] = offset
+        self._move([name])
+        if name in self._paused:
+            self._paused.discard(name)
+            self._consumer.resume([ClientPartition(*name)])
+        try:
+            self._consumer.seek(ClientPartition(*name, offset))
+        except KafkaException:
+            # A partition that reads nothing (its position was out of range) cannot seek: it is
+            # assigned anew, which librdkafka allows at any time.
+            self._assign_anew(name, offset)
+
+    def put_back(self, name: TopicPartition, offset: int) -> None:
+        """Read a record again that nobody has seen."""
+        if name in self._begins and name not in self._paused:
+            self.seek(name, offset)
+
+    def _assign_anew(self, name: TopicPartition, offset: int) -> None:
+        if self._incremental:
+            self._consumer.incremental_unassign([ClientPartition(*name)])
+            self._consumer.incremental_assign(_at({name: offset}))
+        else:
+            self._assign({name: offset})
+
+    def _assign(self, begins: Mapping[TopicPartition, int]) -> None:
+        """Assign all there are; the others go on where they are, those paused stay so."""
+        others = {name: begin for name, begin in self._begins.items() if name not in begins}
+        positions = self.positions(list(others)) if others else {}
+        self._consumer.assign(_at({**others, **positions, **begins}))
+        if self._paused:
+            self._consumer.pause([ClientPartition(*name) for name in self._paused])
+
+    def pause(self, names: Sequence[TopicPartition]) -> None:
+        """Deliver nothing of these; what was prefetched is thrown away."""
+        ours = [name for name in names if name in self._begins]
+        self._paused.update(ours)
+        self._consumer.pause([ClientPartition(*name) for name in ours])
+
+    def positions(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return how far each was read; those not read since they last began are left out."""
+        found = self._consumer.position([ClientPartition(*name) for name in names])
+        return {
+            TopicPartition(each.topic, each.partition): each.offset
+            for each in found
+            if each.offset >= 0
+        }
+
+
+def _at(offsets: Mapping[TopicPartition, int]) -> list[ClientPartition]:
+    return [ClientPartition(*name, offset) for name, offset in offsets.items()]

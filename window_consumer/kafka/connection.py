@@ -1,0 +1,118 @@
+"""One client of a worker's group: its consumer object, and what belongs to that object alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from window_consumer.kafka.assignment import Assignment
+from window_consumer.kafka.batches import without
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.commits import Commits, Results
+from window_consumer.model.errors import CommitFailedError, RunError
+from window_consumer.model.protocols import Commit
+from window_consumer.model.record import TopicPartition
+
+CHUNK = 500
+"""Records per call of the client's consume: 1.0-1.5 M/s with 500, less with 100 or with 5,000."""
+
+_SERVE_S = 0.05
+
+
+class Connection:
+    """Makes a client and owns it; a client that gave up is replaced by another connection.
+
+    Owner: poll thread. The client's callbacks only take notes here.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], log: ClientLog):
+        self.troubles: list[KafkaError] = []
+        """What the client has said about itself, for the listener."""
+        self.commits = Commits()
+        noting = {"error_cb": self.troubles.append, "on_commit": self.commits.on_commit}
+        try:
+            self.consumer = Consumer({**settings, **noting}, logger=log)
+        except KafkaException as exception:
+            raise RunError(f"the consumer cannot be made: {exception.args[0]}") from exception
+        strategy = str(settings.get("partition.assignment.strategy", ""))
+        classic = settings["group.protocol"] == "classic"
+        incremental = not classic or "cooperative" in strategy
+        self.assignment = Assignment(self.consumer, incremental=incremental)
+
+    def consume(self, max_records: int, timeout_s: float) -> list[Any]:
+        """Return records and errors; waits only for the first.
+
+        Calls of the client that bring less than they were asked for are the last: what they
+        would bring next needs a round trip.
+        """
+        moved = self.assignment.moved
+        wanted = max(1, max_records)
+        chunk = min(CHUNK, wanted)
+        batch: list[Any] = self.consumer.consume(chunk, 0)
+        full = len(batch) == chunk
+        if not batch and timeout_s > 0:
+            batch = self.consumer.consume(1, timeout_s)
+            full = bool(batch)
+        while full and len(batch) < wanted:
+            moved.clear()
+            chunk = min(CHUNK, wanted - len(batch))
+            try:
+                more = self.consumer.consume(chunk, 0)
+            except KafkaException as exception:
+                # What was read before is not lost; the next call raises again if it has to.
+                self.note(exception)
+                break
+            if moved:
+                batch = without(batch, moved)
+            batch += more
+            full = len(more) == chunk
+        moved.clear()
+        return batch
+
+    def note(self, exception: KafkaException) -> None:
+        """Keep an error that the client raised, for the listener; others are raised again."""
+        error = exception.args[0] if exception.args else None
+        if not isinstance(error, KafkaError):
+            raise exception
+        self.troubles.append(error)
+
+    def commit_and_wait(self, commits: Sequence[Commit], timeout_s: float) -> Results:
+        """Send commits and serve the client until they have their answers, or for so long."""
+        deadline = time.monotonic() + timeout_s
+        missing = {commit.name for commit in commits}
+        self.commits.send(self.consumer, commits)
+        found = self.commits.take_of(missing)
+        while len(found) < len(missing) and time.monotonic() < deadline:
+            message = self.consumer.poll(_SERVE_S)
+            if message is not None:
+                self._put_back(message)
+            found.update(self.commits.take_of(missing))
+        late = missing.difference(found)
+        self.commits.forget(late)
+        failure = CommitFailedError(f"no answer within {timeout_s:g} s")
+        return {**found, **dict.fromkeys(late, failure)}
+
+    def _put_back(self, message: Any) -> None:
+        """Let a record be read again: the client can only be served by taking one from it."""
+        error = message.error()
+        if error is None:
+            name = TopicPartition(message.topic(), message.partition())
+            self.assignment.put_back(name, message.offset())
+        else:
+            self.assignment.note_problem(message, error)
+
+    def give_up(self, names: Sequence[TopicPartition]) -> None:
+        """Forget partitions: answers to their commits concern nobody any more."""
+        self.assignment.give_up(names)
+        self.commits.forget(names)
+
+    def close(self, timeout_s: float) -> bool:
+        """Close on a thread of its own, as the client's close can hang; False when it does."""
+        closer = threading.Thread(target=self.consumer.close, name="wc-close", daemon=True)
+        closer.start()
+        closer.join(timeout_s)
+        return not closer.is_alive()

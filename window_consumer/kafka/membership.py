@@ -1,0 +1,200 @@
+"""Being a member of a group: joining, what the group deals out, and joining again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as ClientPartition
+
+from window_consumer.kafka import errors, settings
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.connection import Connection
+from window_consumer.model.errors import RunError, WrongProcessError
+from window_consumer.model.protocols import Listener
+from window_consumer.model.record import TopicPartition
+
+_LET_GO_S = 0.05
+"""How long to wait for a client that has given up: it has nothing to say goodbye to."""
+
+_JOIN_AGAIN_S = 1.0
+"""Between a client that the broker refused and its successor: the broker is asked gently."""
+
+
+class Membership:
+    """One member of one group, whichever client stands for it. Owner: poll thread."""
+
+    def __init__(
+        self,
+        user_settings: Mapping[str, Any],
+        needs: settings.ConsumerNeeds,
+        cluster: Cluster,
+        log: ClientLog,
+    ):
+        self._user = user_settings
+        self._needs = needs
+        self._cluster = cluster
+        self._log = log
+        self._pid = os.getpid()
+        self._protocols = settings.group_protocols(user_settings)
+        self._connection: Connection | None = None
+        self._joined = False
+        self._join_again_at: float | None = None
+        self._raised: BaseException | None = None
+        self.listener: Listener | None = None
+        self.topics: list[str] = []
+        self.in_callback = False
+        """The listener is answering a rebalance: the client waits for it."""
+
+    @property
+    def protocol(self) -> settings.Protocol:
+        """The group protocol in use, or the one that is tried first."""
+        return self._protocols[0]
+
+    @property
+    def connection(self) -> Connection:
+        """The client in use; RunError where there is none, WrongProcessError after a fork."""
+        if self._connection is None:
+            raise RunError("the source is closed, or has not subscribed yet")
+        if os.getpid() != self._pid:
+            raise WrongProcessError(
+                "this worker was started in another process: Kafka's client does not survive a"
+                " fork; start the worker after forking, or spawn processes"
+            )
+        return self._connection
+
+    def current(self) -> Connection:
+        """Return the client to poll: another one where it is time to join again."""
+        if self._join_again_at is not None and time.monotonic() >= self._join_again_at:
+            self._join_again()
+        return self.connection
+
+    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+        """Join the group for these topics, or change what the group reads."""
+        self.listener = listener
+        self.topics = list(topics)
+        if self._connection is None:
+            self._choose_protocol()
+            self._connection = self._connect()
+        self._connection.consumer.subscribe(
+            self.topics,
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+
+    def _choose_protocol(self) -> None:
+        if self.protocol != "consumer" or self._cluster.has_consumer_protocol():
+            return
+        if len(self._protocols) == 1:
+            raise RunError(
+                "the brokers do not know group.protocol: consumer (Kafka 4.0 and later do):"
+                " leave it out, or set classic"
+            )
+        self._log.info("the brokers do not know the consumer group protocol: using classic")
+        self._protocols = self._protocols[1:]
+
+    def _connect(self) -> Connection:
+        conf = settings.consumer_settings(self._user, self._needs, self.protocol)
+        if self._cluster.oauth_token is not None:
+            conf["oauth_cb"] = self._cluster.oauth_token
+        return Connection(conf, self._log)
+
+    def _on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
+        connection = self._of(consumer)
+        if connection is not None:
+            self._joined = True
+            names = _names_of(partitions)
+            connection.assignment.take(names)
+            self._answer(lambda listener: listener.on_assigned(names))
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
+        connection = self._of(consumer)
+        if connection is not None:
+            names = _names_of(partitions)
+            self._answer(lambda listener: listener.on_revoked(names))
+            connection.give_up(names)
+
+    def _on_lost(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
+        connection = self._of(consumer)
+        if connection is not None:
+            names = _names_of(partitions)
+            self._answer(lambda listener: listener.on_lost(names))
+            connection.give_up(names)
+
+    def _of(self, consumer: Consumer) -> Connection | None:
+        """Return the connection, None for a client that is being closed: nobody listens to it."""
+        connection = self._connection
+        return connection if connection and connection.consumer is consumer else None
+
+    def _answer(self, tell: Callable[[Listener], None]) -> None:
+        """Call the listener from within a callback of the client, which must not raise."""
+        if self.listener is None or self._raised is not None:
+            return
+        self.in_callback = True
+        try:
+            tell(self.listener)
+        except BaseException as exception:
+            self._raised = exception
+        finally:
+            self.in_callback = False
+
+    # ---- trouble
+
+    def on_fatal(self, error: KafkaError) -> None:
+        """Go on with a new client where that can help; raise otherwise.
+
+        Helps: the classic protocol where the broker has no other, and patience where the group
+        was forbidden to us, which the client itself has none for in the consumer protocol.
+        """
+        if errors.is_unsupported(error) and not self._joined and len(self._protocols) > 1:
+            self._log.info(
+                "the broker does not support the consumer group protocol (%s): using classic",
+                errors.text_of(error),
+            )
+            self._protocols = self._protocols[1:]
+            self._join_again()
+        elif errors.is_permission(error):
+            self._lose_everything()
+            self._join_again_at = time.monotonic() + _JOIN_AGAIN_S
+            if self.listener is not None:
+                self.listener.on_error(errors.translate(error, f"group {self._needs.group}"))
+        else:
+            raise RunError(f"the client cannot go on: {errors.text_of(error)}")
+
+    def _lose_everything(self) -> None:
+        connection = self.connection
+        names = connection.assignment.names
+        if names and self.listener is not None:
+            self.listener.on_lost(names)
+        connection.give_up(names)
+
+    def _join_again(self) -> None:
+        """Replace a client that has given up."""
+        self._join_again_at = None
+        given_up, self._connection = self._connection, None
+        if given_up is not None:
+            given_up.troubles.clear()
+            given_up.close(_LET_GO_S)
+        if self.listener is not None:
+            self.subscribe(self.topics, self.listener)
+
+    def raise_raised(self) -> None:
+        """Raise what the listener has raised within a callback of the client."""
+        if self._raised is not None:
+            raised, self._raised = self._raised, None
+            raise raised
+
+    def close(self, timeout_s: float) -> bool:
+        """Leave the group; False when that did not end in time."""
+        connection, self._connection = self._connection, None
+        self.listener = None
+        return connection is None or connection.close(timeout_s)
+
+
+def _names_of(partitions: Sequence[ClientPartition]) -> list[TopicPartition]:
+    return [TopicPartition(each.topic, each.partition) for each in partitions]
