@@ -1,0 +1,72 @@
+"""The wall clock may jump: it is read for headers and log lines, and no rule depends on it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import window_consumer
+
+PACKAGE = Path(window_consumer.__file__).parent
+
+WALL = {"time", "time_ns", "localtime", "gmtime", "now", "utcnow", "today", "fromtimestamp"}
+"""Of the modules time and datetime; ``Clock.now`` of ours is the steady one."""
+
+MAY_READ_IT = {
+    "runtime/worker.py": {"time_ns"},
+    "cli/logs.py": {"fromtimestamp"},
+}
+"""SystemClock.wall_ms, and the time of a log line."""
+
+MAY_ASK_FOR_IT = {"runtime/worker.py"}
+"""Only where a copy's headers are written."""
+
+
+def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the module and the name of what is called, as far as it is time or datetime."""
+    modules = {"time", "datetime", "date"}
+    imported = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "time"
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id in imported:
+            yield "time", imported[node.func.id]
+        elif (
+            isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id in modules
+        ):
+            yield node.func.value.id, node.func.attr
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for path in PACKAGE.rglob("*.py"):
+        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
+
+
+def test_the_wall_clock_is_read_where_times_leave_the_process_and_nowhere_else() -> None:
+    read = {}
+    for name, tree in sources():
+        found = {function for _, function in calls(tree) if function in WALL}
+        if found:
+            read[name] = found
+    assert read == MAY_READ_IT
+
+
+def test_the_workers_wall_clock_is_asked_for_copies_alone() -> None:
+    asking = {
+        name
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "wall_ms"
+        and not name.startswith("testing/")
+    }
+    assert asking == MAY_ASK_FOR_IT
