@@ -86,7 +86,10 @@ _MAKES_FATAL = (
     KafkaError.UNSUPPORTED_VERSION,
     KafkaError._UNSUPPORTED_FEATURE,
     KafkaError.UNSUPPORTED_ASSIGNOR,
+    KafkaError.UNRELEASED_INSTANCE_ID,
+    KafkaError.FENCED_INSTANCE_ID,
 )
+_ONE_INSTANCE = frozenset({KafkaError.UNRELEASED_INSTANCE_ID, KafkaError.FENCED_INSTANCE_ID})
 
 
 def cause_of(exception: BaseException) -> KafkaError | None:
@@ -112,6 +115,11 @@ def translate(error: KafkaError, where: str) -> WindowConsumerError:
         )
     if code in _NOT_PERMITTED:
         return NotPermittedError(f"{text}: an ACL is missing")
+    if code in _ONE_INSTANCE:
+        return RunError(
+            f"{text}: each process needs a group.instance.id of its own; that of a process which"
+            " crashed is free when its session has timed out"
+        )
     if code in _NO_TOPIC:
         return MissingTopicError(text)
     if code in _ABSENT:
@@ -161,6 +169,11 @@ def is_authentication(error: KafkaError) -> bool:
 def is_permission(error: KafkaError) -> bool:
     """Tell whether an ACL is missing."""
     return error.code() in _NOT_PERMITTED
+
+
+def may_pass(error: KafkaError) -> bool:
+    """Tell whether joining the group later, with a new client, may be answered otherwise."""
+    return is_permission(error) or error.code() == KafkaError.UNRELEASED_INSTANCE_ID
 
 
 def is_unsupported(error: KafkaError) -> bool:

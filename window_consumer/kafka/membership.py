@@ -148,8 +148,9 @@ class Membership:
     def on_fatal(self, error: KafkaError) -> None:
         """Go on with a new client where that can help; raise otherwise.
 
-        Helps: the classic protocol where the broker has no other, and patience where the group
-        was forbidden to us, which the client itself has none for in the consumer protocol.
+        Helps: the classic protocol where the broker has no other; and patience where the group
+        is forbidden to us, or our instance id still belongs to a process that crashed. In the
+        consumer protocol the client itself has none.
         """
         if errors.is_unsupported(error) and not self._joined and len(self._protocols) > 1:
             self._log.info(
@@ -158,13 +159,17 @@ class Membership:
             )
             self._protocols = self._protocols[1:]
             self._join_again()
-        elif errors.is_permission(error):
+        elif errors.may_pass(error):
             self._lose_everything()
             self._join_again_at = time.monotonic() + _JOIN_AGAIN_S
             if self.listener is not None:
-                self.listener.on_error(errors.translate(error, f"group {self._needs.group}"))
+                self.listener.on_error(errors.translate(error, self._group))
         else:
-            raise RunError(f"the client cannot go on: {errors.text_of(error)}")
+            raise RunError(f"the client cannot go on: {errors.translate(error, self._group)}")
+
+    @property
+    def _group(self) -> str:
+        return f"group {self._needs.group}"
 
     def _lose_everything(self) -> None:
         connection = self.connection
