@@ -150,8 +150,8 @@ def test_json_lines_name_the_record_that_a_handler_logs_about(
 
 def test_text_lines_name_the_record_that_a_handler_logs_about(shop: Commands) -> None:
     running = shop.start("run", "shop:app")
-    running.wait_for("charging order 1 [orders[0]@0 attempt 1]")
-    running.stop()
+    running.wait_for("charging order 1")
+    assert "charging order 1 [orders[0]@0 attempt 1]" in running.stop().err
 
 
 def test_a_kind_of_error_has_one_stack_in_ten_seconds_and_then_says_how_many_there_were(
