@@ -14,8 +14,9 @@ from window_consumer.app.handlers import (
     as_context,
     checked,
 )
+from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.app.plan import Plan, make_plan
-from window_consumer.app.preflight import LOGGER, Patience, Prepared, prepare
+from window_consumer.app.preflight import Prepared, prepare
 from window_consumer.app.wiring import wire
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.running import Running

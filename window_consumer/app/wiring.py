@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from window_consumer.app.handlers import Middleware, with_middleware
+from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
-from window_consumer.app.preflight import LOGGER, Preparation, Prepared, PreparedWorker
+from window_consumer.app.preflight import Preparation, Prepared, PreparedWorker
 from window_consumer.core.copies import Origin, Target
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink

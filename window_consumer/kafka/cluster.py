@@ -2,84 +2,41 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from enum import Enum
 from itertools import chain, count
 from typing import Any
 
-from attrs import define, frozen
+from attrs import define
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-    TopicDescription,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from window_consumer.kafka import errors
+from window_consumer.kafka.answers import (
+    NOT_READY_S,
+    AlreadyThereError,
+    NoGroupError,
+    UnsupportedError,
+    first_answer,
+    in_words,
+)
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.features import Features
+from window_consumer.kafka.oauth import OauthToken, token_setting
+from window_consumer.kafka.topics import Group, NewCopyTopic, Topic
 from window_consumer.model.errors import (
     AuthenticationError,
     BrokerUnavailableError,
     ConfigError,
     MissingTopicError,
     NotPermittedError,
-    RunError,
-    WindowConsumerError,
 )
 
-OauthToken = Callable[[str], tuple[Any, ...]]
-"""The client's oauth_cb: sasl.oauthbearer.config to (token, expiry in seconds since 1970, ...)."""
-
 _POLL_S = 0.2
-_NOT_READY_S = 20.0
 _ASK_S = 5.0
 _WAIT_S = 1.0
 """How long one question waits for an absent broker: a stop is noticed in between."""
-COPY_HEADROOM_BYTES = 64 * 1024
-"""How much larger than its source's records a copy may be: our headers."""
-
-
-@frozen
-class Topic:
-    """A topic as the cluster describes it."""
-
-    name: str
-    partitions: int
-    replication: int
-    topic_id: str | None
-    operations: frozenset[str] | None
-    """What we may do with it (READ, WRITE, DESCRIBE ...); None where the cluster does not tell."""
-
-
-@frozen
-class Group:
-    """A consumer group; None stands for what the cluster does not tell."""
-
-    members: int | None
-    operations: frozenset[str] | None
-
-
-@frozen
-class NewCopyTopic:
-    """A topic for copies that is to be made."""
-
-    name: str
-    partitions: int
-    replication: int
-    config: Mapping[str, str]
-
-    def command(self, bootstrap: str) -> str:
-        """Return the shell command that makes the topic with Kafka's own tools."""
-        settings = "".join(f" --config {key}={value}" for key, value in self.config.items())
-        return (
-            f"kafka-topics.sh --bootstrap-server {bootstrap} --create --topic {self.name}"
-            f" --partitions {self.partitions} --replication-factor {self.replication}{settings}"
-        )
 
 
 @define
@@ -109,12 +66,9 @@ class Cluster:
         self.bootstrap = str(settings.get("bootstrap.servers", ""))
         self.oauth_token = oauth_token
         self._troubles = _Troubles()
-        self._pid = os.getpid()
         self._features = Features(log, settings)
-        conf = {**settings, **self._features.settings()}
+        conf = {**settings, **self._features.settings(), **token_setting(settings, oauth_token)}
         conf["error_cb"] = self._troubles.note
-        if oauth_token is not None:
-            conf["oauth_cb"] = oauth_token
         try:
             self._admin = AdminClient(conf, logger=self._features)
         except KafkaException as exception:
@@ -155,7 +109,7 @@ class Cluster:
             ) from exception
         error = errors.cause_of(exception)
         if error is None or not errors.is_absence(error):
-            raise self._translate(exception, f"cluster at {self.bootstrap}") from exception
+            raise in_words(exception, f"cluster at {self.bootstrap}") from exception
 
     def has_consumer_protocol(self) -> bool:
         """Tell whether the brokers that have answered know the consumer group protocol."""
@@ -169,13 +123,13 @@ class Cluster:
         try:
             return sorted(self._admin.list_topics(timeout=timeout_s).topics)
         except KafkaException as exception:
-            raise self._translate(exception, "list of topics") from exception
+            raise in_words(exception, "list of topics") from exception
 
     def topics(
         self,
         names: Sequence[str],
         timeout_s: float = _ASK_S,
-        patience_s: float = _NOT_READY_S,
+        patience_s: float = NOT_READY_S,
     ) -> dict[str, Topic]:
         """Describe topics; those that do not exist are left out.
 
@@ -200,9 +154,9 @@ class Cluster:
                 description = self._answer(futures, f"topic {name}", timeout_s, patience_s)
             except MissingTopicError:
                 continue
-            except _UnsupportedError:
+            except UnsupportedError:
                 return self._topics_by_metadata(names, timeout_s)
-            found[name] = _topic(description)
+            found[name] = Topic.described(description)
         return found
 
     def _topics_by_metadata(self, names: Sequence[str], timeout_s: float) -> dict[str, Topic]:
@@ -212,7 +166,7 @@ class Cluster:
             try:
                 metadata = self._admin.list_topics(name, timeout=timeout_s).topics[name]
             except KafkaException as exception:
-                raise self._translate(exception, f"topic {name}") from exception
+                raise in_words(exception, f"topic {name}") from exception
             if metadata.error is not None:
                 error = errors.translate(metadata.error, f"topic {name}")
                 if isinstance(error, MissingTopicError):
@@ -224,16 +178,7 @@ class Cluster:
 
     def topic_config(self, name: str, timeout_s: float = _ASK_S) -> dict[str, str]:
         """Return a topic's settings; empty where the cluster does not tell them."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-        futures = (
-            self._admin.describe_configs([resource], request_timeout=timeout_s)[resource]
-            for _ in count()
-        )
-        try:
-            entries = self._answer(futures, f"settings of topic {name}", timeout_s)
-        except (_UnsupportedError, NotPermittedError):
-            return {}
-        return {key: entry.value for key, entry in entries.items() if entry.value is not None}
+        return self._settings_of("topic", name, timeout_s)
 
     def create(
         self,
@@ -250,17 +195,8 @@ class Cluster:
         wanted = list(topics)
         if not wanted:
             return
-        new = [
-            NewTopic(
-                topic.name,
-                num_partitions=topic.partitions,
-                replication_factor=topic.replication,
-                config=dict(topic.config),
-            )
-            for topic in wanted
-        ]
         futures = self._admin.create_topics(
-            new,
+            [topic.request() for topic in wanted],
             operation_timeout=timeout_s,
             request_timeout=timeout_s,
             validate_only=validate_only,
@@ -268,9 +204,9 @@ class Cluster:
         for topic in wanted:
             try:
                 self._answer(iter([futures[topic.name]]), f"making topic {topic.name}", timeout_s)
-            except _AlreadyThereError:
+            except AlreadyThereError:
                 continue
-            except _UnsupportedError:
+            except UnsupportedError:
                 if not validate_only:
                     self._topics_by_metadata([topic.name], timeout_s)
 
@@ -286,23 +222,14 @@ class Cluster:
         )
         try:
             description = self._answer(futures, f"group {group}", timeout_s)
-        except (_UnsupportedError, _NoGroupError):
+        except (UnsupportedError, NoGroupError):
             return Group(None, None)
-        return Group(len(description.members), _operations(description.authorized_operations))
+        return Group.described(description)
 
     def broker_config(self, timeout_s: float = _ASK_S) -> dict[str, str]:
         """Return one broker's settings; empty where the cluster does not tell them."""
         brokers = self._admin.list_topics(timeout=timeout_s).brokers
-        resource = ConfigResource(ConfigResource.Type.BROKER, str(min(brokers)))
-        futures = (
-            self._admin.describe_configs([resource], request_timeout=timeout_s)[resource]
-            for _ in count()
-        )
-        try:
-            entries = self._answer(futures, "settings of a broker", timeout_s)
-        except (_UnsupportedError, NotPermittedError):
-            return {}
-        return {key: entry.value for key, entry in entries.items() if entry.value is not None}
+        return self._settings_of("broker", str(min(brokers)), timeout_s)
 
     # ---- answers
 
@@ -311,62 +238,25 @@ class Cluster:
         futures: Iterator[Future[Any]],
         what: str,
         timeout_s: float,
-        patience_s: float = _NOT_READY_S,
+        patience_s: float = NOT_READY_S,
     ) -> Any:
-        """Return the first answer; ask again where a broker only was not ready to give one.
+        return first_answer(
+            futures,
+            what,
+            timeout_s=timeout_s,
+            patience_s=patience_s,
+            pause=lambda: self._admin.poll(_POLL_S),
+        )
 
-        Each item of ``futures`` is one question. A coordinator that loads its groups, or has just
-        moved, is ready after some seconds.
-        """
-        deadline = time.monotonic() + max(timeout_s, patience_s)
-        while True:
-            try:
-                return next(futures).result(timeout_s + 1.0)
-            except KafkaException as exception:
-                error = errors.cause_of(exception)
-                passing = error is not None and errors.is_absence(error)
-                if not passing or time.monotonic() > deadline:
-                    raise self._translate(exception, what) from exception
-                self._admin.poll(_POLL_S)
-            except TimeoutError as exception:
-                text = f"{what}: no answer within {timeout_s:g} s"
-                raise BrokerUnavailableError(text) from exception
-
-    @staticmethod
-    def _translate(exception: KafkaException, what: str) -> WindowConsumerError:
-        error = errors.cause_of(exception)
-        if error is None:
-            return RunError(f"{what}: {exception}")
-        if errors.is_unsupported(error):
-            return _UnsupportedError(f"{what}: {errors.text_of(error)}")
-        if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return _AlreadyThereError(what)
-        if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return _NoGroupError(what)
-        return errors.translate(error, what)
-
-
-class _UnsupportedError(RunError):
-    """The cluster does not know this question."""
-
-
-class _AlreadyThereError(RunError):
-    """The topic exists."""
-
-
-class _NoGroupError(RunError):
-    """The group has never existed."""
-
-
-def _topic(description: TopicDescription) -> Topic:
-    return Topic(
-        name=description.name,
-        partitions=len(description.partitions),
-        replication=len(description.partitions[0].replicas),
-        topic_id=str(description.topic_id),
-        operations=_operations(description.authorized_operations),
-    )
-
-
-def _operations(operations: Iterable[Enum] | None) -> frozenset[str] | None:
-    return None if operations is None else frozenset(operation.name for operation in operations)
+    def _settings_of(self, kind: str, name: str, timeout_s: float) -> dict[str, str]:
+        """Return settings of a topic or a broker; empty where the cluster does not tell them."""
+        resource = ConfigResource(kind, name)
+        futures = (
+            self._admin.describe_configs([resource], request_timeout=timeout_s)[resource]
+            for _ in count()
+        )
+        try:
+            entries = self._answer(futures, f"settings of {kind} {name}", timeout_s)
+        except (UnsupportedError, NotPermittedError):
+            return {}
+        return {key: entry.value for key, entry in entries.items() if entry.value is not None}

@@ -14,6 +14,7 @@ from window_consumer.kafka import errors, settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.connection import Connection
+from window_consumer.kafka.oauth import token_setting
 from window_consumer.model.errors import RunError, WrongProcessError
 from window_consumer.model.protocols import Listener
 from window_consumer.model.record import TopicPartition
@@ -100,9 +101,7 @@ class Membership:
 
     def _connect(self) -> Connection:
         conf = settings.consumer_settings(self._user, self._needs, self.protocol)
-        if self._cluster.oauth_token is not None:
-            conf["oauth_cb"] = self._cluster.oauth_token
-        return Connection(conf, self._log)
+        return Connection({**conf, **token_setting(conf, self._cluster.oauth_token)}, self._log)
 
     def _on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
         connection = self._of(consumer)

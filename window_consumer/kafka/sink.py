@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from window_consumer.kafka import errors, settings
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.cluster import OauthToken
-from window_consumer.model.errors import PublishFailedError, RunError, WrongProcessError
+from window_consumer.kafka.oauth import OauthToken, token_setting
+from window_consumer.model.errors import PublishFailedError, WrongProcessError
 from window_consumer.model.protocols import Copy, Delivery
 
 _PARTITION_BY_KEY = -1
@@ -35,8 +35,7 @@ class KafkaSink:
     ):
         self._conf = settings.producer_settings(user_settings, worker)
         self._conf["error_cb"] = self._note
-        if oauth_token is not None:
-            self._conf["oauth_cb"] = oauth_token
+        self._conf.update(token_setting(self._conf, oauth_token))
         self._log = log
         self._pid = os.getpid()
         self._producer: Producer | None = None
@@ -49,11 +48,7 @@ class KafkaSink:
         if os.getpid() != self._pid:
             raise WrongProcessError("this producer was made in another process")
         if self._producer is None:
-            try:
-                self._producer = Producer(self._conf, logger=self._log)
-            except KafkaException as exception:
-                text = f"the producer cannot be made: {exception.args[0]}"
-                raise RunError(text) from exception
+            self._producer = Producer(self._conf, logger=self._log)
             self._made.set()
         return self._producer
 

@@ -52,8 +52,6 @@ def _answer(kind: Kind, settings: Mapping[str, Any]) -> str | None:
     conf = {**settings, "bootstrap.servers": _NOWHERE, "log_level": 0}
     if kind != "consumer":
         conf.pop(_GROUP, None)
-    if str(conf.get("sasl.mechanism", conf.get("sasl.mechanisms", ""))).upper() == "OAUTHBEARER":
-        conf["oauth_cb"] = lambda _config: ("", 0.0)
     try:
         client = _CLIENTS[kind](conf)
     except (KafkaException, TypeError, ValueError) as exception:

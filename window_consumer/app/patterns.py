@@ -1,0 +1,38 @@
+"""Topics by patterns: which of the cluster's topics a worker should read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+
+
+def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[str]) -> list[str]:
+    """Return the topics that a pattern is found in; topics for copies never match.
+
+    Patterns are searched here, not by the broker: the two group protocols disagree about what
+    matches. Topics for copies are those in ``copies`` (ours), and whatever ends in ``.dlq`` or
+    ``.retry.<level>`` behind a group and the name of a topic that exists, whoever made it. The
+    cluster's internal topics do not match either.
+    """
+    there = set(names)
+    compiled = [re.compile(pattern) for pattern in patterns]
+    return [
+        name
+        for name in names
+        if any(pattern.search(name) for pattern in compiled)
+        and not name.startswith("__")
+        and name not in copies
+        and not _looks_like_a_copy(name, there)
+    ]
+
+
+def _looks_like_a_copy(name: str, there: Container[str]) -> bool:
+    """Tell whether ``<group>.<topic>`` stands before the ending; both may contain dots."""
+    parts = name.split(".")
+    if parts[-1] == "dlq":
+        middle = parts[:-1]
+    elif parts[-2:-1] == ["retry"]:
+        middle = parts[:-2]
+    else:
+        return False
+    return any(".".join(middle[start:]) in there for start in range(1, len(middle)))
