@@ -24,7 +24,22 @@ COMPANY_S = 0.005
 """... for at most this long, and only while another slice of its partition is out."""
 
 STUCK_S = 0.015
-"""A slice whose record has not moved on for this long gives its unstarted records back."""
+"""A slice whose record has not moved on for this long, and for twice what a call usually takes,
+gives its unstarted records back."""
+
+MAX_SLICES_PER_S = 5000
+"""Where many slots with slow handlers would need more slices than this, a slice holds several
+records, as far as so many wait: handing over and switching threads is most of the work then."""
+
+MAX_SHARED = 16
+"""... but no more than these."""
+
+REST_S = 0.001
+"""How long results may lie while the slots have enough queued: reading twenty at once costs the
+interpreter's lock once, not twenty times."""
+
+REST_QUEUED = 0.5
+"""Enough: so many slices a slot are queued, and each takes four times REST_S."""
 
 SLICES_PER_SLOT = 2
 
@@ -47,6 +62,8 @@ class Dispatcher:
         """Partitions that may have something to start, next one first."""
         self._queued: set[Partition] = set()
         self._looked_at = 0.0
+        self._shared = 1
+        """How many slow records share a slice at the moment."""
         self.held_back = 0
         """Records that wait for company; look again within COMPANY_S."""
 
@@ -58,8 +75,9 @@ class Dispatcher:
     @property
     def full(self) -> bool:
         """No further slice is wanted now."""
-        return (
-            len(self._out) >= self._slots * SLICES_PER_SLOT or self._records_out >= MAX_RECORDS_OUT
+        slices = self._slots * SLICES_PER_SLOT
+        return len(self._out) >= slices or self._records_out >= max(
+            MAX_RECORDS_OUT, slices * self._shared
         )
 
     @property
@@ -67,9 +85,16 @@ class Dispatcher:
         """Further records could be put to use now: less is waiting than the slots take next."""
         if self.full:
             return False
-        waiting = sum(partition.ordering.startable for partition in self._partitions)
         enough = self._slots * SLICES_PER_SLOT * self._length.records
-        return waiting < min(enough, MAX_SLICE_RECORDS)
+        enough = max(min(enough, MAX_SLICE_RECORDS), self._slots * self._most_shared())
+        return self._waiting() < enough
+
+    @property
+    def may_rest(self) -> bool:
+        """Nothing would come of looking at results before REST_S is over."""
+        queued = len(self._out) - self._slots
+        slice_s = self._length.cost_s * max(self._length.records, self._shared)
+        return queued >= self._slots * REST_QUEUED and slice_s >= 4 * REST_S
 
     @property
     def idle_slots(self) -> int:
@@ -97,6 +122,8 @@ class Dispatcher:
         """Yield the slices that should go out now, from the partitions in turn."""
         self._length.learn()
         self.held_back = 0
+        most = self._most_shared()
+        self._shared = min(most, self._waiting() // self._slots) if most > 1 else 1
         small = max(1, int(SMALL_CHANGE_S / self._length.cost_s))
         passed_over = 0
         while self._partitions and not self.full:
@@ -123,7 +150,7 @@ class Dispatcher:
 
     def _cut(self, partition: Partition, waiting: int, small: int) -> Slice | None:
         """Make a slice; where slots are idle, share what waits among them."""
-        count = self._length.records
+        count = max(self._length.records, self._shared)
         idle = self._slots - len(self._out)
         if idle > 1 and count > 1:
             count = min(count, max(small, -(-waiting // idle)))
@@ -180,10 +207,17 @@ class Dispatcher:
             return []
         self._looked_at = now
         idle = self.idle_slots > 0 and not self._partitions
-        return [slice_ for slice_ in self._long if self._is_slow(slice_, now, idle=idle)]
+        stuck_s = max(STUCK_S, 2 * self._length.cost_s)
+        return [slice_ for slice_ in self._long if self._is_slow(slice_, now, stuck_s, idle=idle)]
+
+    def _waiting(self) -> int:
+        return sum(partition.ordering.startable for partition in self._partitions)
+
+    def _most_shared(self) -> int:
+        return min(MAX_SHARED, int(self._slots / (self._length.cost_s * MAX_SLICES_PER_S)))
 
     @staticmethod
-    def _is_slow(slice_: Slice, now: float, *, idle: bool) -> bool:
+    def _is_slow(slice_: Slice, now: float, stuck_s: float, *, idle: bool) -> bool:
         records = len(slice_.messages)
         if records == 1 or not slice_.started:
             return False
@@ -194,6 +228,6 @@ class Dispatcher:
             slice_.progress = claimed
             slice_.progress_at = now
             return idle and now - slice_.started > SLICE_TARGET_S
-        return now - slice_.progress_at > STUCK_S or (
+        return now - slice_.progress_at > stuck_s or (
             idle and now - slice_.started > SLICE_TARGET_S
         )

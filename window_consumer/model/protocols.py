@@ -164,5 +164,8 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds that never go back, from any origin."""
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass; other threads go on."""
+
     def wall_ms(self) -> int:
         """Milliseconds since 1970; may jump."""

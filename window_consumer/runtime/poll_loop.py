@@ -11,6 +11,7 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer.core.decisions import Decisions
+from window_consumer.core.dispatcher import REST_S
 from window_consumer.core.engine import Engine
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.slices import Slice
@@ -169,7 +170,9 @@ class PollLoop:
             self._look_around(now)
         if self._picture_asked.is_set():
             self._take_picture(now)
-        if not worked:
+        if engine.dispatcher.may_rest:
+            self._clock.sleep(REST_S)
+        elif not worked:
             self._wait(want)
 
     def _wait(self, want: int) -> None:

@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Callable
 from queue import SimpleQueue
-from time import perf_counter, time_ns
+from time import perf_counter, sleep, time_ns
 from typing import Any
 
 from attrs import field, frozen
@@ -37,6 +37,10 @@ class SystemClock:
     def now(self) -> float:
         """Seconds of the performance counter."""
         return perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        sleep(seconds)
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970."""

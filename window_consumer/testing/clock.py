@@ -16,6 +16,10 @@ class ManualClock:
         """Seconds since the clock's origin."""
         return self._now
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass at once."""
+        self.advance(seconds)
+
     def wall_ms(self) -> int:
         """Milliseconds since 1970."""
         return round(self._wall_ms)

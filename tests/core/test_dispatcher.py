@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from tests.core.support import Driven, notes
+
+TEN_MS = 0.010
+
+
+def with_learnt_cost(slots: int, cost_s: float) -> Driven:
+    """An Engine that knows what a call takes, with nothing to do."""
+    driven = Driven(slots=slots, cell_records=5000)
+    driven.engine.dispatcher._length.note(1000, 1000 * cost_s)
+    driven.engine.dispatcher._length.learn()
+    return driven
+
+
+def test_slow_records_share_slices_where_many_slots_would_need_too_many() -> None:
+    driven = with_learnt_cost(400, TEN_MS)
+    driven.deliver(*notes(*range(10_000)))
+    driven.tick()
+    assert {len(slice_.messages) for slice_ in driven.out} == {8}
+    assert len(driven.out) == 800
+
+
+def test_a_few_slots_take_slow_records_one_by_one_however_many_wait() -> None:
+    driven = with_learnt_cost(16, TEN_MS)
+    driven.deliver(*notes(*range(10_000)))
+    driven.tick()
+    assert {len(slice_.messages) for slice_ in driven.out} == {1}
+
+
+def test_no_more_records_share_a_slice_than_wait_for_each_slot() -> None:
+    driven = with_learnt_cost(400, TEN_MS)
+    driven.deliver(*notes(*range(1_000)))
+    driven.tick()
+    assert {len(slice_.messages) for slice_ in driven.out} <= {1, 2}
+    assert len(driven.out) >= 400
+
+
+def test_enough_is_asked_for_to_share_slices() -> None:
+    driven = with_learnt_cost(400, TEN_MS)
+    driven.deliver(*notes(*range(3_000)))
+    assert driven.engine.appetite() > 0
+
+
+def test_results_may_lie_while_the_slots_have_enough_queued() -> None:
+    driven = with_learnt_cost(16, TEN_MS)
+    driven.deliver(*notes(*range(32)))
+    driven.tick()
+    assert driven.engine.dispatcher.may_rest
+    for _ in range(9):
+        driven.finish(driven.out[0], elapsed=TEN_MS)
+    assert not driven.engine.dispatcher.may_rest
+
+
+def test_results_of_fast_handlers_are_read_at_once() -> None:
+    driven = with_learnt_cost(2, 1e-6)
+    driven.deliver(*notes(*range(8000)))
+    driven.tick()
+    assert not driven.engine.dispatcher.may_rest
+
+
+def test_a_slow_handler_is_not_stuck_before_twice_its_usual_time() -> None:
+    driven = with_learnt_cost(400, 0.030)
+    driven.deliver(*notes(*range(10_000)))
+    driven.tick()
+    slice_ = driven.out[0]
+    assert len(slice_.messages) > 1
+    driven.claim(slice_, 1)
+    driven.tick(0.010)
+    driven.tick(0.055)
+    assert driven.engine.counters.taken_back == 0
+    driven.tick(0.010)
+    assert driven.engine.counters.taken_back == 1
