@@ -50,9 +50,9 @@ class RealKafka:
     """A Kafka broker and controller of its own, on 127.0.0.1. Owner: the thread that made it.
 
     ``bootstrap`` is for anybody: there everyone is a super user. ``sasl_bootstrap`` asks for a
-    user and a password (mechanism PLAIN), and users but admin need ACLs. The process ends with the
-    ``with`` block, and also when the process that started it dies. Addresses and data outlive
-    ``stop``, ``kill`` and ``restart``.
+    user and a password (mechanism PLAIN), or for a token that nobody has to sign (OAUTHBEARER),
+    and users but admin need ACLs. The process ends with the ``with`` block, and also when the
+    process that started it dies. Addresses and data outlive ``stop``, ``kill`` and ``restart``.
     """
 
     def __init__(self, directory: Path, settings: Settings, *, java: str, jars: Path):
@@ -123,6 +123,14 @@ class RealKafka:
             "sasl.mechanism": "PLAIN",
             "sasl.username": user,
             "sasl.password": self.passwords[user],
+        }
+
+    def oauth_settings(self) -> dict[str, str]:
+        """Return librdkafka's settings for logging in with tokens."""
+        return {
+            "bootstrap.servers": self.sasl_bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
         }
 
     # ---- up and down

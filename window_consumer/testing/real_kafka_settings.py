@@ -62,12 +62,15 @@ def listeners(bootstrap: str, sasl_bootstrap: str, controller: str) -> Settings:
 
 
 def security(passwords: Mapping[str, str]) -> Settings:
-    """Return the settings that let users in with their passwords and ask for ACLs."""
+    """Return the settings that let users in with passwords or tokens, and ask for ACLs."""
     users = " ".join(f'user_{user}="{password}"' for user, password in passwords.items())
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    modules = "org.apache.kafka.common.security"
+    plain = f"{modules}.plain.PlainLoginModule required {users};"
+    bearer = f"{modules}.oauthbearer.OAuthBearerLoginModule required;"
     return {
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl.plain.sasl.jaas.config": f"{module} required {users};",
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        "listener.name.sasl.plain.sasl.jaas.config": plain,
+        "listener.name.sasl.oauthbearer.sasl.jaas.config": bearer,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:admin",
     }
