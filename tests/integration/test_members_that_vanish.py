@@ -85,15 +85,16 @@ class CommitWatch:
         return now == self._members.ends()
 
 
+@pytest.mark.parametrize("work_s", [0.02, 0.002])
 def test_a_frozen_member_loses_its_partitions_and_changes_nothing_when_it_goes_on(
-    members_of: MembersOf, protocol: str
+    members_of: MembersOf, protocol: str, work_s: float
 ) -> None:
     settings = protocol_settings(protocol)
     if protocol == "classic":
         settings["session.timeout.ms"] = 3000
     members = members_of(4, settings)
-    members.work_s = 0.02
-    produced = produce(members.bootstrap, members.topic, 4_000, 40)
+    members.work_s = work_s
+    produced = produce(members.bootstrap, members.topic, round(60 / work_s), 40)
     frozen, other = members.start(), members.start()
     until(lambda: reads(frozen, 2) and reads(other, 2), "both read")
     calls = members.calls()

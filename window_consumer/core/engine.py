@@ -16,6 +16,7 @@ on_positions    how far the client has read                          commit
 on_revoking     this partition will be given up: start nothing more
 on_revoked      it is given up now                                   (returns the last commits)
 on_lost         it is gone already
+on_stood_still  the whole process did nothing for long               (returns suspect calls)
 on_stopping     drain: nothing new is taken in or started
 =============== ==================================================== =========================
 """
@@ -44,6 +45,9 @@ from window_consumer.model.record import Message, TopicPartition
 HOUSEKEEPING_S = 0.005
 """How often commits, pauses and hovering cells are looked at."""
 
+SUSPECTS = 20
+"""How many calls of a slice are suspected after a standstill: 5 ms of calls of 0.25 ms."""
+
 _SMALLEST_METADATA = 64
 
 _ORDERINGS: dict[str, type[Ordering]] = {
@@ -67,6 +71,7 @@ class Engine:
         self._epochs = 0
         self._metadata_bytes = MAX_BYTES
         self._housekeeping_at = 0.0
+        self._doubt_until = float("-inf")
         self._hover_reports: dict[TopicPartition, float] = {}
         self._news: list[FailedRecord] = []
 
@@ -231,6 +236,28 @@ class Engine:
         self.counters.outlived += len(outlived)
         return outlived
 
+    def on_stood_still(self, doubt_s: float, now: float) -> list[Outlived]:
+        """Take back what has not started, and start and commit nothing for ``doubt_s``.
+
+        Somebody else may own the partitions by now. Returns the calls that were running
+        meanwhile, or may have been: of each slice the last ones that were begun.
+        """
+        self._doubt_until = now + doubt_s
+        suspects: list[Outlived] = []
+        for slice_ in list(self.dispatcher.out):
+            partition = slice_.partition
+            if not partition.owned:
+                continue
+            begun = slice_.messages[: slice_.claimed()] if slice_.started else []
+            suspects.extend(
+                Outlived(partition.name, message.offset(), message.key())
+                for message in begun[-SUSPECTS:]
+            )
+            # A record that is called again is alone in its slice and stays there.
+            if slice_.call.attempt == 1 and not partition.closing:
+                self._take_back(slice_, now)
+        return suspects
+
     def on_stopping(self, now: float) -> None:
         """Take nothing in and start nothing any more; what runs may finish."""
         self.stopping = True
@@ -277,12 +304,8 @@ class Engine:
         for slice_ in self.dispatcher.slow(now):
             self.counters.taken_back += self._take_back(slice_, now)
         self.failures.look_at_clock(now)
-        while not self.dispatcher.full and (failed := self.failures.next_call()):
-            decisions.dispatch.append(self.dispatcher.again(failed, now))
-        decisions.dispatch.extend(self.dispatcher.slices(now))
-        for failed in self.failures.to_publish(self.budget):
-            failed.partition.publishing += 1
-            decisions.publish.append(failed)
+        if now >= self._doubt_until:
+            self._start(decisions, now)
         decisions.stop = self.failures.stop
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_S
@@ -290,6 +313,15 @@ class Engine:
                 self._keep_house(partition, decisions, now)
                 self._keep_watch(partition, decisions, now)
         return decisions
+
+    def _start(self, decisions: Decisions, now: float) -> None:
+        """Hand out what may start, and what leaves."""
+        while not self.dispatcher.full and (failed := self.failures.next_call()):
+            decisions.dispatch.append(self.dispatcher.again(failed, now))
+        decisions.dispatch.extend(self.dispatcher.slices(now))
+        for failed in self.failures.to_publish(self.budget):
+            failed.partition.publishing += 1
+            decisions.publish.append(failed)
 
     def _keep_house(self, partition: Partition, decisions: Decisions, now: float) -> None:
         """Refill, pause, resume and commit, unless the partition is about to be given up."""
@@ -305,7 +337,7 @@ class Engine:
         elif self.budget.should_resume(partition, everyone):
             partition.paused = False
             decisions.resume.append((name, partition.next_delivery))
-        if partition.commit.due(now):
+        if partition.commit.due(now) and now >= self._doubt_until:
             commit = self._commit(partition, now, clean=False)
             if commit is not None:
                 decisions.commit.append(commit)

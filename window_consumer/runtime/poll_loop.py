@@ -23,6 +23,7 @@ from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.publisher import Published, Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import Restarts
+from window_consumer.runtime.standstill import Standstill
 from window_consumer.runtime.thread_pool import ThreadPool
 from window_consumer.runtime.topic_watch import TopicNews
 
@@ -103,6 +104,7 @@ class PollLoop:
         self._picture: Snapshot | None = None
         self._served_at = 0.0
         self._positions_at = 0.0
+        self._standstill = Standstill(parts.engine, parts.clock.now, parts.reports.warn)
         self.phase = Phase.JOINING
         self.failure: BaseException | None = None
         """Why the worker stopped by itself, None where it did not."""
@@ -133,6 +135,7 @@ class PollLoop:
     # ---- the thread
 
     def _run(self) -> None:
+        self._standstill.was_busy()
         try:
             self._source.subscribe(self._topics, self)
             while not self._stopping.is_set():
@@ -155,7 +158,7 @@ class PollLoop:
         self._enter(Phase.LEFT)
 
     def _turn(self) -> None:
-        now = self._clock.now()
+        now = self._standstill.notice()
         engine = self._engine
         worked = self._take_completions(0.0)
         want = engine.appetite()
@@ -195,7 +198,7 @@ class PollLoop:
         taken = False
         try:
             item = completions.get(timeout=timeout_s) if timeout_s > 0 else completions.get_nowait()
-            now = self._clock.now()
+            now = self._standstill.notice()
             while True:
                 taken = True
                 if type(item) is Slice:
@@ -244,6 +247,7 @@ class PollLoop:
             self._source.seek(each.name, each.next_offset)
         self._engine.on_assigned(assigned, now)
         self._parts.restarts.retry(now)
+        self._standstill.was_busy()
 
     def _take_picture(self, now: float) -> None:
         self._picture_asked.clear()
@@ -263,6 +267,7 @@ class PollLoop:
             {**dict.fromkeys(names), **{each.name: each.next_offset for each in assigned}}
         )
         self._engine.on_assigned(assigned, now)
+        self._standstill.was_busy()
         if self.phase is Phase.JOINING:
             self._enter(Phase.RUNNING)
         self._reports.info(f"reads {_listed(self._engine.partitions)}")
@@ -273,12 +278,15 @@ class PollLoop:
         self._engine.on_revoking(names, now)
         self._finish_running(names, now + self._rules.revoke_timeout_s)
         self._give_up(names, LAST_COMMIT_S)
+        self._standstill.was_busy()
 
     def on_lost(self, names: Sequence[TopicPartition]) -> None:
         """Give up without a commit: somebody else owns these already."""
+        self._standstill.notice()
         self._forget(names)
         held = [name for name in names if name in self._engine.partitions]
-        outlived = self._engine.on_lost(names)
+        suspects = self._standstill.suspects(held)
+        outlived = dict.fromkeys([*self._engine.on_lost(names), *suspects])
         if held:
             self._reports.warn(f"lost {_listed(held)}: the session timed out or was fenced")
         self._reports.outlived(outlived)
@@ -291,6 +299,7 @@ class PollLoop:
     def on_out_of_range(self, name: TopicPartition) -> None:
         """Go on where the rules say, or stop."""
         self._parts.restarts.out_of_range(name, self._clock.now())
+        self._standstill.was_busy()
 
     def on_error(self, error: WindowConsumerError) -> None:
         """Say what the client is trying to get over."""
@@ -298,6 +307,7 @@ class PollLoop:
 
     def _on_topics(self, facts: Mapping[str, TopicFacts]) -> None:
         self._parts.restarts.look_for_new(facts, self._clock.now())
+        self._standstill.was_busy()
         topics = sorted(facts)
         if topics and topics != sorted(self._topics):
             added, gone = set(topics) - set(self._topics), set(self._topics) - set(topics)
