@@ -18,7 +18,7 @@ from window_consumer.core.engine import Engine
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.snapshot import Snapshot
 from window_consumer.core.start import OnNoOffset
-from window_consumer.model.protocols import Copy, Sink, Source
+from window_consumer.model.protocols import Clock, Copy, Sink, Source
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.poll_loop import LoopRules, Parts, Phase, PollLoop
@@ -65,6 +65,7 @@ class WorkerSetup:
     on_out_of_range: OnOutOfRange = "fail"
     mask: Callable[[str], str] = str
     logger: logging.Logger = field(factory=lambda: logging.getLogger("window_consumer"))
+    clock: Clock = field(factory=SystemClock)
 
 
 class Worker:
@@ -79,7 +80,7 @@ class Worker:
         on_phase: Callable[[Worker, Phase], None],
     ):
         self.setup = setup
-        self._clock = SystemClock()
+        self._clock = setup.clock
         self._completions: SimpleQueue[Any] = SimpleQueue()
         self._reports = Reports(setup.name, setup.logger, self._clock.now)
         self._engine = Engine(setup.engine, random.random)
