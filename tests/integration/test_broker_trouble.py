@@ -112,13 +112,18 @@ def test_workers_go_on_when_a_broker_was_frozen_or_dead_for_half_a_minute(
 def test_a_worker_can_be_stopped_while_its_broker_is_away(
     frozen: RealKafka, shop_at: ShopAt
 ) -> None:
+    """It ends in time, commits nothing and says so; what it had done runs again."""
     orders = shop_at(frozen)
     orders.produce(range(100))
-    with orders.running(stop_timeout="5s") as running:
-        orders.until_committed()
+    with orders.running(stop_timeout="5s", commit_interval="60s") as running:
+        orders.until_called(100)
         with away(frozen.pause, frozen.resume):
             running.stop()
             assert running.wait(5 + 5)
+    assert orders.log.containing("not committed at the end")
+    with orders.running():
+        orders.until_committed()
+    assert orders.violations() == []
 
 
 def test_calls_that_end_while_the_broker_is_away_are_committed_later(
