@@ -20,8 +20,10 @@ def committed_offsets(
     """
     consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False})
     try:
-        partitions = consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions
-        wanted = [TopicPartition(topic, partition) for partition in partitions]
+        metadata = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
+        if metadata.error is not None:
+            raise errors.translate(metadata.error, f"offsets of {group}: {topic}")
+        wanted = [TopicPartition(topic, partition) for partition in metadata.partitions]
         found = consumer.committed(wanted, timeout=timeout_s)
     except KafkaException as exception:
         error = errors.cause_of(exception)
@@ -30,4 +32,7 @@ def committed_offsets(
         raise errors.translate(error, f"offsets of {group}") from exception
     finally:
         consumer.close()
+    for each in found:
+        if each.error is not None:
+            raise errors.translate(each.error, f"offsets of {group}: {topic}[{each.partition}]")
     return {each.partition: each.offset for each in found if each.offset >= 0}

@@ -1,0 +1,253 @@
+"""What KafkaSource and KafkaSink do that is theirs alone; their contracts are in conformance."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
+from window_consumer.kafka.settings import ConsumerNeeds
+from window_consumer.kafka.sink import KafkaSink
+from window_consumer.kafka.source import KafkaSource
+from window_consumer.model.errors import PublishFailedError, RunError, WindowConsumerError
+from window_consumer.model.protocols import Commit, CommitResults, Copy
+from window_consumer.model.record import TopicPartition
+
+PATIENCE_S = 60.0
+LOG = ClientLog(logging.getLogger("window_consumer.client"))
+ORDERS = TopicPartition("orders", 0)
+
+
+class Reader:
+    """Reads everything from the first offset, and notes what it is told."""
+
+    def __init__(self, source: KafkaSource):
+        self.source = source
+        self.assigned: list[TopicPartition] = []
+        self.lost: list[TopicPartition] = []
+        self.errors: list[WindowConsumerError] = []
+        self.answers: list[CommitResults] = []
+        self.offsets: list[int] = []
+        source.subscribe(["orders"], self)
+
+    def on_assigned(self, names: Sequence[TopicPartition]) -> None:
+        self.assigned += names
+        self.source.start(dict.fromkeys(names, 0))
+
+    def on_revoked(self, names: Sequence[TopicPartition]) -> None:
+        pass
+
+    def on_lost(self, names: Sequence[TopicPartition]) -> None:
+        self.lost += names
+
+    def on_committed(self, results: CommitResults) -> None:
+        self.answers.append(results)
+
+    def on_out_of_range(self, name: TopicPartition) -> None:
+        raise AssertionError(name)
+
+    def on_error(self, error: WindowConsumerError) -> None:
+        self.errors.append(error)
+
+    def until(self, what: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not what():
+            assert time.monotonic() < deadline, f"it did not happen; {self.errors}"
+            for _, messages in self.source.poll(500, 0.02):
+                self.offsets += [message.offset() for message in messages]
+
+
+@pytest.fixture
+def source_of(embedded: EmbeddedBroker) -> Iterator[Callable[..., KafkaSource]]:
+    """``source_of(**settings)``: a Source on the embedded broker, with a topic of 3 records."""
+    embedded.create_topic("orders", 1)
+    for value in (b"0", b"1", b"2"):
+        embedded.produce("orders", value)
+    made: list[KafkaSource] = []
+
+    def source_of(**more: Any) -> KafkaSource:
+        cluster = Cluster({"bootstrap.servers": embedded.bootstrap, "log_level": 0}, LOG)
+        cluster.wait_until_there(PATIENCE_S, lambda _reason, _waited: None)
+        needs = ConsumerNeeds("shop", "charge", ordered=True, memory=2**26)
+        client = {"bootstrap.servers": embedded.bootstrap, "fetch.wait.max.ms": 10, "log_level": 0}
+        made.append(KafkaSource({**client, **more}, needs, cluster, LOG))
+        return made[-1]
+
+    yield source_of
+    for source in made:
+        source.close(PATIENCE_S)
+
+
+# ---- protocols
+
+
+@pytest.mark.parametrize("how", ["unknown", "refused"])
+def test_a_broker_without_the_consumer_protocol_is_joined_by_the_classic_one(
+    embedded: EmbeddedBroker,
+    source_of: Callable[..., KafkaSource],
+    caplog: pytest.LogCaptureFixture,
+    how: str,
+) -> None:
+    if how == "unknown":
+        embedded.disable_api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+    else:
+        refusals = [ErrorCode.UNSUPPORTED_VERSION] * 3
+        embedded.push_request_errors(ApiKey.CONSUMER_GROUP_HEARTBEAT, *refusals)
+    with caplog.at_level(logging.INFO, "window_consumer.client"):
+        reader = Reader(source_of())
+        reader.until(lambda: reader.offsets == [0, 1, 2])
+    assert reader.source.protocol == "classic"
+    assert (reader.assigned, reader.lost) == ([ORDERS], [])
+    said = [each.getMessage() for each in caplog.records if "classic" in each.getMessage()]
+    assert len(said) == 1
+
+
+def test_a_protocol_that_was_asked_for_is_not_exchanged(
+    embedded: EmbeddedBroker, source_of: Callable[..., KafkaSource]
+) -> None:
+    embedded.push_request_errors(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, *[ErrorCode.UNSUPPORTED_VERSION] * 3
+    )
+    reader = Reader(source_of(**{"group.protocol": "consumer"}))
+    with pytest.raises(RunError, match=r"the client cannot go on: .*UNSUPPORTED_VERSION"):
+        reader.until(lambda: reader.assigned)
+
+
+# ---- callbacks
+
+
+class BreaksOnce(Reader):
+    """Raises at the first answer to a commit."""
+
+    def on_committed(self, results: CommitResults) -> None:
+        super().on_committed(results)
+        if len(self.answers) == 1:
+            raise RuntimeError("the listener is broken")
+
+
+def test_a_listener_that_raises_does_not_raise_within_the_client(
+    source_of: Callable[..., KafkaSource],
+) -> None:
+    reader = BreaksOnce(source_of())
+    reader.until(lambda: reader.offsets == [0, 1, 2])
+    reader.source.commit([Commit(ORDERS, 3, "")])
+    with pytest.raises(RuntimeError, match="the listener is broken"):
+        reader.until(lambda: reader.answers)
+    reader.source.commit([Commit(ORDERS, 3, "again")])
+    reader.until(lambda: len(reader.answers) == 2)
+    assert reader.answers == [{ORDERS: None}, {ORDERS: None}]
+
+
+def test_troubles_of_the_client_are_told_and_reading_goes_on_by_itself(
+    embedded: EmbeddedBroker, source_of: Callable[..., KafkaSource]
+) -> None:
+    reader = Reader(source_of(**{"reconnect.backoff.max.ms": 200}))
+    reader.until(lambda: reader.offsets == [0, 1, 2])
+    embedded.broker_down()
+    reader.until(lambda: reader.errors)
+    embedded.broker_up()
+    embedded.produce("orders", b"3")
+    reader.until(lambda: reader.offsets == [0, 1, 2, 3])
+
+
+# ---- the end
+
+
+def test_a_close_that_hangs_is_given_up(
+    embedded: EmbeddedBroker, source_of: Callable[..., KafkaSource]
+) -> None:
+    reader = Reader(source_of())
+    reader.until(lambda: reader.assigned)
+    embedded.set_rtt(20_000)  # the goodbye waits for its answer
+    assert not reader.source.close(0.1)
+    embedded.set_rtt(0)
+    embedded.broker_down()
+
+
+IN_A_FORK = """
+import logging, os, sys
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.settings import ConsumerNeeds
+from window_consumer.kafka.sink import KafkaSink
+from window_consumer.kafka.source import KafkaSource
+from window_consumer.model.errors import WrongProcessError
+from window_consumer.model.protocols import Copy
+
+client = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+log = ClientLog(logging.getLogger("client"))
+cluster = Cluster(client, log)
+source = KafkaSource(client, ConsumerNeeds("g", "w", ordered=False, memory=2**26), cluster, log)
+source.subscribe(["orders"], None)
+sink = KafkaSink(client, "w", log)
+child = os.fork()
+if child == 0:
+    refused = 0
+    for use in (
+        lambda: source.poll(1, 0),
+        lambda: source.commit([]),
+        lambda: sink.write(Copy("orders", 0, None, b"v", ()), print),
+    ):
+        try:
+            use()
+        except WrongProcessError:
+            refused += 1
+    os._exit(refused)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+os._exit(0)
+"""
+
+
+def test_use_after_a_fork_is_refused() -> None:
+    # A fork of a process with threads is what is tested: the warning about it is no news.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", IN_A_FORK]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    assert done.stdout == "3\n"
+
+
+# ---- the sink's client
+
+
+def test_a_sink_connects_at_its_first_copy(embedded: EmbeddedBroker) -> None:
+    embedded.create_topic("copies", 1)
+    embedded.track_requests()
+    sink = KafkaSink({"bootstrap.servers": embedded.bootstrap}, "charge", LOG)
+    sink.serve(0.05)
+    assert sum(embedded.requests().values()) == 0
+    answers: list[PublishFailedError | None] = []
+    sink.write(Copy("copies", 0, None, b"v", ()), answers.append)
+    assert sink.close(PATIENCE_S) == 0
+    assert answers == [None]
+    assert embedded.requests()[ApiKey.INIT_PRODUCER_ID] >= 1
+
+
+def test_a_producer_that_cannot_be_made_leaves_its_copies_unacked() -> None:
+    answers: list[PublishFailedError | None] = []
+    sink = KafkaSink({"bootstrap.servers": "127.0.0.1:1", "linger.ms": "long"}, "charge", LOG)
+    sink.write(Copy("orders", 0, None, b"v", ()), answers.append)
+    (error,) = answers
+    assert error is not None
+    assert "queue.buffering.max.ms" in str(error)  # its older name
+    assert sink.close(0) == 0
+
+
+def test_a_full_queue_is_told_at_once(embedded: EmbeddedBroker) -> None:
+    embedded.create_topic("copies", 1)
+    embedded.broker_down()
+    small = {"bootstrap.servers": embedded.bootstrap, "queue.buffering.max.messages": 1}
+    sink = KafkaSink({**small, "log_level": 0}, "charge", LOG)
+    answers: list[PublishFailedError | None] = []
+    for _ in range(3):
+        sink.write(Copy("copies", 0, None, b"v", ()), answers.append)
+    assert [str(error) for error in answers] == ["copy to copies: the producer's queue is full"] * 2
+    embedded.broker_up()
+    assert sink.close(PATIENCE_S) == 0
+    assert answers[2:] == [None]
