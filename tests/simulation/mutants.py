@@ -14,6 +14,7 @@ from window_consumer.core.ordering import ByKey
 from window_consumer.core.partition import Partition
 from window_consumer.core.runs import Run
 from window_consumer.core.slices import Lane, Slice
+from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import Message, TopicPartition
@@ -40,7 +41,7 @@ class ForgetsTheEpoch(Engine):
             for seq in slice_.seqs:
                 if heir.window.is_open(seq):
                     heir.finish((seq,), Outcome.DONE, 0, now)
-            self._go_on(heir, now)
+            self.settling.go_on(heir, now)
             return
         super().on_completion(slice_, now)
 
@@ -119,13 +120,14 @@ class FinishesBeforeTheAck(Engine):
     def on_tick(self, now: float) -> Decisions:
         decisions = super().on_tick(now)
         for failed in decisions.publish:
-            self._finish_failed(failed, Outcome.DEAD_LETTERED, now)
-            self._go_on(failed.partition, now)
+            self.settling.copied(failed, None, now)
         return decisions
 
-    def _finish_failed(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
-        if failed.seq in failed.partition.failed:
-            super()._finish_failed(failed, outcome, now)
+    def on_published(
+        self, failed: FailedRecord, _error: PublishFailedError | None, _now: float
+    ) -> None:
+        failed.partition.publishing -= 1
+        self.failures.answered()
 
 
 class _ReturnsAtTheEnd(ByKey):

@@ -106,6 +106,10 @@ class Dispatcher:
         """The estimated seconds that a handler call takes."""
         return self._length.cost_s
 
+    def slices_of(self, partition: Partition) -> list[Slice]:
+        """Return those of one partition."""
+        return [slice_ for slice_ in self._out if slice_.partition is partition]
+
     def wake(self, partition: Partition) -> None:
         """Note that a partition may have something to start."""
         if partition not in self._queued:

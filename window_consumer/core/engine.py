@@ -28,17 +28,18 @@ from collections.abc import Iterable, Mapping
 from window_consumer.core.budget import Budget
 from window_consumer.core.commits import CommitState
 from window_consumer.core.counters import Counters
-from window_consumer.core.decisions import Assigned, Decisions, EngineRules, Hovering, Outlived
+from window_consumer.core.decisions import Assigned, Decisions, EngineRules, Outlived
 from window_consumer.core.dispatcher import COMPANY_S, SLICE_TARGET_S, Dispatcher
 from window_consumer.core.failures import Failures
+from window_consumer.core.hovering import HoverWatch
 from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.metadata import MAX_BYTES
 from window_consumer.core.ordering import ByKey, ByPartition, Ordering, Unordered
 from window_consumer.core.partition import Partition
-from window_consumer.core.slices import Lane, Slice
+from window_consumer.core.settling import Settling
+from window_consumer.core.slices import Slice
 from window_consumer.core.window import Window
 from window_consumer.model.errors import PublishFailedError
-from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit, CommitResults
 from window_consumer.model.record import Message, TopicPartition
 
@@ -67,13 +68,13 @@ class Engine:
         self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
         self.dispatcher = Dispatcher(rules.slots)
         self.failures = Failures(rules.retry, jitter, self.counters)
+        self.settling = Settling(rules.retry, self.dispatcher, self.failures, self.counters)
         self.stopping = False
         self._epochs = 0
         self._metadata_bytes = MAX_BYTES
         self._housekeeping_at = 0.0
         self._doubt_until = float("-inf")
-        self._hover_reports: dict[TopicPartition, float] = {}
-        self._news: list[FailedRecord] = []
+        self._hover_watch = HoverWatch(rules.hover_s)
 
     # ---- events
 
@@ -124,48 +125,27 @@ class Engine:
         partition.hold(size)
         if self.budget.used > self.budget.limit:
             self._housekeeping_at = now  # pause before the next batch comes
-        if len(unseen) <= partition.window.room and not (
-            partition.buffered or partition.commit.tight
-        ):
-            self._admit(partition, unseen, size, now)
-        else:
-            partition.put_in_buffer(unseen)
-            self._refill(partition, now)
+        self.counters.earlier += partition.take_in(unseen, size, now)
+        self.dispatcher.wake(partition)
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         """Read what became of a slice's records."""
         self.dispatcher.back(slice_)
-        partition = slice_.partition
-        if not partition.owned:
-            self.counters.late += len(slice_.messages)
-            return
-        if slice_.plain:
-            partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
-            partition.ordering.release(slice_.lanes)
-            self.counters.processed += len(slice_.messages)
+        if slice_.partition.owned:
+            self.settling.complete(slice_, now)
         else:
-            self._settle(slice_, now)
-            still_busy = {lane for lane in slice_.lanes if self._lane_is_out(partition, lane)}
-            partition.ordering.release(slice_.lanes, still_busy | partition.failed_lanes)
-        self._go_on(partition, now)
+            self.counters.late += len(slice_.messages)
 
     def on_published(
         self, failed: FailedRecord, error: PublishFailedError | None, now: float
     ) -> None:
         """Finish a record whose copy was acked; keep it open and try again otherwise."""
-        partition = failed.partition
-        partition.publishing -= 1
+        failed.partition.publishing -= 1
         self.failures.answered()
-        if not partition.owned:
+        if failed.partition.owned:
+            self.settling.copied(failed, error, now)
+        else:
             self.counters.late += 1
-            return
-        partition.let_go(len(failed.message))
-        if error is not None:
-            self.failures.not_published(failed, error, now)
-            return
-        self.counters.dead_lettered += 1
-        self._finish_failed(failed, Outcome.DEAD_LETTERED, now)
-        self._go_on(partition, now)
 
     def on_committed(self, results: CommitResults) -> None:
         """Note what became of commits; a refused one is made anew when the next is due."""
@@ -197,8 +177,8 @@ class Engine:
             partition = self.partitions.get(name)
             if partition is not None and not partition.closing:
                 partition.closing = True
-                for slice_ in self._slices_of(partition):
-                    self._take_back(slice_, now)
+                for slice_ in self.dispatcher.slices_of(partition):
+                    self.settling.take_back(slice_, now)
                 partition.ordering.clear()
 
     def on_revoked(
@@ -224,14 +204,14 @@ class Engine:
             partition = self.partitions.pop(name, None)
             if partition is None:
                 continue
-            for slice_ in self._slices_of(partition):
+            for slice_ in self.dispatcher.slices_of(partition):
                 slice_.call.cancelled = True
                 self.dispatcher.split(slice_)
                 message = slice_.running()
                 if message is not None:
                     outlived.append(Outlived(name, message.offset(), message.key()))
             self.dispatcher.forget(partition)
-            self._hover_reports.pop(name, None)
+            self._hover_watch.forget(name)
             partition.give_up()
         self.counters.outlived += len(outlived)
         return outlived
@@ -255,7 +235,7 @@ class Engine:
             )
             # A record that is called again is alone in its slice and stays there.
             if slice_.call.attempt == 1 and not partition.closing:
-                self._take_back(slice_, now)
+                self.settling.take_back(slice_, now)
         return suspects
 
     def on_stopping(self, now: float) -> None:
@@ -299,10 +279,9 @@ class Engine:
 
     def on_tick(self, now: float) -> Decisions:
         """Decide what to do now; cheap enough to be called after every batch."""
-        decisions = Decisions(failed=self._news)
-        self._news = []
+        decisions = Decisions(failed=self.settling.take_news())
         for slice_ in self.dispatcher.slow(now):
-            self.counters.taken_back += self._take_back(slice_, now)
+            self.counters.taken_back += self.settling.take_back(slice_, now)
         self.failures.look_at_clock(now)
         if now >= self._doubt_until:
             self._start(decisions, now)
@@ -311,7 +290,9 @@ class Engine:
             self._housekeeping_at = now + HOUSEKEEPING_S
             for partition in self.partitions.values():
                 self._keep_house(partition, decisions, now)
-                self._keep_watch(partition, decisions, now)
+                hovering = self._hover_watch.look(partition, now)
+                if hovering is not None:
+                    decisions.hovering.append(hovering)
         return decisions
 
     def _start(self, decisions: Decisions, now: float) -> None:
@@ -330,7 +311,7 @@ class Engine:
         everyone = self.partitions.values()
         name = partition.name
         if partition.buffered:
-            self._refill(partition, now)
+            self.settling.go_on(partition, now)
         if self.budget.should_pause(partition, everyone):
             partition.paused = True
             decisions.pause.append(name)
@@ -341,22 +322,6 @@ class Engine:
             commit = self._commit(partition, now, clean=False)
             if commit is not None:
                 decisions.commit.append(commit)
-
-    def _keep_watch(self, partition: Partition, decisions: Decisions, now: float) -> None:
-        """Report a start cell that hovers."""
-        name = partition.name
-        since = partition.window.hovering_since()
-        reported = self._hover_reports.get(name, float("-inf"))
-        if since is not None and now - max(since, reported) >= self.rules.hover_s:
-            self._hover_reports[name] = now
-            decisions.hovering.append(self._describe_hovering(partition, now - since))
-
-    @staticmethod
-    def _describe_hovering(partition: Partition, age_s: float) -> Hovering:
-        seq = partition.window.cells[0].first_open_seq()
-        failed = partition.failed.get(seq)
-        offset = partition.window.offsets.offset_of(seq)
-        return Hovering(partition.name, offset, failed.attempts + 1 if failed else 1, age_s)
 
     # ---- rules
 
@@ -376,94 +341,3 @@ class Engine:
             if each.stop > next_offset
         )
         return partition.commit.make(next_offset, beyond, now, self._metadata_bytes, clean=clean)
-
-    def _admit(self, partition: Partition, messages: list[Message], size: int, now: float) -> None:
-        earlier = partition.admit(messages, size, now)
-        if earlier:
-            # Nothing else may be left to finish that would let the window slide.
-            self.counters.earlier += earlier
-            partition.window.slide(now)
-        self.dispatcher.wake(partition)
-
-    def _refill(self, partition: Partition, now: float) -> None:
-        """Move buffered records into the window while it has room."""
-        while partition.buffered and not partition.closing and not partition.commit.tight:
-            room = partition.window.room
-            if not room:
-                return
-            messages = partition.take_from_buffer(room)
-            self._admit(partition, messages, sum(map(len, messages)), now)
-
-    def _go_on(self, partition: Partition, now: float) -> None:
-        """Slide, refill and look for work after something was finished or released."""
-        partition.window.slide(now)
-        if partition.buffered:
-            self._refill(partition, now)
-        if not partition.closing:
-            self.dispatcher.wake(partition)
-
-    def _settle(self, slice_: Slice, now: float) -> None:
-        """Give each record of a slice that is over its outcome or its next step."""
-        partition = slice_.partition
-        messages, seqs = slice_.messages, slice_.seqs
-        results = slice_.results()
-        for done, size in results.done:
-            partition.finish(done, Outcome.DONE, size, now)
-            self.counters.processed += len(done)
-        for index in results.skipped:
-            partition.finish((seqs[index],), Outcome.SKIPPED, len(messages[index]), now)
-            self.counters.skipped += 1
-        if slice_.call.attempt > 1 and not results.failed:
-            for seq in seqs:
-                partition.forget_failure(seq)
-        for index, failure in results.failed:
-            lane = self._lane(slice_, index)
-            failed = self.failures.add(partition, messages[index], seqs[index], lane, failure, now)
-            self._news.append(failed)
-            if failed.reason is not None and self.rules.retry.when_spent == "drop":
-                self.counters.dropped += 1
-                self._finish_failed(failed, Outcome.DROPPED, now)
-        if results.held and not partition.closing:
-            held = results.held
-            partition.ordering.put_back([messages[i] for i in held], [seqs[i] for i in held])
-
-    def _take_back(self, slice_: Slice, now: float) -> int:
-        """Take a slice's unclaimed records back; return how many they were."""
-        partition = slice_.partition
-        past, unclaimed, seqs = self.dispatcher.split(slice_)
-        # Later records of a lane go back before earlier ones, so that those end up in front.
-        if unclaimed and not partition.closing:
-            partition.ordering.put_back(unclaimed, seqs)
-        if past.messages:
-            self._settle(past, now)
-        running = [self._lane(slice_, index) for index in range(len(slice_.messages))]
-        partition.ordering.release(slice_.lanes, partition.failed_lanes.union(running))
-        slice_.lanes = [lane for lane in running if lane is not None]
-        self._go_on(partition, now)
-        return len(unclaimed)
-
-    def _finish_failed(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
-        """Give a record that failed its final outcome and free its lane."""
-        partition = failed.partition
-        partition.forget_failure(failed.seq)
-        partition.finish((failed.seq,), outcome, len(failed.message), now)
-        if failed.lane is not None and not self._lane_is_out(partition, failed.lane):
-            partition.ordering.release((failed.lane,))
-
-    def _lane_is_out(self, partition: Partition, lane: Lane) -> bool:
-        """Tell whether a slot still holds a record of a lane.
-
-        After a take-back a slot may have claimed a record that it is about to hold back because
-        an earlier one of its lane failed; only that slice's completion frees the lane.
-        """
-        return any(slice_.settled and lane in slice_.lanes for slice_ in self._slices_of(partition))
-
-    @staticmethod
-    def _lane(slice_: Slice, index: int) -> Lane | None:
-        if slice_.lane_of is not None:
-            return slice_.lane_of(slice_.messages[index])
-        failed = slice_.partition.failed.get(slice_.seqs[index])
-        return failed.lane if failed else None
-
-    def _slices_of(self, partition: Partition) -> list[Slice]:
-        return [slice_ for slice_ in self.dispatcher.out if slice_.partition is partition]

@@ -89,13 +89,36 @@ class Partition:
             return after(_offset(self.buffer[-1][-1]))
         return self.window.offsets.next_offset
 
-    def put_in_buffer(self, messages: list[Message]) -> None:
-        """Keep records for which the window has no room."""
+    def take_in(self, messages: list[Message], size: int, now: float) -> int:
+        """Take new records, ``size`` bytes of payload: into the window while it has room.
+
+        The others wait in the buffer. Returns how many an earlier assignment had finished.
+        """
+        if len(messages) <= self.window.room and not (self.buffered or self.commit.tight):
+            return self._admit(messages, size, now)
         self.buffer.append(messages)
         self.buffered += len(messages)
+        return self._refill(now)
 
-    def take_from_buffer(self, room: int) -> list[Message]:
-        """Remove and return up to ``room`` of the oldest buffered records; there are some."""
+    def slide(self, now: float) -> int:
+        """Let go of what is complete at the window's start, and refill the window.
+
+        Returns how many of the records that came in an earlier assignment had finished.
+        """
+        self.window.slide(now)
+        return self._refill(now) if self.buffered else 0
+
+    def _refill(self, now: float) -> int:
+        earlier = 0
+        while self.buffered and not self.closing and not self.commit.tight:
+            room = self.window.room
+            if not room:
+                break
+            messages = self._take_from_buffer(room)
+            earlier += self._admit(messages, sum(map(len, messages)), now)
+        return earlier
+
+    def _take_from_buffer(self, room: int) -> list[Message]:
         messages = self.buffer.popleft()
         if len(messages) > room:
             self.buffer.appendleft(messages[room:])
@@ -103,12 +126,8 @@ class Partition:
         self.buffered -= len(messages)
         return messages
 
-    def admit(self, messages: list[Message], size: int, now: float) -> int:
-        """Take records into the window, which has room, and let them wait to start.
-
-        ``size`` is their payload in bytes. Returns how many of them an earlier assignment had
-        finished already.
-        """
+    def _admit(self, messages: list[Message], size: int, now: float) -> int:
+        """Take records into the window, which has room, and let them wait to start."""
         first, last = _offset(messages[0]), _offset(messages[-1])
         if is_contiguous(first, last, len(messages)) and not self._finished_before:
             seq = self.window.append(range(first, after(last)), now)
@@ -128,6 +147,9 @@ class Partition:
                     self.let_go(sum(map(len, messages[position:stop])))
                     self.commit.changed = True
                 position = stop
+        if finished:
+            # Nothing else may be left to finish that would let the window slide.
+            self.window.slide(now)
         return finished
 
     def finish(self, seqs: Sequence[int], outcome: Outcome, size: int, now: float) -> None:

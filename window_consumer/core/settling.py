@@ -1,0 +1,124 @@
+"""What becomes of the records of a slice: outcomes, next steps, lanes that are free again."""
+
+from __future__ import annotations
+
+from window_consumer.core.counters import Counters
+from window_consumer.core.dispatcher import Dispatcher
+from window_consumer.core.failures import Failures
+from window_consumer.core.ladder import FailedRecord, RetryRules
+from window_consumer.core.partition import Partition
+from window_consumer.core.slices import Lane, Slice
+from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.outcome import Outcome
+
+
+class Settling:
+    """Reads results of slots and of copies. Owner: poll thread."""
+
+    def __init__(
+        self, rules: RetryRules, dispatcher: Dispatcher, failures: Failures, counters: Counters
+    ):
+        self._rules = rules
+        self._dispatcher = dispatcher
+        self._failures = failures
+        self._counters = counters
+        self._news: list[FailedRecord] = []
+
+    def take_news(self) -> list[FailedRecord]:
+        """Return the calls that have failed since this was asked last."""
+        news, self._news = self._news, []
+        return news
+
+    def complete(self, slice_: Slice, now: float) -> None:
+        """Settle a slice that a slot is through with."""
+        partition = slice_.partition
+        if slice_.plain:
+            partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
+            partition.ordering.release(slice_.lanes)
+            self._counters.processed += len(slice_.messages)
+        else:
+            self._settle(slice_, now)
+            still_busy = {lane for lane in slice_.lanes if self._is_out(partition, lane)}
+            partition.ordering.release(slice_.lanes, still_busy | partition.failed_lanes)
+        self.go_on(partition, now)
+
+    def take_back(self, slice_: Slice, now: float) -> int:
+        """Take a slice's unclaimed records back; return how many they were."""
+        partition = slice_.partition
+        past, unclaimed, seqs = self._dispatcher.split(slice_)
+        # Later records of a lane go back before earlier ones, so that those end up in front.
+        if unclaimed and not partition.closing:
+            partition.ordering.put_back(unclaimed, seqs)
+        if past.messages:
+            self._settle(past, now)
+        running = [_lane(slice_, index) for index in range(len(slice_.messages))]
+        partition.ordering.release(slice_.lanes, partition.failed_lanes.union(running))
+        slice_.lanes = [lane for lane in running if lane is not None]
+        self.go_on(partition, now)
+        return len(unclaimed)
+
+    def copied(self, failed: FailedRecord, error: PublishFailedError | None, now: float) -> None:
+        """Finish a record whose copy was acked; keep it open and try again otherwise."""
+        partition = failed.partition
+        partition.let_go(len(failed.message))
+        if error is not None:
+            self._failures.not_published(failed, error, now)
+            return
+        self._counters.dead_lettered += 1
+        self._finish(failed, Outcome.DEAD_LETTERED, now)
+        self.go_on(partition, now)
+
+    def go_on(self, partition: Partition, now: float) -> None:
+        """Slide, refill and look for work after something was finished or released."""
+        self._counters.earlier += partition.slide(now)
+        if not partition.closing:
+            self._dispatcher.wake(partition)
+
+    def _settle(self, slice_: Slice, now: float) -> None:
+        """Give each record of a slice that is over its outcome or its next step."""
+        partition = slice_.partition
+        messages, seqs = slice_.messages, slice_.seqs
+        results = slice_.results()
+        for done, size in results.done:
+            partition.finish(done, Outcome.DONE, size, now)
+            self._counters.processed += len(done)
+        for index in results.skipped:
+            partition.finish((seqs[index],), Outcome.SKIPPED, len(messages[index]), now)
+            self._counters.skipped += 1
+        if slice_.call.attempt > 1 and not results.failed:
+            for seq in seqs:
+                partition.forget_failure(seq)
+        for index, failure in results.failed:
+            lane = _lane(slice_, index)
+            failed = self._failures.add(partition, messages[index], seqs[index], lane, failure, now)
+            self._news.append(failed)
+            if failed.reason is not None and self._rules.when_spent == "drop":
+                self._counters.dropped += 1
+                self._finish(failed, Outcome.DROPPED, now)
+        if results.held and not partition.closing:
+            held = results.held
+            partition.ordering.put_back([messages[i] for i in held], [seqs[i] for i in held])
+
+    def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
+        """Give a record that failed its final outcome and free its lane."""
+        partition = failed.partition
+        partition.forget_failure(failed.seq)
+        partition.finish((failed.seq,), outcome, len(failed.message), now)
+        if failed.lane is not None and not self._is_out(partition, failed.lane):
+            partition.ordering.release((failed.lane,))
+
+    def _is_out(self, partition: Partition, lane: Lane) -> bool:
+        """Tell whether a slot still holds a record of a lane.
+
+        After a take-back a slot may have claimed a record that it is about to hold back because
+        an earlier one of its lane failed; only that slice's completion frees the lane.
+        """
+        slices = self._dispatcher.slices_of(partition)
+        return any(slice_.settled and lane in slice_.lanes for slice_ in slices)
+
+
+def _lane(slice_: Slice, index: int) -> Lane | None:
+    if slice_.lane_of is not None:
+        return slice_.lane_of(slice_.messages[index])
+    failed = slice_.partition.failed.get(slice_.seqs[index])
+    return failed.lane if failed else None
