@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -26,11 +26,16 @@ def _made(request: pytest.FixtureRequest, unique_name: Name) -> Stage:
     return KafkaStage(unique_name, kafka, how or "consumer")
 
 
-def _stages(*kinds: str) -> object:
-    marks = {kind: [pytest.mark.kafka] if kind.startswith("kafka") else [] for kind in kinds}
-    params = [pytest.param(kind, marks=marks[kind]) for kind in kinds]
+def kinds(*names: str) -> list[Any]:
+    """Return parameters for a stage fixture, marked where they need a real Kafka."""
+    return [
+        pytest.param(name, marks=[pytest.mark.kafka] if name.startswith("kafka") else [])
+        for name in names
+    ]
 
-    @pytest.fixture(params=params)
+
+def _stages(*names: str) -> object:
+    @pytest.fixture(params=kinds(*names))
     def stage(request: pytest.FixtureRequest, unique_name: Name) -> Iterator[Stage]:
         made = _made(request, unique_name)
         yield made
@@ -51,7 +56,9 @@ full_or_eager = _stages("fake", "fake eager", "kafka", "kafka range")
 quiet = _stages("fake", "embedded")
 """Where the brokers can fall silent."""
 
-sharing = _stages("fake", "fake eager", "kafka consumer", "kafka range", "kafka cooperative-sticky")
+BY_RANGE = ("fake", "fake eager", "kafka consumer", "kafka range")
+
+sharing = _stages(*BY_RANGE, "kafka cooperative-sticky")
 """Every way in which a group shares partitions."""
 
 

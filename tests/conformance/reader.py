@@ -12,6 +12,7 @@ from window_consumer.model.errors import CommitFailedError, WindowConsumerError
 from window_consumer.model.protocols import Commit, CommitResults, Source
 from window_consumer.model.record import Message, TopicPartition
 
+Batches = Sequence[tuple[TopicPartition, list[Message]]]
 Event = tuple[str, str, Any]
 """Whose, what, and about which partitions."""
 
@@ -35,6 +36,7 @@ class Reader:
             self._committed_or_first
         )
         self.on_trouble: Callable[[TopicPartition], object] = lambda _name: None
+        self.max_records = 500
         self.within_poll = False
         self._owner = threading.get_ident()
 
@@ -78,10 +80,13 @@ class Reader:
 
     # ---- reading
 
-    def turn(self, max_records: int = 500) -> Sequence[tuple[TopicPartition, list[Message]]]:
+    def turn(
+        self, max_records: int | None = None
+    ) -> Sequence[tuple[TopicPartition, list[Message]]]:
         self.within_poll = True
         try:
-            batches = self.source.poll(max_records, 0.02)
+            wanted = self.max_records if max_records is None else max_records
+            batches = self.source.poll(wanted, 0.02)
         finally:
             self.within_poll = False
         for name, messages in batches:

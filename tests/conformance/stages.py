@@ -293,7 +293,6 @@ class KafkaStage(ClientStage):
         self.for_evicting = {"max.poll.interval.ms": 1_500}
         if assignor != "consumer":
             self.for_evicting = {**self.for_evicting, "session.timeout.ms": 1_400}
-        self.keeps_numbers_together = assignor != "cooperative-sticky"
         self._admin = AdminClient(self.bare)
 
     def topic(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tests.conformance.conftest import Full
+from tests.conformance.conftest import BY_RANGE, Full, kinds
 from tests.conformance.reader import Event, Reader
-from tests.conformance.stages import PATIENCE_S, KafkaStage, Stage
+from tests.conformance.stages import PATIENCE_S, Stage
 from window_consumer.model.errors import RunError
 from window_consumer.model.protocols import Commit, Committed
 from window_consumer.model.record import TopicPartition
@@ -88,9 +88,8 @@ def test_who_keeps_a_partition_hears_nothing_of_it_unless_the_assignor_is_eager(
         assert revoked == names_of(topic, 4)
 
 
+@pytest.mark.parametrize("sharing", kinds(*BY_RANGE), indirect=True)
 def test_equal_numbers_of_two_topics_have_one_owner(sharing: Full, group: str) -> None:
-    if isinstance(sharing, KafkaStage) and not sharing.keeps_numbers_together:
-        pytest.skip("cooperative-sticky scatters them")
     topics = [sharing.topic(4), sharing.topic(4)]
     pair = Pair(sharing, group, topics)
     pair.meet(8)

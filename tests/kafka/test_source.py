@@ -13,7 +13,7 @@ import pytest
 
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
@@ -36,6 +36,8 @@ class Reader:
         self.errors: list[WindowConsumerError] = []
         self.answers: list[CommitResults] = []
         self.offsets: list[int] = []
+        self.out_of_range: list[tuple[TopicPartition, list[int]]] = []
+        """Each with what had been read by then."""
         source.subscribe(["orders"], self)
 
     def on_assigned(self, names: Sequence[TopicPartition]) -> None:
@@ -52,16 +54,16 @@ class Reader:
         self.answers.append(results)
 
     def on_out_of_range(self, name: TopicPartition) -> None:
-        raise AssertionError(name)
+        self.out_of_range.append((name, list(self.offsets)))
 
     def on_error(self, error: WindowConsumerError) -> None:
         self.errors.append(error)
 
-    def until(self, what: Callable[[], object]) -> None:
+    def until(self, what: Callable[[], object], max_records: int = 500) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not what():
             assert time.monotonic() < deadline, f"it did not happen; {self.errors}"
-            for _, messages in self.source.poll(500, 0.02):
+            for _, messages in self.source.poll(max_records, 0.02):
                 self.offsets += [message.offset() for message in messages]
 
 
@@ -156,6 +158,28 @@ def test_troubles_of_the_client_are_told_and_reading_goes_on_by_itself(
     embedded.broker_up()
     embedded.produce("orders", b"3")
     reader.until(lambda: reader.offsets == [0, 1, 2, 3])
+
+
+def wait_for_fetches(embedded: EmbeddedBroker, count: int) -> None:
+    embedded.track_requests()
+    deadline = time.monotonic() + PATIENCE_S
+    while embedded.requests()[ApiKey.FETCH] < count:
+        assert time.monotonic() < deadline, "the client does not fetch"
+
+
+def test_records_that_were_fetched_before_an_error_are_handed_out_before_it_is_told(
+    embedded: EmbeddedBroker, source_of: Callable[..., KafkaSource]
+) -> None:
+    reader = Reader(source_of())
+    embedded.fill("orders", [NewRecord(b"v", partition=0)] * 97)
+    reader.until(lambda: reader.offsets, max_records=1)
+    # Fetches go on beside us: those that bring everything, and then the one with the error.
+    wait_for_fetches(embedded, 10)
+    embedded.push_request_errors(ApiKey.FETCH, ErrorCode.OFFSET_OUT_OF_RANGE)
+    wait_for_fetches(embedded, 1)
+    reader.source.log_range(ORDERS, PATIENCE_S)  # answered behind it
+    reader.until(lambda: reader.out_of_range)
+    assert reader.out_of_range == [(ORDERS, list(range(100)))]
 
 
 # ---- the end
