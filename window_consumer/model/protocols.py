@@ -67,10 +67,13 @@ class Listener(Protocol):
     An implementation of a Source makes sure that an exception of the listener does not pass
     through the client library (which would lose the batch that it is about to return): it is
     raised again by ``poll`` after the client has returned.
+
+    A partition that the listener sends elsewhere (``start``, ``seek``) has nothing of its old place
+    in what that poll returns.
     """
 
     def on_assigned(self, names: Sequence[TopicPartition]) -> None:
-        """These are ours now; answer with ``Source.start`` for each before returning."""
+        """These are ours now; answer with one ``Source.start`` for all before returning."""
 
     def on_revoked(self, names: Sequence[TopicPartition]) -> None:
         """These will be given up when this returns."""
@@ -79,10 +82,16 @@ class Listener(Protocol):
         """These have another owner already; nothing may be committed."""
 
     def on_committed(self, results: CommitResults) -> None:
-        """What became of an earlier ``Source.commit``."""
+        """What became of the last ``Source.commit`` of each partition.
+
+        A commit that is told to have failed may have been taken all the same.
+        """
 
     def on_out_of_range(self, name: TopicPartition) -> None:
-        """The position lies outside of the log: reading stands until ``Source.seek``."""
+        """The position lies outside of the log: reading stands until ``Source.seek``.
+
+        All that was read before it has been returned by earlier polls.
+        """
 
     def on_error(self, error: WindowConsumerError) -> None:
         """The client has trouble that it goes on trying to get over by itself."""
@@ -100,14 +109,17 @@ class Source(Protocol):
         """Return records, by partition and in offset order, and serve the listener.
 
         Returns at once with what is there, waits up to ``timeout_s`` for the first record
-        otherwise. ``max_records`` of 0 only serves the listener, as far as the client can.
+        otherwise. ``max_records`` of 0 serves the listener: the client may bring one record.
         """
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Begin to read assigned partitions at these offsets; those with None stay paused."""
 
     def seek(self, name: TopicPartition, offset: int) -> None:
-        """Go on reading a partition at this offset, also where it was paused."""
+        """Go on reading a partition at this offset, also where it was paused.
+
+        Raises RunError where it is not assigned.
+        """
 
     def pause(self, names: Sequence[TopicPartition]) -> None:
         """Deliver nothing of these partitions; what was prefetched is thrown away."""
@@ -116,18 +128,27 @@ class Source(Protocol):
         """Send commits; the listener hears of them in a later ``poll``."""
 
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
-        """Send commits and wait for the answers; no answer in time is a failure."""
+        """Send commits and wait for the answers; no answer in time is a failure.
+
+        No record is lost meanwhile; rebalances may be told.
+        """
 
     def committed(
         self, names: Sequence[TopicPartition], timeout_s: float
     ) -> Mapping[TopicPartition, Committed]:
-        """Read what is committed; raises a RunError where the cluster does not answer."""
+        """Read what is committed; raises a WindowConsumerError in trouble."""
 
     def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return how far each partition was read (exclusive); those never read are left out."""
+        """Return how far each partition was read (exclusive), markers without records included.
+
+        Those that were not read since they last began, by ``start`` or ``seek``, are left out.
+        """
 
     def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """Return a log's first offset and its end (exclusive); raises a RunError in trouble."""
+        """Return a log's first offset and its end (exclusive).
+
+        Raises a WindowConsumerError in trouble, and where there is no such partition.
+        """
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:
         """Return what the cluster says of topics; those that do not exist are left out.
