@@ -82,6 +82,7 @@ def for_a_while(seconds: float) -> None:
 # ---- brokers that go away
 
 
+@pytest.mark.slow
 def test_workers_go_on_when_a_broker_was_frozen_or_dead_for_half_a_minute(
     own: RealKafka, frozen: RealKafka, shop_at: ShopAt
 ) -> None:

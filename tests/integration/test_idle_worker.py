@@ -6,6 +6,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ConsumerOf
 from tests.integration.shop import PATIENCE_S, Shop
 from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker
@@ -16,6 +18,7 @@ WATCHED_S = 11.0
 PARTITIONS = 4
 
 
+@pytest.mark.slow
 def test_an_idle_worker_asks_at_most_twice_as_often_as_a_default_client(
     consumer_of: ConsumerOf, tmp_path: Path
 ) -> None:
