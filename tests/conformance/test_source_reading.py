@@ -252,11 +252,14 @@ def test_records_behind_transactions_are_found_and_aborted_ones_are_not_delivere
     name = TopicPartition(topic, 0)
     full.transaction(topic, b"0", b"1")
     full.transaction(topic, b"never", b"never", commit=False)
-    full.write(topic, b"6")
-    full.transaction(topic, b"7")
+    full.write(topic, b"after")
+    full.transaction(topic, b"last")
     reader = reader_on(full).join(topic)
-    assert reader.read(name, 4) == [0, 1, 6, 7]
-    assert [message.value() for message in reader.records[name]] == [b"0", b"1", b"6", b"7"]
+    # A broker writes the marker when it gets to it, so "after" may stand before or behind it.
+    offsets = reader.read(name, 4)
+    assert offsets == sorted(set(offsets))
+    assert offsets[-1] in {6, 7}
+    assert [message.value() for message in reader.records[name]] == [b"0", b"1", b"after", b"last"]
 
 
 def test_the_position_passes_markers_that_nothing_follows(full: Full, reader_on: ReaderOn) -> None:

@@ -25,6 +25,8 @@ from window_consumer.testing.real_kafka import RealKafka
 RECORDS = 100_000
 KEYS = 100
 COMMIT_INTERVAL_S = 0.5
+WORK_S = 0.005
+"""Long enough for everybody to be replaced before all is done."""
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +56,7 @@ def members(
             "retry": {"on_failure": "overtake"},
             "kafka": {"consumer": PROTOCOLS[request.param]},
         },
+        WORK_S,
     )
     yield members
     members.kill_all()
