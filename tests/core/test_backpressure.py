@@ -71,7 +71,7 @@ def test_a_record_larger_than_the_whole_budget_passes_alone() -> None:
 
 def test_large_records_are_asked_for_in_small_batches() -> None:
     driven = Driven(window_bytes=8_000_000)
-    assert driven.engine.appetite() == 2000
+    assert driven.engine.appetite() == driven.engine.rules.batch_records
     driven.deliver(*notes(*range(10), size=100_000))
     driven.tick()
     driven.finish_all()

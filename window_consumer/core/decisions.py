@@ -26,7 +26,7 @@ class EngineRules:
     cell_records: int = 500
     window_bytes: int = 192 * 2**20
     """What ``memory`` leaves beside the client's prefetch."""
-    batch_records: int = 2000
+    batch_records: int = 4000
     commit_interval_s: float = 0.5
     hover_s: float = 30.0
 

@@ -43,8 +43,8 @@ REST_QUEUED = 0.5
 
 SLICES_PER_SLOT = 2
 
-MAX_RECORDS_OUT = 4000
-MAX_SLICE_RECORDS = 2000
+MAX_RECORDS_OUT = 8000
+MAX_SLICE_RECORDS = 4000
 """Beyond this a longer slice gains nothing measurable."""
 
 

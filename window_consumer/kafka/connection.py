@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from window_consumer.kafka.assignment import Assignment
-from window_consumer.kafka.batches import without
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.commits import Commits, Results
 from window_consumer.model.errors import CommitFailedError, RunError
@@ -43,35 +42,37 @@ class Connection:
         incremental = not classic or "cooperative" in strategy
         self.assignment = Assignment(self.consumer, incremental=incremental)
 
-    def consume(self, max_records: int, timeout_s: float) -> list[Any]:
-        """Return records and errors; waits only for the first.
+    def chunks(self, max_records: int, timeout_s: float) -> Iterator[list[Any]]:
+        """Yield records and errors, one call of the client at a time; waits only for the first.
 
-        Calls of the client that bring less than they were asked for are the last: what they
-        would bring next needs a round trip.
+        A call that brings less than it was asked for is the last: what the next would bring needs
+        a round trip. What a chunk needs is best done before the next is asked for, while it is in
+        the processor's cache. ``assignment.moved`` names what began elsewhere during the call.
         """
         moved = self.assignment.moved
-        wanted = max(1, max_records)
-        chunk = min(CHUNK, wanted)
-        batch: list[Any] = self.consumer.consume(chunk, 0)
-        full = len(batch) == chunk
-        if not batch and timeout_s > 0:
-            batch = self.consumer.consume(1, timeout_s)
-            full = bool(batch)
-        while full and len(batch) < wanted:
+        left = max(1, max_records)
+        wanted = min(CHUNK, left)
+        moved.clear()
+        chunk: list[Any] = self.consumer.consume(wanted, 0)
+        full = len(chunk) == wanted
+        if not chunk and timeout_s > 0:
             moved.clear()
-            chunk = min(CHUNK, wanted - len(batch))
+            chunk = self.consumer.consume(1, timeout_s)
+            full = bool(chunk)
+        yield chunk
+        left -= len(chunk)
+        while full and left > 0:
+            wanted = min(CHUNK, left)
+            moved.clear()
             try:
-                more = self.consumer.consume(chunk, 0)
+                chunk = self.consumer.consume(wanted, 0)
             except KafkaException as exception:
                 # What was read before is not lost; the next call raises again if it has to.
                 self.note(exception)
-                break
-            if moved:
-                batch = without(batch, moved)
-            batch += more
-            full = len(more) == chunk
-        moved.clear()
-        return batch
+                return
+            full = len(chunk) == wanted
+            left -= len(chunk)
+            yield chunk
 
     def note(self, exception: KafkaException) -> None:
         """Keep an error that the client raised, for the listener; others are raised again."""

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from window_consumer.kafka import errors, settings
-from window_consumer.kafka.batches import Batches, Names, has_errors, without
+from window_consumer.kafka.batches import Batches, Names, forget, has_errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.connection import Connection
@@ -30,6 +30,7 @@ from window_consumer.model.protocols import (
     Listener,
     TopicFacts,
 )
+from window_consumer.model.record import Message as AnyMessage
 from window_consumer.model.record import TopicPartition
 
 
@@ -61,35 +62,38 @@ class KafkaSource:
     def poll(self, max_records: int, timeout_s: float) -> Batches:
         """Return records, by partition and in offset order, and serve the listener."""
         connection = self._member.current()
+        moved = connection.assignment.moved
+        gathered: dict[TopicPartition, list[AnyMessage]] = {}
+        errors_between: list[Any] = []
         try:
-            batch = connection.consume(max_records, timeout_s)
+            for chunk in connection.chunks(max_records, timeout_s):
+                forget(gathered, moved)
+                records = chunk
+                if has_errors(chunk):
+                    records = [message for message in chunk if message.error() is None]
+                    errors_between += [message for message in chunk if message.error()]
+                self._names.add(gathered, records, self._member.topics)
         except KafkaException as exception:
             connection.note(exception)
-            batch = []
+        moved.clear()
         self._report(connection)
-        if not batch:
-            return ()
-        if has_errors(batch):
-            batch = self._without_errors(connection, batch)
-        if connection.assignment.moved:
-            batch = without(batch, connection.assignment.moved)
-        return self._names.by_partition(batch, self._member.topics)
+        if errors_between:
+            self._note(connection, errors_between)
+            if not gathered:
+                self._report(connection)
+        forget(gathered, moved)
+        return list(gathered.items())
 
-    def _without_errors(self, connection: Connection, batch: list[Any]) -> list[Any]:
-        """Take errors out; those of a partition are told when what was read before is handed out.
+    def _note(self, connection: Connection, messages: list[Any]) -> None:
+        """Note errors; those of a partition are told when what was read before is handed out.
 
         That is in the next poll, or at once where there is nothing to hand out.
         """
-        records = [message for message in batch if message.error() is None]
-        for message in batch:
-            error = message.error()
-            if error is not None and message.topic() is None:
-                connection.troubles.append(error)
-            elif error is not None:
-                connection.assignment.note_problem(message, error)
-        if not records:
-            self._report(connection)
-        return records
+        for message in messages:
+            if message.topic() is None:
+                connection.troubles.append(message.error())
+            else:
+                connection.assignment.note_problem(message, message.error())
 
     def _report(self, connection: Connection) -> None:
         """Tell the listener what the client's callbacks have noted; raise what has to be raised."""
