@@ -16,7 +16,10 @@ from window_consumer.model.errors import RunError
 
 
 def measure(workload: Workload, topics: Topics, runs: int, say: Say) -> Measured:
-    """Run a workload so many times, and each of its baselines after each run.
+    """Run a workload so many times, and each of its baselines as often, in turn.
+
+    Every other round goes in the opposite order, so that each follows each equally often: who runs
+    after something that left the processor idle starts slower.
 
     A workload whose handler does nothing is first run with one that notes every call; that run
     is not timed, and warms the broker up.
@@ -29,11 +32,15 @@ def measure(workload: Workload, topics: Topics, runs: int, say: Say) -> Measured
     ours: list[Run] = []
     theirs: dict[Baseline, list[Run]] = {name: [] for name in workload.baselines}
     for number in range(1, runs + 1):
-        ours.append(bench.run())
-        said = [_in_words(ours[-1])]
-        for name, found in theirs.items():
-            found.append(bench.baseline(name))
-            said.append(f"{name}: {_in_words(found[-1])}")
+        said = []
+        turns: list[Baseline | None] = [None, *theirs]
+        for name in turns if number % 2 else reversed(turns):
+            if name is None:
+                ours.append(bench.run())
+                said.append(_in_words(ours[-1]))
+            else:
+                theirs[name].append(bench.baseline(name))
+                said.append(f"{name}: {_in_words(theirs[name][-1])}")
         say(f"{workload.name}: run {number} of {runs}: {'; '.join(said)}")
     return Measured(workload, ours, theirs, checks)
 

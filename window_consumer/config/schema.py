@@ -132,7 +132,8 @@ class WorkerConfig:
         default="earliest",
         metadata=about(
             "Where a group begins that has committed nothing. Partitions that are added later "
-            "begin at their earliest record whatever this says.",
+            "begin at their earliest record whatever this says, and so do topics that appear while "
+            "the worker runs and match a pattern.",
             kind=kinds.choice("earliest", "latest", "fail"),
             reason="skips nothing",
         ),

@@ -6,7 +6,7 @@ cluster does not answer, the partition stays paused and is tried again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from window_consumer.core.decisions import Assigned
 from window_consumer.core.metadata import topic_hash
@@ -38,6 +38,8 @@ class Assignments:
         """The id that each partition's topic had when the partition was assigned."""
         self._first_ids: dict[str, str] = {}
         """The id of each topic when this worker first heard of it, assigned or not."""
+        self._appeared: set[str] = set()
+        """Topics that match a pattern and were not there when this worker began."""
 
     def resolve(self, names: Sequence[TopicPartition], now: float) -> list[Assigned]:
         """Return where to begin; what could not be read is left out and tried again later.
@@ -66,6 +68,10 @@ class Assignments:
         for topic, each in facts.items():
             if each.topic_id:
                 self._first_ids.setdefault(topic, each.topic_id)
+
+    def appeared(self, topics: Iterable[str]) -> None:
+        """Note topics that are new to the cluster: they are read from their beginning."""
+        self._appeared.update(topics)
 
     def made_anew(self, facts: Mapping[str, TopicFacts]) -> list[TopicPartition]:
         """Return the partitions whose topic has another id than when they were assigned."""
@@ -110,6 +116,9 @@ class Assignments:
             # Its offsets went with the old topic. Nobody has skipped a record of the new one.
             rule = "earliest"
             self._warn(f"{name.topic} was deleted and made anew: reading it from its beginning")
+        if name.topic in self._appeared:
+            # Like added partitions: nobody has skipped its first records on purpose.
+            rule = "earliest"
         start = resolve(Found(name, committed[name], log, hashed, known), rule)
         if start.warning:
             self._warn(start.warning)

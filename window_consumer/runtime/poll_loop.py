@@ -312,6 +312,7 @@ class PollLoop:
         if topics and topics != sorted(self._topics):
             added, gone = set(topics) - set(self._topics), set(self._topics) - set(topics)
             self._reports.info(f"topics changed: {len(added)} new, {len(gone)} gone")
+            self._parts.assignments.appeared(added)
             self._topics = topics
             self._source.subscribe(topics, self)
 
