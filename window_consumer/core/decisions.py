@@ -26,9 +26,16 @@ class EngineRules:
     cell_records: int = 500
     window_bytes: int = 192 * 2**20
     """What ``memory`` leaves beside the client's prefetch."""
-    batch_records: int = 4000
+    batch_records: int = field()
+    """How many records go in one go: from the Source, and to a slot at most."""
     commit_interval_s: float = 0.5
     hover_s: float = 30.0
+
+    @batch_records.default
+    def _measured_batch_records(self) -> int:
+        # More gain nothing measurable, fewer cost a hand-over more often. The more keys are out,
+        # the more records find theirs busy and have to wait in line.
+        return 2000 if self.ordering == "key" else 4000
 
 
 @frozen

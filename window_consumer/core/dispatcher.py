@@ -43,17 +43,14 @@ REST_QUEUED = 0.5
 
 SLICES_PER_SLOT = 2
 
-MAX_RECORDS_OUT = 8000
-MAX_SLICE_RECORDS = 4000
-"""Beyond this a longer slice gains nothing measurable."""
-
 
 class Dispatcher:
     """Turns waiting records into slices. Owner: poll thread."""
 
-    def __init__(self, slots: int):
+    def __init__(self, slots: int, max_slice_records: int):
         self._slots = slots
-        self._length = SliceLength(SLICE_TARGET_S, MAX_SLICE_RECORDS)
+        self._max_slice_records = max_slice_records
+        self._length = SliceLength(SLICE_TARGET_S, max_slice_records)
         self._out: dict[Slice, None] = {}
         self._long: dict[Slice, None] = {}
         """Those of them with several records: only they have something to take back."""
@@ -77,7 +74,7 @@ class Dispatcher:
         """No further slice is wanted now."""
         slices = self._slots * SLICES_PER_SLOT
         return len(self._out) >= slices or self._records_out >= max(
-            MAX_RECORDS_OUT, slices * self._shared
+            2 * self._max_slice_records, slices * self._shared
         )
 
     @property
@@ -86,7 +83,7 @@ class Dispatcher:
         if self.full:
             return False
         enough = self._slots * SLICES_PER_SLOT * self._length.records
-        enough = max(min(enough, MAX_SLICE_RECORDS), self._slots * self._most_shared())
+        enough = max(min(enough, self._max_slice_records), self._slots * self._most_shared())
         return self._waiting() < enough
 
     @property

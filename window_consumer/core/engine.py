@@ -66,7 +66,7 @@ class Engine:
         self.counters = Counters()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
-        self.dispatcher = Dispatcher(rules.slots)
+        self.dispatcher = Dispatcher(rules.slots, rules.batch_records)
         self.failures = Failures(rules.retry, jitter, self.counters)
         self.settling = Settling(rules.retry, self.dispatcher, self.failures, self.counters)
         self.stopping = False
