@@ -106,7 +106,7 @@ def test_a_frozen_member_loses_its_partitions_and_changes_nothing_when_it_goes_o
     """It goes on just when the other begins with the very records that it holds itself."""
     settings = protocol_settings(protocol)
     if protocol == "classic":
-        settings["session.timeout.ms"] = 6000  # the least that a broker allows by default
+        settings["session.timeout.ms"] = 3000
     members = members_of(4, settings)
     members.work_s = 0.001
     produced = produce(members.bootstrap, members.topic, 40_000, 40)

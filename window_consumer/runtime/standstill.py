@@ -12,9 +12,9 @@ from window_consumer.core.decisions import Outlived
 from window_consumer.core.engine import Engine
 from window_consumer.model.record import TopicPartition
 
-STANDSTILL_S = 3.0
-"""The poll thread waits for a tenth of a second at most; a broker that is not told otherwise allows
-no session below 6 s."""
+STANDSTILL_S = 2.0
+"""The poll thread waits for a tenth of a second at most. A session counts from the last heartbeat:
+one of 6 s, the least that a broker allows by default, with a heartbeat each 3 s may end after 3."""
 
 DOUBT_S = 1.0
 """Nothing starts for this long: enough for a heartbeat and its answer."""
