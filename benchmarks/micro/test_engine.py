@@ -9,6 +9,7 @@ import pytest
 from benchmarks.micro.messages import ORDERS, messages
 from window_consumer.core.decisions import Assigned, EngineRules, OrderingName
 from window_consumer.core.engine import Engine
+from window_consumer.model.protocols import Batch
 
 RECORDS = 16_000
 BATCH = 500
@@ -18,15 +19,16 @@ BATCH = 500
 def test_drive_an_engine_through_16_000_records(benchmark: Any, ordering: OrderingName) -> None:
     """What the poll thread spends on records whose handler does nothing."""
     batch = messages(RECORDS, keys=2_500)
-    batches = [batch[start : start + BATCH] for start in range(0, RECORDS, BATCH)]
+    pieces = [batch[start : start + BATCH] for start in range(0, RECORDS, BATCH)]
+    batches = [Batch.of(ORDERS, piece) for piece in pieces]
 
     def drive() -> int:
         engine = Engine(EngineRules(slots=16, ordering=ordering), jitter=lambda: 0.0)
         engine.on_assigned([Assigned(ORDERS, 0, committed=(0, ""))], 0.0)
         now = 0.0
-        for messages_ in batches:
+        for each in batches:
             now += 0.001
-            engine.on_records(ORDERS, messages_, now)
+            engine.on_records(each, now)
             for slice_ in engine.on_tick(now).dispatch:
                 list(slice_.unclaimed)
                 slice_.started = now

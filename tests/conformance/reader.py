@@ -9,10 +9,9 @@ from typing import Any
 
 from tests.conformance.stages import PATIENCE_S
 from window_consumer.model.errors import CommitFailedError, WindowConsumerError
-from window_consumer.model.protocols import Commit, CommitResults, Source
+from window_consumer.model.protocols import Batch, Commit, CommitResults, Source
 from window_consumer.model.record import Message, TopicPartition
 
-Batches = Sequence[tuple[TopicPartition, list[Message]]]
 Event = tuple[str, str, Any]
 """Whose, what, and about which partitions."""
 
@@ -80,16 +79,16 @@ class Reader:
 
     # ---- reading
 
-    def turn(
-        self, max_records: int | None = None
-    ) -> Sequence[tuple[TopicPartition, list[Message]]]:
+    def turn(self, max_records: int | None = None) -> Sequence[Batch]:
         self.within_poll = True
         try:
             wanted = self.max_records if max_records is None else max_records
             batches = self.source.poll(wanted, 0.02)
         finally:
             self.within_poll = False
-        for name, messages in batches:
+        for batch in batches:
+            name, messages = batch.name, batch.messages
+            assert batch.size == sum(map(len, messages))
             self.journal.append((self.name, "records", (name, [m.offset() for m in messages])))
             self.records.setdefault(name, []).extend(messages)
         return batches

@@ -43,16 +43,16 @@ def test_a_poll_returns_a_partition_once_and_no_more_than_was_asked_for(
 ) -> None:
     topic = stage.topic(2)
     for partition in (0, 1):
-        stage.write(topic, *numbered(0, 2_000), partition=partition)
+        stage.write(topic, *numbered(0, 8_000), partition=partition)
     reader = reader_on(stage).join(topic)
 
     def all_read() -> bool:
-        batches = reader.turn(max_records=700)
-        counts = [len(messages) for _, messages in batches]
-        assert len({name for name, _ in batches}) == len(batches)
+        batches = reader.turn(max_records=4_500)
+        counts = [len(batch.messages) for batch in batches]
+        assert len({batch.name for batch in batches}) == len(batches)
         assert 0 not in counts
-        assert sum(counts) <= 700
-        return sum(map(len, reader.records.values())) == 4_000
+        assert sum(counts) <= 4_500
+        return sum(map(len, reader.records.values())) == 16_000
 
     reader.until(all_read)
 
@@ -64,7 +64,7 @@ def test_a_poll_for_no_record_brings_one_at_most(stage: Stage, reader_on: Reader
     name = TopicPartition(topic, 0)
 
     def ten_read() -> bool:
-        assert sum(len(messages) for _, messages in reader.turn(max_records=0)) <= 1
+        assert sum(len(batch.messages) for batch in reader.turn(max_records=0)) <= 1
         return len(reader.offsets(name)) >= 10
 
     reader.until(ten_read)

@@ -10,6 +10,7 @@ from window_consumer.core.engine import Engine
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.slices import Slice
 from window_consumer.model.fault import Failure, Fault
+from window_consumer.model.protocols import Batch
 from window_consumer.model.record import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -86,7 +87,7 @@ class Driven:
         )
 
     def deliver(self, *messages: Any, name: TopicPartition = ORDERS) -> None:
-        self.engine.on_records(name, list(messages), self.now)
+        self.engine.on_records(Batch.of(name, list(messages)), self.now)
 
     def tick(self, seconds: float = 0.0) -> Decisions:
         self.now += seconds

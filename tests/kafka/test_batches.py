@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from window_consumer.kafka.batches import Names
+from window_consumer.model.protocols import Batch
 from window_consumer.model.record import TopicPartition
 
 places = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 3)), max_size=40)
@@ -14,7 +15,7 @@ places = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 3)), max
 
 def messages(where: list[tuple[str, int]]) -> list[Any]:
     return [
-        Message(topic=topic, partition=partition, offset=offset)
+        Message(topic=topic, partition=partition, offset=offset, value=b"v" * offset)
         for offset, (topic, partition) in enumerate(where)
     ]
 
@@ -28,12 +29,15 @@ def offsets_by_place(where: list[tuple[str, int]]) -> dict[tuple[str, int], list
 
 def gathered(where: list[tuple[str, int]], topics: list[str]) -> dict[Any, list[int]]:
     """Add them in two chunks."""
-    found: dict[TopicPartition, list[Any]] = {}
+    found: dict[TopicPartition, Batch] = {}
     names = Names()
     all_of_them = messages(where)
     for chunk in all_of_them[:15], all_of_them[15:]:
         names.add(found, chunk, topics)
-    return {tuple(name): [message.offset() for message in run] for name, run in found.items()}
+    for name, batch in found.items():
+        assert batch.name == name
+        assert batch.size == sum(map(len, batch.messages))
+    return {tuple(name): [m.offset() or 0 for m in each.messages] for name, each in found.items()}
 
 
 @given(places)

@@ -63,8 +63,8 @@ class Reader:
         deadline = time.monotonic() + PATIENCE_S
         while not what():
             assert time.monotonic() < deadline, f"it did not happen; {self.errors}"
-            for _, messages in self.source.poll(max_records, 0.02):
-                self.offsets += [message.offset() for message in messages]
+            for batch in self.source.poll(max_records, 0.02):
+                self.offsets += [message.offset() for message in batch.messages]
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ class EngineRules:
     def _measured_batch_records(self) -> int:
         # More gain nothing measurable, fewer cost a hand-over more often. The more keys are out,
         # the more records find theirs busy and have to wait in line.
-        return 2000 if self.ordering == "key" else 4000
+        return 2000 if self.ordering == "key" else 6000
 
 
 @frozen

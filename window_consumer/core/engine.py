@@ -40,8 +40,8 @@ from window_consumer.core.settling import Settling
 from window_consumer.core.slices import Slice
 from window_consumer.core.window import Window
 from window_consumer.model.errors import PublishFailedError
-from window_consumer.model.protocols import Commit, CommitResults
-from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.protocols import Batch, Commit, CommitResults
+from window_consumer.model.record import TopicPartition
 
 HOUSEKEEPING_S = 0.005
 """How often commits, pauses and hovering cells are looked at."""
@@ -106,9 +106,10 @@ class Engine:
             self.partitions[assigned.name] = partition
         self._housekeeping_at = now
 
-    def on_records(self, name: TopicPartition, messages: list[Message], now: float) -> None:
+    def on_records(self, batch: Batch, now: float) -> None:
         """Take delivered records, which are in offset order, into the partition's window."""
-        partition = self.partitions.get(name)
+        partition = self.partitions.get(batch.name)
+        messages = batch.messages
         count = len(messages)
         self.counters.delivered += count
         if partition is None or partition.closing:
@@ -120,7 +121,7 @@ class Engine:
         self.counters.stale += count - len(unseen)
         if not unseen:
             return
-        size = sum(map(len, unseen))
+        size = batch.size if unseen is messages else sum(map(len, unseen))
         self.budget.note(len(unseen), size)
         partition.hold(size)
         if self.budget.used > self.budget.limit:

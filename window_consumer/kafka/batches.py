@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, Message
 
+from window_consumer.model.protocols import Batch
 from window_consumer.model.record import Message as AnyMessage
 from window_consumer.model.record import TopicPartition
 
@@ -18,8 +19,6 @@ _partition_of: Callable[[Any], int] = Message.partition  # type: ignore[assignme
 _topic_of: Callable[[Any], str] = Message.topic  # type: ignore[assignment] # records have one
 
 Key = TypeVar("Key", int, tuple[str, int])
-
-Batches = Sequence[tuple[TopicPartition, list[AnyMessage]]]
 
 
 def has_errors(batch: Sequence[Any]) -> bool:
@@ -49,7 +48,7 @@ class Names:
 
     def add(
         self,
-        gathered: dict[TopicPartition, list[AnyMessage]],
+        gathered: dict[TopicPartition, Batch],
         batch: list[AnyMessage],
         topics: Sequence[str],
     ) -> None:
@@ -65,9 +64,9 @@ class Names:
         for name, run in runs:
             before = gathered.get(name)
             if before is None:
-                gathered[name] = run
+                gathered[name] = Batch.of(name, run)
             else:
-                before += run
+                before.add(run)
 
 
 def _split(batch: list[AnyMessage], keys: list[Key]) -> Iterator[tuple[Key, list[AnyMessage]]]:

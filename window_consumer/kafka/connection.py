@@ -16,8 +16,10 @@ from window_consumer.model.errors import CommitFailedError, RunError
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
-CHUNK = 500
-"""Records per call of the client's consume: 1.0-1.5 M/s with 500, less with 100 or with 5,000."""
+CHUNK = 3000
+"""Records per call of the client's consume. Each call lets go of the interpreter's lock: with 500
+the slots' threads and the poll thread wait for each other six times as often, and a worker whose
+handler does nothing is 6 % slower. With more nothing is gained."""
 
 _SERVE_S = 0.05
 

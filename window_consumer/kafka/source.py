@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from window_consumer.kafka import errors, settings
-from window_consumer.kafka.batches import Batches, Names, forget, has_errors
+from window_consumer.kafka.batches import Names, forget, has_errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.connection import Connection
@@ -24,13 +24,13 @@ from window_consumer.model.errors import (
     WindowConsumerError,
 )
 from window_consumer.model.protocols import (
+    Batch,
     Commit,
     CommitResults,
     Committed,
     Listener,
     TopicFacts,
 )
-from window_consumer.model.record import Message as AnyMessage
 from window_consumer.model.record import TopicPartition
 
 
@@ -59,11 +59,11 @@ class KafkaSource:
 
     # ---- records
 
-    def poll(self, max_records: int, timeout_s: float) -> Batches:
-        """Return records, by partition and in offset order, and serve the listener."""
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
+        """Return records, a batch for each partition, and serve the listener."""
         connection = self._member.current()
         moved = connection.assignment.moved
-        gathered: dict[TopicPartition, list[AnyMessage]] = {}
+        gathered: dict[TopicPartition, Batch] = {}
         errors_between: list[Any] = []
         try:
             for chunk in connection.chunks(max_records, timeout_s):
@@ -82,7 +82,7 @@ class KafkaSource:
             if not gathered:
                 self._report(connection)
         forget(gathered, moved)
-        return list(gathered.items())
+        return list(gathered.values())
 
     def _note(self, connection: Connection, messages: list[Any]) -> None:
         """Note errors; those of a partition are told when what was read before is handed out.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from attrs import frozen
+from attrs import define, frozen
 
 from window_consumer.model.errors import (
     CommitFailedError,
@@ -18,6 +18,26 @@ from window_consumer.model.errors import (
 from window_consumer.model.record import Message, TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
+
+
+@define
+class Batch:
+    """Records of one partition, in offset order, as a Source delivers them."""
+
+    name: TopicPartition
+    messages: list[Message]
+    size: int
+    """Bytes of payload: those of the values."""
+
+    @classmethod
+    def of(cls, name: TopicPartition, messages: list[Message]) -> Batch:
+        """Return a batch of these records."""
+        return cls(name, messages, sum(map(len, messages)))
+
+    def add(self, messages: list[Message]) -> None:
+        """Add records that follow."""
+        self.messages += messages
+        self.size += sum(map(len, messages))
 
 
 @frozen
@@ -103,10 +123,8 @@ class Source(Protocol):
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         """Join the group for these topics, or change what the group reads."""
 
-    def poll(
-        self, max_records: int, timeout_s: float
-    ) -> Sequence[tuple[TopicPartition, list[Message]]]:
-        """Return records, by partition and in offset order, and serve the listener.
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
+        """Return records, a batch for each partition, and serve the listener.
 
         Returns at once with what is there, waits up to ``timeout_s`` for the first record
         otherwise. ``max_records`` of 0 serves the listener: the client may bring one record.

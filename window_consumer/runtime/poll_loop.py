@@ -188,8 +188,8 @@ class PollLoop:
     def _fetch(self, want: int, timeout_s: float, now: float) -> bool:
         batches = self._source.poll(want, timeout_s)
         self._served_at = now
-        for name, messages in batches:
-            self._engine.on_records(name, messages, now)
+        for batch in batches:
+            self._engine.on_records(batch, now)
         return bool(batches)
 
     def _take_completions(self, timeout_s: float) -> bool:

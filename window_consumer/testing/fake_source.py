@@ -18,6 +18,7 @@ from window_consumer.model.errors import (
     WindowConsumerError,
 )
 from window_consumer.model.protocols import (
+    Batch,
     Commit,
     CommitResults,
     Committed,
@@ -32,8 +33,6 @@ from window_consumer.testing.fake_topics import FakeTopics
 PREFETCH = 20
 """Records of a partition that are fetched at once: they are delivered whatever happens to the log
 meanwhile."""
-
-Batches = Sequence[tuple[TopicPartition, list[Message]]]
 
 
 class Reading:
@@ -153,8 +152,8 @@ class FakeSource:
 
     # ---- records
 
-    def poll(self, max_records: int, timeout_s: float) -> Batches:  # noqa: ARG002 - nothing comes by waiting
-        """Return records, by partition and in offset order, and serve the listener.
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:  # noqa: ARG002 - nothing comes by waiting
+        """Return records, a batch for each partition, and serve the listener.
 
         Like the real client it returns up to one record where none was asked for.
         """
@@ -173,7 +172,7 @@ class FakeSource:
             listener.on_committed(self._answers.popleft())
         self._moved.clear()
         self._tell_errors(listener)
-        return [batch for batch in batches if batch[0] not in self._moved]
+        return [batch for batch in batches if batch.name not in self._moved]
 
     def _tell_errors(self, listener: Listener) -> None:
         while self._errors:
@@ -183,9 +182,9 @@ class FakeSource:
             elif name in self._readings and self._readings[name].stands:
                 listener.on_out_of_range(name)
 
-    def _take(self, limit: int) -> Batches:
+    def _take(self, limit: int) -> list[Batch]:
         """Deliver what was fetched, beginning with another partition each time."""
-        batches: list[tuple[TopicPartition, list[Message]]] = []
+        batches: list[Batch] = []
         names = list(self._readings)
         self._next += 1
         for index in range(len(names)):
@@ -200,7 +199,7 @@ class FakeSource:
                 messages.append(reading.fetched.popleft())
             if messages:
                 limit -= len(messages)
-                batches.append((name, messages))
+                batches.append(Batch.of(name, messages))
                 reading.deliver(messages[-1].offset() or 0)
         return batches
 

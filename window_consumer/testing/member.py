@@ -22,7 +22,7 @@ from window_consumer.core.engine import Engine
 from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
-from window_consumer.model.protocols import Commit, CommitResults, Copy, Delivery
+from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy, Delivery
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.poll_loop import Parts, Phase, PollLoop
@@ -34,7 +34,7 @@ from window_consumer.testing.commit_watch import CommitWatch
 from window_consumer.testing.copy_watch import CopyWatch
 from window_consumer.testing.fake_broker import FakeBroker
 from window_consumer.testing.fake_sink import FakeSink
-from window_consumer.testing.fake_source import Batches, FakeSource
+from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.history import History
 from window_consumer.testing.schedule import GROUP, Plan
 from window_consumer.testing.slots import Handler, SteppedSlots
@@ -70,15 +70,15 @@ class WatchedSource(FakeSource):
         """The most bytes that one poll has returned."""
         self._scene = scene
 
-    def poll(self, max_records: int, timeout_s: float) -> Batches:
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
         """Return records and serve the listener."""
         self._look()
         batches = super().poll(max_records, timeout_s)
         self._look()
         size = 0
-        for name, messages in batches:
-            self._scene.history.delivered(self.member, name, messages)
-            size += sum(map(len, messages))
+        for batch in batches:
+            self._scene.history.delivered(self.member, batch.name, batch.messages)
+            size += sum(map(len, batch.messages))
         self.largest_batch = max(self.largest_batch, size)
         return batches
 
