@@ -31,11 +31,6 @@ LOG = ClientLog(logging.getLogger("window_consumer.client"))
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
 
-def never(_reason: str, _waited_s: float) -> None:
-    msg = "there is no need to wait"
-    raise AssertionError(msg)
-
-
 @pytest.fixture
 def cluster(kafka: RealKafka) -> Cluster:
     return Cluster(plain(kafka), LOG)
@@ -53,7 +48,9 @@ def logged_in(kafka: RealKafka, user: str) -> Cluster:
 
 
 def test_a_cluster_that_is_there_is_not_waited_for(cluster: Cluster) -> None:
-    cluster.wait_until_there(60, never)
+    said = []
+    cluster.wait_until_there(60, lambda reason, _: said.append(reason))
+    assert said == []
 
 
 def test_waiting_says_why_and_ends() -> None:

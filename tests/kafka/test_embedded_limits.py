@@ -118,6 +118,7 @@ def test_deleting_a_topic_makes_room(embedded: EmbeddedBroker) -> None:
     for _ in range(2):
         embedded.create_topic("orders", 1)
         embedded.fill("orders", [NewRecord(b"x" * 1_000_000)] * 5)
+        assert embedded.end_offsets("orders") == {0: 5}
         embedded.delete_topic("orders")
 
 
