@@ -179,12 +179,15 @@ def kafka_name(noun: str) -> Kind:
     return text(expected, names.wrong_name, names.LEGAL)
 
 
-def template() -> Kind:
-    """A template for the names of dead-letter topics; a mapping for YAML unless it is quoted."""
+def template(example: str, *more: str) -> Kind:
+    """A template for the names of ladder topics; a mapping for YAML unless it is quoted.
+
+    Beside ``{group}`` and ``{topic}`` it has to contain the placeholders in ``more``.
+    """
     plain = text(
-        "a template such as '{group}.{topic}.dlq'",
-        names.wrong_template,
-        r"^\{group\}[.][^{}]*\{topic\}",
+        f"a template such as '{example}'",
+        lambda template: names.wrong_template(template, *more),
+        r"^\{group\}[.].*\{topic\}",
     )
     return evolve(plain, write=repr)
 

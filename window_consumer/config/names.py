@@ -59,16 +59,23 @@ def wrong_exception(name: str) -> str | None:
     return None if re.fullmatch(DOTTED, name) else "has a part that is no Python name"
 
 
-def wrong_template(template: str) -> str | None:
-    """Return what is wrong with a template for dead-letter topics, None when all is well."""
+def wrong_template(template: str, *more: str) -> str | None:
+    """Return what is wrong with a template for ladder topics, None when all is well.
+
+    Beside ``{group}`` and ``{topic}`` it has to contain the placeholders in ``more``.
+    """
     if not template.startswith("{group}."):
         return "does not begin with {group}., which keeps it apart from the topics of others"
     rest = template.replace("{group}", "")
     if "{topic}" not in rest:
         return "does not contain {topic}: all topics of a group would share one"
     rest = rest.replace("{topic}", "")
+    for placeholder in more:
+        if placeholder not in rest:
+            return f"does not contain {placeholder}: all levels of a topic would share one"
+        rest = rest.replace(placeholder, "")
     if "{" in rest or "}" in rest:
-        return "has a placeholder other than {group} and {topic}"
+        return f"has a placeholder other than {' and '.join(('{group}', '{topic}', *more))}"
     found = re.search(r"[^a-zA-Z0-9._-]", rest)
     return found and f"contains {found[0]!r}, which no topic name may"
 

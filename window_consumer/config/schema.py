@@ -6,6 +6,7 @@ the reference page and the JSON Schema. Rules that tie several keys together are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -154,8 +155,14 @@ class WorkerConfig:
 
     def dlq_topic(self, topic: str, topics_config: TopicsConfig) -> str:
         """Return the name of the dead-letter topic for the records of a topic."""
-        name = topics_config.dlq.replace("{group}", self.group)
-        return name.replace("{topic}", topic)
+        return _filled(topics_config.dlq, group=self.group, topic=topic)
+
+    def retry_topic(self, topic: str, delay: str, topics_config: TopicsConfig) -> str:
+        """Return the name of the retry topic of a delay such as ``10s``.
+
+        With ``now`` it is the topic that redriven dead letters are put into.
+        """
+        return _filled(topics_config.retry, group=self.group, topic=topic, delay=delay)
 
 
 @frozen(kw_only=True)
@@ -176,6 +183,11 @@ class Config:
         factory=TopicsConfig,
         metadata=about("What the framework may do about the topics that it writes to."),
     )
+
+
+def _filled(template: str, **names: str) -> str:
+    pattern = "|".join(map(re.escape, names))
+    return re.sub(rf"\{{({pattern})\}}", lambda found: names[found[1]], template)
 
 
 def effective_kafka(

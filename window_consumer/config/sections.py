@@ -31,9 +31,18 @@ class TopicsConfig:
         default="{group}.{topic}.dlq",
         metadata=about(
             "The name of a worker's dead-letter topics.",
-            kind=kinds.template(),
+            kind=kinds.template("{group}.{topic}.dlq"),
             reason="with the group first, one prefixed permission covers all topics of a group, "
             "and no pattern for source topics matches them",
+        ),
+    )
+    retry: str = field(
+        default="{group}.{topic}.retry.{delay}",
+        metadata=about(
+            "The name of a worker's retry topics; {delay} is a level's delay, and now for the "
+            "topic that dead letters are put back into.",
+            kind=kinds.template("{group}.{topic}.retry.{delay}", "{delay}"),
+            reason="one topic for each delay, so that no long wait stands in front of a short one",
         ),
     )
     dlq_retention: float = field(
