@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from types import CodeType, TracebackType
 
 from window_consumer.model.fault import Failure, Fault
+from window_consumer.model.fingerprints import fingerprint
 
 _CACHED_PLACES = 256
 _MAX_FRAMES = 50
@@ -38,8 +38,7 @@ class Faults:
             known = self._places[place] = (self._stack(chain), _digest_of(chain))
         stack, digest = known
         name = class_name(type(error))
-        fingerprint = blake2b(f"{name}|{digest}".encode(), digest_size=8).hexdigest()
-        fault = Fault(name, self._mask(_text_of(error)), stack, fingerprint)
+        fault = Fault(name, self._mask(_text_of(error)), stack, fingerprint(name, digest))
         for each in chain:
             each.__traceback__ = None
         return Failure(error, fault)

@@ -1,0 +1,43 @@
+"""The values of headers, as text and as numbers: what cannot be read is None, nothing raises."""
+
+from __future__ import annotations
+
+_MAX_DIGITS = 19
+"""Those of the largest int64."""
+
+
+def text(value: bytes | None) -> str | None:
+    """Return UTF-8 text, what is no UTF-8 replaced; None for a header without value, or empty."""
+    return value.decode("utf-8", "replace") if value else None
+
+
+def count(value: bytes | None) -> int | None:
+    """Return a number from 0 on that is written in decimal."""
+    if value is None or not value.isdigit() or len(value) > _MAX_DIGITS:
+        return None
+    return int(value)
+
+
+def count_of_4_bytes(value: bytes | None) -> int | None:
+    """Return a number from 0 on that is written as a big-endian int32, the way Java does it."""
+    return _big_endian(value, 4)
+
+
+def count_of_8_bytes(value: bytes | None) -> int | None:
+    """Return a number from 0 on that is written as a big-endian int64."""
+    return _big_endian(value, 8)
+
+
+def count_of_any_form(value: bytes | None) -> int | None:
+    """Return a number from 0 on in decimal, or as a big-endian int32 or int64."""
+    decimal = count(value)
+    if decimal is not None:
+        return decimal
+    return count_of_4_bytes(value) if len(value or b"") == 4 else count_of_8_bytes(value)
+
+
+def _big_endian(value: bytes | None, size: int) -> int | None:
+    if value is None or len(value) != size:
+        return None
+    number = int.from_bytes(value, "big", signed=True)
+    return number if number >= 0 else None
