@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -16,10 +17,11 @@ from window_consumer.app.handlers import (
 )
 from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.app.plan import Plan, make_plan
-from window_consumer.app.preflight import Prepared, prepare
-from window_consumer.app.wiring import wire
+from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
+from window_consumer.app.wiring import setup_of, wire
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.running import Running
+from window_consumer.runtime.worker import WorkerSetup
 
 Token = tuple[str, float]
 """A token and when it expires, in seconds since 1970."""
@@ -197,7 +199,7 @@ class App:
         """
         prepared = self.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
         make_workers = wire(plan, prepared, self._middleware, self.version)
-        return Running(make_workers, as_context(self._lifespan), LOGGER).start()
+        return Running(make_workers, self.resources(), LOGGER).start()
 
     def prepare(
         self,
@@ -212,3 +214,14 @@ class App:
         A ``dry`` run changes nothing; without it missing dead-letter topics are made.
         """
         return prepare(plan, self._oauth_token, Patience(start_timeout, stop_asked), dry=dry)
+
+    def resources(self) -> AbstractContextManager[Any]:
+        """Return the lifespan, not entered: what it yields is ``record.state``, None without one.
+
+        Raises UsageError where the decorated function gives no context manager.
+        """
+        return as_context(self._lifespan)
+
+    def setup_of(self, plan: Plan, worker: PreparedWorker) -> WorkerSetup:
+        """Return everything about a worker that is not a connection, middleware included."""
+        return setup_of(plan, worker, self._middleware, self.version)

@@ -25,32 +25,20 @@ def wire(
 
     def make(state: Any, on_phase: Callable[[Worker, Phase], None]) -> Sequence[Worker]:
         return [
-            _worker(plan, prepared, each, middleware, app_version, state, on_phase)
+            _worker(setup_of(plan, each, middleware, app_version), prepared, each, state, on_phase)
             for each in prepared.workers
         ]
 
     return make
 
 
-def _worker(  # noqa: PLR0913 - the parts of a worker come together here
-    plan: Plan,
-    prepared: Prepared,
-    worker: PreparedWorker,
-    middleware: Sequence[Middleware],
-    app_version: str,
-    state: Any,
-    on_phase: Callable[[Worker, Phase], None],
-) -> Worker:
+def setup_of(
+    plan: Plan, worker: PreparedWorker, middleware: Sequence[Middleware], app_version: str
+) -> WorkerSetup:
+    """Return everything about a worker that is not a connection."""
     planned, config = worker.plan, worker.plan.config
     preparation = Preparation(plan, planned, worker.cluster, worker.log)
-    needs = ConsumerNeeds(
-        group=config.group,
-        worker=config.name,
-        ordered=config.ordering != "unordered",
-        memory=config.memory,
-        partitions=sum(facts.partitions for facts in worker.topics.values()),
-    )
-    setup = WorkerSetup(
+    return WorkerSetup(
         name=config.name,
         origin=Origin(config.group, planned.handler.name, app_version),
         engine=planned.engine,
@@ -66,6 +54,23 @@ def _worker(  # noqa: PLR0913 - the parts of a worker come together here
         on_out_of_range=config.on_out_of_range,
         mask=plan.mask,
         logger=LOGGER,
+    )
+
+
+def _worker(
+    setup: WorkerSetup,
+    prepared: Prepared,
+    worker: PreparedWorker,
+    state: Any,
+    on_phase: Callable[[Worker, Phase], None],
+) -> Worker:
+    planned, config = worker.plan, worker.plan.config
+    needs = ConsumerNeeds(
+        group=config.group,
+        worker=config.name,
+        ordered=config.ordering != "unordered",
+        memory=config.memory,
+        partitions=sum(facts.partitions for facts in worker.topics.values()),
     )
     source = KafkaSource(planned.consumer, needs, worker.cluster, worker.log)
     sink = KafkaSink(planned.producer, config.name, worker.log, prepared.oauth_token)

@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 import window_consumer
+from window_consumer.app.loading import load_app
 from window_consumer.cli.check import check
 from window_consumer.cli.demo import demo_command
 from window_consumer.cli.embedded import broker_command, run_embedded
 from window_consumer.cli.errors import guarded
-from window_consumer.cli.loading import load_app
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune

@@ -61,6 +61,9 @@ _ORDERINGS: dict[str, type[Ordering]] = {
 class Engine:
     """One worker's rules, composed. Owner: poll thread."""
 
+    partition_type = Partition
+    """What it makes of an assignment; the test kit has one that tells what it hears."""
+
     def __init__(self, rules: EngineRules, jitter: Jitter):
         self.rules = rules
         self.counters = Counters()
@@ -93,7 +96,7 @@ class Engine:
             if assigned.committed:
                 commit.acknowledge_start(*assigned.committed)
             commit.changed = not assigned.committed
-            partition = Partition(
+            partition = self.partition_type(
                 assigned.name,
                 self._epochs,
                 Window(assigned.next_offset, rules.window_cells, rules.cell_records),

@@ -15,7 +15,7 @@ from window_consumer.core.copies import Origin, Target, dead_letter
 from window_consumer.core.counters import Counters
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.engine import Engine
-from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.snapshot import Snapshot
 from window_consumer.core.start import OnNoOffset
 from window_consumer.model.protocols import Clock, Copy, Sink, Source
@@ -66,6 +66,11 @@ class WorkerSetup:
     mask: Callable[[str], str] = str
     logger: logging.Logger = field(factory=lambda: logging.getLogger("window_consumer"))
     clock: Clock = field(factory=SystemClock)
+    make_engine: Callable[[EngineRules, Jitter], Engine] = Engine
+    make_pool: Callable[[str, int, Caller, SimpleQueue[Any], Any], ThreadPool] = ThreadPool
+    make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
+    """The test kit runs everything on one thread: its slots and its completions queue differ."""
+    jitter: Jitter = random.random
 
 
 class Worker:
@@ -81,11 +86,13 @@ class Worker:
     ):
         self.setup = setup
         self._clock = setup.clock
-        self._completions: SimpleQueue[Any] = SimpleQueue()
+        self._completions = setup.make_queue()
         self._reports = Reports(setup.name, setup.logger, self._clock.now)
-        self._engine = Engine(setup.engine, random.random)
+        self._engine = setup.make_engine(setup.engine, setup.jitter)
         caller = Caller(setup.handler, Faults(setup.mask).failure)
-        self._pool = ThreadPool(setup.name, setup.engine.slots, caller, self._completions, state)
+        self._pool = setup.make_pool(
+            setup.name, setup.engine.slots, caller, self._completions, state
+        )
         self._publisher = Publisher(setup.name, sink, self._completions)
         self._watch = TopicWatch(setup.name, setup.ask_topics, self._completions)
         assignments = Assignments(source, setup.on_no_offset, self._reports.warn)

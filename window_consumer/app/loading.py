@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 
-from window_consumer.app import App
+from window_consumer.app.application import App
 from window_consumer.model.errors import UsageError
 
 
