@@ -1,0 +1,166 @@
+"""Reading topics to their present end, on the embedded broker and on a real one."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.integration.access import Access
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.model.errors import MissingTopicError, WindowConsumerError
+from window_consumer.model.record import Message, TopicPartition
+from window_consumer.testing.real_kafka import RealKafka
+
+LOG = ClientLog(logging.getLogger("window_consumer.client"))
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture
+def reader(embedded: EmbeddedBroker) -> Iterator[TopicReader]:
+    with TopicReader({"bootstrap.servers": embedded.bootstrap}, LOG) as reader:
+        yield reader
+
+
+@pytest.fixture
+def real_reader(kafka: RealKafka) -> Iterator[TopicReader]:
+    with TopicReader(plain(kafka), LOG) as reader:
+        yield reader
+
+
+def plain(kafka: RealKafka) -> dict[str, Any]:
+    return {"bootstrap.servers": kafka.bootstrap, "log_level": 0}
+
+
+def values(reader: TopicReader, spans: dict[TopicPartition, Span]) -> list[bytes]:
+    return [message.value() for records in reader.read(spans) for message in records]
+
+
+def test_all_partitions_are_read_to_their_ends(
+    embedded: EmbeddedBroker, reader: TopicReader
+) -> None:
+    embedded.create_topic("dead", 3)
+    embedded.fill("dead", [NewRecord(b"%d" % n, partition=n % 2) for n in range(3000)])
+    spans = reader.spans("dead")
+    assert [span.count for span in spans.values()] == [1500, 1500, 0]
+    assert sorted(values(reader, spans), key=int) == [b"%d" % n for n in range(3000)]
+    assert sorted(values(reader, spans), key=int) == [b"%d" % n for n in range(3000)]
+
+
+def test_what_comes_after_the_spans_were_asked_for_is_not_read(
+    embedded: EmbeddedBroker, reader: TopicReader
+) -> None:
+    embedded.create_topic("dead", 1)
+    embedded.produce("dead", b"before")
+    spans = reader.spans("dead")
+    embedded.produce("dead", b"after")
+    assert values(reader, spans) == [b"before"]
+
+
+def test_a_span_begins_and_ends_where_it_says(
+    embedded: EmbeddedBroker, reader: TopicReader
+) -> None:
+    embedded.create_topic("dead", 1)
+    embedded.fill("dead", [NewRecord(b"%d" % n) for n in range(10)])
+    name = TopicPartition("dead", 0)
+    assert values(reader, {name: Span(3, 6)}) == [b"3", b"4", b"5"]
+    assert values(reader, {name: Span(6, 6)}) == []
+
+
+def test_one_record_is_found_by_its_place(embedded: EmbeddedBroker, reader: TopicReader) -> None:
+    embedded.create_topic("dead", 1)
+    embedded.fill("dead", [NewRecord(b"%d" % n) for n in range(5)])
+    embedded.delete_records("dead", 0, before=2)
+    name = TopicPartition("dead", 0)
+    found = reader.at(name, 3)
+    assert found is not None
+    assert found.value() == b"3"
+    assert reader.at(name, 1) is None
+    assert reader.at(name, 5) is None
+    assert reader.at(TopicPartition("dead", 7), 0) is None
+
+
+def test_a_missing_topic_is_told(kafka: RealKafka, real_reader: TopicReader) -> None:
+    with pytest.raises(MissingTopicError, match="nowhere"):
+        real_reader.spans("nowhere")
+    assert "nowhere" not in Cluster(plain(kafka), LOG).topic_names()
+
+
+def test_a_reader_leaves_no_group_behind_and_needs_no_right_to_one(
+    kafka: RealKafka, make_topic: MakeTopic, real_reader: TopicReader
+) -> None:
+    topic = make_topic("dead")
+    produce(plain(kafka), topic, b"1")
+    assert values(real_reader, real_reader.spans(topic)) == [b"1"]
+    assert Cluster(plain(kafka), LOG).group("window-consumer-reader").members in (None, 0)
+    Access(AdminClient(plain(kafka)), "bob").grant("topic", topic, "READ", "DESCRIBE")
+    with TopicReader({**kafka.sasl_settings("bob"), "log_level": 0}, LOG) as bobs:
+        assert values(bobs, bobs.spans(topic)) == [b"1"]
+
+
+def test_a_topic_that_may_not_be_read_is_an_error(kafka: RealKafka, make_topic: MakeTopic) -> None:
+    topic = make_topic("dead")
+    with (
+        TopicReader({**kafka.sasl_settings("bob"), "log_level": 0}, LOG) as reader,
+        pytest.raises(WindowConsumerError, match=topic),
+    ):
+        reader.spans(topic)
+
+
+def test_records_of_aborted_and_open_transactions_are_left_out(
+    kafka: RealKafka,
+    make_topic: MakeTopic,
+    unique_name: Callable[[str], str],
+    real_reader: TopicReader,
+) -> None:
+    topic = make_topic("dead")
+    for outcome in ("commit", "abort", "none"):
+        producer = Producer({**plain(kafka), "transactional.id": unique_name(outcome)})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, outcome.encode())
+        producer.flush(30)
+        if outcome == "commit":
+            producer.commit_transaction(30)
+        elif outcome == "abort":
+            producer.abort_transaction(30)
+        else:
+            open_one = producer
+    assert values(real_reader, real_reader.spans(topic)) == [b"commit"]
+    open_one.abort_transaction(30)
+    assert values(real_reader, real_reader.spans(topic)) == [b"commit"]
+
+
+def test_offsets_are_found_by_time(
+    kafka: RealKafka, make_topic: MakeTopic, real_reader: TopicReader
+) -> None:
+    topic = make_topic("dead")
+    now = int(time.time() * 1000)
+    produce(plain(kafka), topic, b"old", timestamp=now - 60_000)
+    produce(plain(kafka), topic, b"new", timestamp=now)
+    name = TopicPartition(topic, 0)
+    assert real_reader.offsets_at([name], now - 61_000) == {name: 0}
+    assert real_reader.offsets_at([name], now - 30_000) == {name: 1}
+    assert real_reader.offsets_at([name], now + 30_000) == {name: None}
+
+
+def produce(client: dict[str, Any], topic: str, value: bytes, **more: Any) -> None:
+    producer = Producer(client)
+    producer.produce(topic, value, **more)
+    assert producer.flush(30) == 0
+
+
+def test_messages_are_those_of_the_client(embedded: EmbeddedBroker, reader: TopicReader) -> None:
+    embedded.create_topic("dead", 1)
+    embedded.produce("dead", b"v", key=b"k", headers=[("a", b"1")])
+    ((message,),) = reader.read(reader.spans("dead"))
+    read: Message = message
+    assert (read.key(), read.value(), read.headers()) == (b"k", b"v", [("a", b"1")])

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.core.test_copies import a_failed, copy_of
+from tests.model.test_dead_letter import SHARE_GROUP, SPRING, Headers, read
+from window_consumer.model.dead_letter_conditions import (
+    FIELDS,
+    DeadLetterLookup,
+    holds,
+    parse_where,
+)
+from window_consumer.model.expressions import ExpressionError, Kind
+
+OURS: Headers = [("tenant", b"eu"), *copy_of(a_failed()).headers, ("tenant", b"us")]
+FAILED_AT = 1_700_000_101_500
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "reason == 'RETRIES_EXHAUSTED' and class == 'ValueError'",
+        "message contains 'brok'",
+        "fingerprint == 'f' and version startswith '1.2'",
+        "key == 'k' and id == 'orders/0/7'",
+        "header('tenant') == 'us'",
+        "header('nothing') == null and level == null",
+        "time > '2023-11-14' and time < '2023-11-16'",
+        "time > ago(2h) and not time > ago(30m)",
+        "topic == 'orders' and partition == 0 and offset >= 7 and attempts == 3 and redrives == 0",
+        "group == 'shop-charge' and handler == 'charge' and written_by == 'window-consumer'",
+    ],
+)
+def test_a_condition_may_speak_of_all_that_a_dead_letter_tells(condition: str) -> None:
+    letter = read(OURS)
+    an_hour_later = FAILED_AT + 3_600_000
+    assert holds(parse_where(condition), letter, an_hour_later)
+    assert not holds(parse_where(f"not ({condition})"), letter, an_hour_later)
+
+
+def test_every_field_can_be_looked_up_whoever_wrote_the_dead_letter() -> None:
+    for headers in (OURS, SPRING, SHARE_GROUP, None):
+        lookup = DeadLetterLookup(read(headers, key=None), 0)
+        for name, kind in FIELDS.items():
+            value = lookup.field(name)
+            assert value is None or isinstance(value, str if kind is Kind.TEXT else int), name
+
+
+def test_without_a_condition_all_hold() -> None:
+    assert holds(None, read(None), 0)
+
+
+def test_a_misspelt_field_is_refused_with_what_was_probably_meant() -> None:
+    with pytest.raises(ExpressionError, match="reason"):
+        parse_where("raeson == 'FATAL'")
