@@ -53,6 +53,11 @@ class App:
         """The decorated functions by name."""
         return self._handlers
 
+    @property
+    def token_function(self) -> Callable[[str], Token] | None:
+        """The function that supplies OAUTHBEARER tokens, None without one."""
+        return self._oauth_token
+
     def handler(  # noqa: PLR0913 - the keys of a worker, so that editors know them
         self,
         *topics: str,
