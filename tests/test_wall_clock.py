@@ -20,8 +20,9 @@ MAY_READ_IT = {
 }
 """SystemClock.wall_ms, the time of a log line, and a token's expiry, which is a date."""
 
-MAY_ASK_FOR_IT = {"runtime/worker.py"}
-"""Only where a copy's headers are written."""
+MAY_ASK_FOR_IT = {"runtime/worker.py", "messaging/redrive.py", "app/redrive.py"}
+"""Where a copy's headers are written, or that a dead letter is resolved; where a condition on dead
+letters speaks of their age."""
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -60,7 +61,9 @@ def test_the_wall_clock_is_read_where_times_leave_the_process_and_nowhere_else()
     assert read == MAY_READ_IT
 
 
-def test_the_workers_wall_clock_is_asked_for_copies_alone() -> None:
+def test_the_wall_clock_is_asked_for_where_times_are_written_or_compared() -> (
+    None
+):
     asking = {
         name
         for name, tree in sources()

@@ -73,7 +73,7 @@ def test_the_architecture_page_names_every_module_of_the_lower_floors_and_no_oth
     named = {name for name in code_in(page) if re.fullmatch(r"[a-z_]+", name)}
     modules = {
         file.stem
-        for floor in ("model", "core", "runtime", "kafka")
+        for floor in ("model", "core", "runtime", "kafka", "messaging")
         for file in (ROOT / "window_consumer" / floor).glob("[a-z]*.py")
     }
     assert sorted(modules - named) == [], "say in docs/architecture.md what these are for"
@@ -88,7 +88,7 @@ def test_the_handlers_page_names_errors_that_can_be_imported() -> None:
 
 
 ELSEWHERE = {
-    *("model", "core", "runtime", "kafka", "config", "testing", "app", "cli"),
+    *("model", "core", "runtime", "kafka", "config", "testing", "app", "cli", "messaging"),
     *("concurrency", "next", "list", "unclaimed", "pause", "seek", "resume", "revoke_timeout"),
 }
 """Words of the architecture page that are no modules of the lower floors."""
@@ -138,11 +138,7 @@ def _parses(arguments: list[str]) -> bool:
     name, command, rest = cli.resolve_command(context, arguments)
     assert command is not None
     try:
-        context = command.make_context(name, rest, parent=context)
-        if isinstance(command, click.Group):
-            name, command, rest = command.resolve_command(context, rest)
-            assert command is not None
-            command.make_context(name, rest, parent=context)
+        command.make_context(name, rest, parent=context)
     except click.exceptions.Exit:
         return True
     except click.UsageError:

@@ -53,11 +53,6 @@ class App:
         """The decorated functions by name."""
         return self._handlers
 
-    @property
-    def token_function(self) -> Callable[[str], Token] | None:
-        """The function that supplies OAUTHBEARER tokens, None without one."""
-        return self._oauth_token
-
     def handler(  # noqa: PLR0913 - the keys of a worker, so that editors know them
         self,
         *topics: str,
@@ -154,6 +149,11 @@ class App:
             raise UsageError("@app.oauth_token: there is one already")
         self._oauth_token = function
         return function
+
+    @property
+    def token_function(self) -> Callable[[str], Token] | None:
+        """What ``oauth_token`` has decorated, None where nothing is."""
+        return self._oauth_token
 
     def plan(
         self,

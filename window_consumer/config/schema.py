@@ -15,7 +15,7 @@ from attrs import field, frozen
 from window_consumer.config import kinds, names
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.options import about
-from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
+from window_consumer.config.sections import RetryConfig, TopicsConfig, WindowConfig
 
 MIB = 1024**2
 MINUTE_S = 60.0
@@ -182,10 +182,6 @@ class Config:
     topics: TopicsConfig = field(
         factory=TopicsConfig,
         metadata=about("What the framework may do about the topics that it writes to."),
-    )
-    dlq: DlqConfig = field(
-        factory=DlqConfig,
-        metadata=about("What looking at dead letters shows and what it hides."),
     )
 
 

@@ -1,19 +1,15 @@
-"""``window-consumer dlq``: looking at dead letters, and what can be done with them."""
+"""``window-consumer dlq``: working with dead letters."""
 
 from __future__ import annotations
 
 import click
 
-from window_consumer.cli.dlq.list_command import list_command
+from window_consumer.cli.dlq.redrive import redrive_command
 
 
 @click.group("dlq")
 def dlq_group() -> None:
-    """Look at dead letters: of these workers, or of any topic.
-
-    A dead letter is named by the id of its record, as in orders/0/17, or by where it stands
-    itself, as in shop-charge.orders.dlq/0/3.
-    """
+    """Look at dead letters, and put them back."""
 
 
-dlq_group.add_command(list_command)
+dlq_group.add_command(redrive_command)

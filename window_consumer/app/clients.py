@@ -1,0 +1,73 @@
+"""Clients for commands that work beside the workers, with the settings of one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from window_consumer.app.patience import LOGGER, Patience
+from window_consumer.config import Loaded, Mask, WorkerConfig, effective_kafka
+from window_consumer.kafka import settings
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.oauth import OauthToken, Tokens
+from window_consumer.model.errors import ConfigError
+
+
+@frozen
+class Clients:
+    """What a command needs in order to talk to a worker's cluster."""
+
+    consumer: Mapping[str, Any]
+    producer: Mapping[str, Any]
+    admin: Mapping[str, Any]
+    """The user's Kafka properties of each client."""
+    cluster: Cluster
+    log: ClientLog
+    oauth_token: OauthToken | None
+
+    @classmethod
+    def connect(
+        cls,
+        loaded: Loaded,
+        worker: WorkerConfig,
+        oauth_token: OauthToken | None = None,
+        timeout_s: float = 30.0,
+    ) -> Clients:
+        """Return them once a broker answers.
+
+        Raises ConfigError for properties that may not be set, AuthenticationError, and
+        BrokerUnavailableError after ``timeout_s``.
+        """
+        properties: dict[settings.Kind, dict[str, Any]] = {
+            kind: dict(
+                effective_kafka(
+                    loaded.config,
+                    worker,
+                    kind,
+                    consumer_only=settings.CONSUMER_ONLY,
+                    producer_only=settings.PRODUCER_ONLY,
+                )
+            )
+            for kind in _KINDS
+        }
+        where = loaded.where(("workers", worker.name))
+        refused = [
+            f"{where}: kafka: {reason}"
+            for kind, user in properties.items()
+            for _, reason in settings.refusals(user, kind)
+        ]
+        if refused:
+            raise ConfigError("\n".join(dict.fromkeys(refused)))
+        log = ClientLog(LOGGER.getChild("client"), Mask(loaded.secrets))
+        tokens = None if oauth_token is None else Tokens(oauth_token, log, Mask(loaded.secrets))
+        admin = properties["admin"]
+        cluster = Cluster(settings.admin_settings(admin, worker.name), log, tokens)
+        patience = Patience(timeout_s)
+        cluster.wait_until_there(timeout_s, patience.waiting(worker.name, cluster))
+        return cls(properties["consumer"], properties["producer"], admin, cluster, log, tokens)
+
+
+_KINDS: tuple[settings.Kind, ...] = ("consumer", "producer", "admin")
