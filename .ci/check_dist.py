@@ -10,13 +10,13 @@ from email.parser import Parser
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "window_consumer"
+PACKAGES = (ROOT / "window_consumer", ROOT / "pytest_window_consumer")
 IN_SDIST = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py")
 
 
 def sources() -> set[str]:
-    """Return the files of the package, as they have to be in wheel and sdist."""
-    found = (path for path in PACKAGE.rglob("*") if path.is_file())
+    """Return the files of the packages, as they have to be in wheel and sdist."""
+    found = (path for package in PACKAGES for path in package.rglob("*") if path.is_file())
     return {str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts}
 
 
@@ -26,6 +26,8 @@ def wrong_in_wheel(wheel: Path) -> Iterator[str]:
         names = set(archive.namelist())
         (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
         fields = Parser().parsestr(archive.read(metadata).decode())
+        (entries,) = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
+        points = archive.read(entries).decode()
     installed = {name for name in names if ".dist-info/" not in name}
     yield from (f"{name} is missing" for name in sorted(sources() - installed))
     yield from (f"{name} does not belong there" for name in sorted(installed - sources()))
@@ -33,6 +35,8 @@ def wrong_in_wheel(wheel: Path) -> Iterator[str]:
         yield "py.typed is missing: type checkers would not look at the package"
     if not any(name.endswith("/LICENSE") for name in names):
         yield "the license is missing"
+    if "[pytest11]" not in points:
+        yield "pytest would not find the plugin: there is no entry point pytest11"
     for field, expected in (
         ("Name", "window-consumer"),
         ("License-Expression", "Apache-2.0"),

@@ -29,6 +29,9 @@ class InvalidOrder(Exception):
 WITH_YAML = [page for page in PAGES if blocks(page, "yaml")]
 WITH_TESTS = [ROOT / "docs/testing.md"]
 
+PLUGIN = ("-p", "pytest_window_consumer")
+"""As its entry point would load it, whatever is installed."""
+
 
 def test_the_first_handler_stands_in_the_readme_as_it_is_in_the_examples() -> None:
     shown = {block.file: block.text for block in blocks(README, "python") + blocks(README, "yaml")}
@@ -79,13 +82,19 @@ def test_configurations_stand_their_check_with_the_handlers_of_their_page(
 def test_tests_that_the_documentation_shows_pass(page: Path, tmp_path: Path) -> None:
     for name in ("shop.py", "workers.yaml"):
         (tmp_path / name).write_text((EXAMPLES / name).read_text("utf-8"))
+    for block in blocks(page, "ini"):
+        (tmp_path / "pytest.ini").write_text(block.text)
     for number, block in enumerate(blocks(page, "python")):
         (tmp_path / (block.file or f"test_block_{number}.py")).write_text(block.text)
     ours = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PLUGIN, "."],
         cwd=tmp_path,
-        env={**ours, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        env={
+            **ours,
+            "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         capture_output=True,
         text=True,
         timeout=5 * PATIENCE_S,

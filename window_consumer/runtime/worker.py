@@ -26,7 +26,7 @@ from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import OnOutOfRange, Restarts
 from window_consumer.runtime.thread_pool import Caller, Handler, ThreadPool
-from window_consumer.runtime.topic_watch import Ask, TopicWatch
+from window_consumer.runtime.topic_watch import Ask, TopicNews, TopicWatch
 
 _CLOSE_S = 1.0
 
@@ -66,7 +66,7 @@ class WorkerSetup:
     mask: Callable[[str], str] = str
     logger: logging.Logger = field(factory=lambda: logging.getLogger("window_consumer"))
     clock: Clock = field(factory=SystemClock)
-    make_engine: Callable[[EngineRules, Jitter], Engine] = Engine
+    make_engine: Callable[..., Engine] = Engine
     make_pool: Callable[[str, int, Caller, SimpleQueue[Any], Any], ThreadPool] = ThreadPool
     make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
     """The test kit runs everything on one thread: its slots and its completions queue differ."""
@@ -119,6 +119,11 @@ class Worker:
         return self.setup.name
 
     @property
+    def engine(self) -> Engine:
+        """Its rules; they belong to the poll thread."""
+        return self._engine
+
+    @property
     def counters(self) -> Counters:
         """What it has done so far."""
         return self._engine.counters
@@ -147,6 +152,10 @@ class Worker:
         if unacked:
             self._reports.warn(f"{unacked} copies were not acked; their records will run again")
         return not (running or self.loop.thread.is_alive())
+
+    def tell(self, news: TopicNews) -> None:
+        """Let the poll thread hear of topics, as from the topic watch."""
+        self._completions.put(news)
 
     def snapshot(self, timeout_s: float = 1.0) -> Snapshot | None:
         """Return a picture, None where the poll thread does not answer in time."""

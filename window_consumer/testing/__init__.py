@@ -1,11 +1,42 @@
-"""The test kit: brokers, a clock, guarantees and the simulator, for users' tests and for ours.
+"""The test kit: your application without Kafka, brokers, a clock, guarantees, the simulator.
 
-``EmbeddedBroker`` is what a test of an application needs most; the other parts are imported from
-their modules.
+``TestApp`` (with pytest: the fixture ``wc_app``) and ``EmbeddedBroker`` are what tests of an
+application need most; the other parts are imported from their modules.
 """
 
 from __future__ import annotations
 
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.testing.application import TestApp
+from window_consumer.testing.journal import (
+    DEAD_LETTERED,
+    DONE,
+    DROPPED,
+    EXPIRED,
+    MOVED,
+    RETRYING,
+    SKIPPED,
+    WAITING,
+    Handling,
+    Outcome,
+    Sent,
+)
+from window_consumer.testing.producer import make_record
 
-__all__ = ["EmbeddedBroker", "NewRecord"]
+__all__ = [
+    "DEAD_LETTERED",
+    "DONE",
+    "DROPPED",
+    "EXPIRED",
+    "MOVED",
+    "RETRYING",
+    "SKIPPED",
+    "WAITING",
+    "EmbeddedBroker",
+    "Handling",
+    "NewRecord",
+    "Outcome",
+    "Sent",
+    "TestApp",
+    "make_record",
+]

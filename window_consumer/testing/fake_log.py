@@ -117,6 +117,13 @@ class FakeLog:
         self.end = max(self.start, min(end, self.end))
         self._retain([m for m in self.messages if m.offset() < self.end])
 
+    def at(self, offset: int) -> FakeMessage:
+        """Return the record at an offset; ``KeyError`` where there is none."""
+        index = bisect_left(self._offsets, offset)
+        if index == len(self._offsets) or self._offsets[index] != offset:
+            raise KeyError(offset)
+        return self.messages[index]
+
     def holds(self, offset: int) -> bool:
         """Tell whether reading may begin there: the end, where nothing is yet, included."""
         return self.start <= offset <= self.end

@@ -1,0 +1,360 @@
+"""An application under test: its own handlers, rules and configuration, on a broker in memory.
+
+Everything runs on the test's thread, and time stands still until the test moves it.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from window_consumer.app import App, Plan
+from window_consumer.app.loading import load_app
+from window_consumer.config.units import parse_duration
+from window_consumer.model.dead_letter import DeadLetter
+from window_consumer.model.errors import UsageError
+from window_consumer.model.record import Call, Record, TopicPartition
+from window_consumer.testing.application_process import ApplicationProcess, CrashedError
+from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.testing.journal import (
+    DONE,
+    DROPPED,
+    EXPIRED,
+    SKIPPED,
+    UNFINISHED,
+    Handling,
+    Journal,
+    Sent,
+)
+from window_consumer.testing.producer import HeaderValues, TestProducer, Value
+from window_consumer.testing.stepped_worker import Scenery, StillClock
+from window_consumer.testing.topics import TestTopics
+
+PARTITIONS = 4
+"""Of each topic, unless the test says otherwise: more than one, so that keys are spread."""
+
+MAX_CRASHES = 100
+"""A record on which every process ends would go on for ever."""
+
+_AWAY = 'kafka.bootstrap.servers="in memory"'
+"""No client is made: what the file says of brokers need not be filled in."""
+
+_STEP_S = 0.005
+"""The Engine looks after pauses this often."""
+
+
+class TestApp:
+    """Runs the workers of a configuration within a test, without Kafka and without threads.
+
+    ``app`` is an App, or where it is, as in ``shop:app``. ``config`` is a configuration file, or
+    what would be in one. ``only`` and ``overrides`` are those of ``App.start``. ``topics`` gives
+    numbers of partitions, and names topics beside those that the configuration names;
+    ``partitions`` is for all others. Use it as a context manager: entering starts the workers and
+    the lifespan, leaving drains them.
+
+    Time is a clock of its own and moves by ``advance`` alone. Retries wait exactly as long as the
+    upper end of what the configuration allows: there is no jitter.
+
+    Raises ConfigError and other UsageErrors for what ``window-consumer check`` would refuse.
+    Owner: one thread.
+    """
+
+    __test__ = False  # pytest would take its name for a class of tests
+
+    def __init__(
+        self,
+        app: App | str,
+        config: str | Path | Mapping[str, Any] = "workers.yaml",
+        *,
+        only: Sequence[str] = (),
+        overrides: Sequence[str] = (),
+        topics: Mapping[str, int] | None = None,
+        partitions: int = PARTITIONS,
+    ):
+        self.app = load_app(app) if isinstance(app, str) else app
+        self.plan = _plan_of(self.app, config, only, [*overrides, _AWAY])
+        self.broker = FakeBroker()
+        """The topics and groups in memory: for faults, and for looking at what is in a topic."""
+        self.clock = StillClock(now=1.0)
+        self._sources: dict[str, set[str]] = {each.name: set() for each in self.plan.workers}
+        self._topics = TestTopics(self.broker, self.plan, self._sources)
+        self._journal = Journal(self._sources, self._topics.copy_of)
+        self._producer = TestProducer(self.broker, self.clock, self._sources)
+        self._scenery = Scenery(self.broker, self.clock, self._journal)
+        self._process: ApplicationProcess | None = None
+        self._lifespans = ExitStack()
+        self._raised = False
+        self._make_topics(dict(topics or {}), partitions)
+
+    def _make_topics(self, topics: Mapping[str, int], partitions: int) -> None:
+        named = [topic for worker in self.plan.workers for topic in worker.config.topics]
+        for topic, count in {**dict.fromkeys(named, partitions), **topics}.items():
+            self.broker.create_topic(topic, count)
+
+    # ---- life
+
+    def __enter__(self) -> Self:
+        """Start the workers; what a lifespan raises comes out as it is."""
+        self._begin()
+        self.run_until_idle()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Drain, commit, leave the lifespan. Raises why a worker failed, if nobody knows yet."""
+        process, self._process = self._process, None
+        with self._lifespans:
+            if process is not None:
+                process.stop()
+        failure = None if process is None else process.failure
+        if failure is not None and not self._raised and error is None:
+            raise failure
+
+    def _begin(self) -> None:
+        self._process = ApplicationProcess(self.app, self.plan, self._scenery, self._lifespans)
+        for worker in self._process.workers:
+            own = self.plan.config.workers[worker.name]
+            read = set(worker.source.topics)
+            self._sources[worker.name].update(own.topics or read)
+
+    def _running(self) -> ApplicationProcess:
+        process = self._process
+        if process is None:
+            raise UsageError("the application is not running: use `with TestApp(...) as wc_app`")
+        if process.failure is not None:
+            self._raised = True
+            raise process.failure
+        return process
+
+    # ---- records
+
+    def send(  # noqa: PLR0913 - the parts of a record, by name
+        self,
+        topic: str,
+        value: Value = None,
+        key: bytes | str | None = None,
+        *,
+        headers: HeaderValues = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+        run: bool = True,
+    ) -> Sent:
+        """Write a record and run until nothing is left to do now; returns what became of it.
+
+        ``value`` is bytes, text, None for a tombstone, or anything else that JSON can say. The key
+        chooses the partition the way that Java's producers do it, without one they take turns.
+        ``timestamp`` is in milliseconds since 1970, now by default. With ``run`` False, and within
+        a handler, the record is only written.
+
+        Raises UsageError for a topic or partition that is not there, WorkerStoppedError where the
+        record, by a rule of the configuration, stops its worker.
+        """
+        process = self._running()
+        sent = self._write(topic, value, key, headers, partition, timestamp)
+        if run and not process.calling:
+            self.run_until_idle()
+        return sent
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Value],
+        *,
+        key: Callable[[Any], bytes | str | None] = lambda _value: None,
+        run: bool = True,
+    ) -> list[Sent]:
+        """Write records and then run: they are there at once, as in a topic that has a backlog.
+
+        ``key`` tells the key of each value.
+        """
+        sent = [self.send(topic, value, key(value), run=False) for value in values]
+        if run and not self._running().calling:
+            self.run_until_idle()
+        return sent
+
+    def _write(
+        self,
+        topic: str,
+        value: Value,
+        key: bytes | str | None,
+        headers: HeaderValues,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Sent:
+        message = self._producer.write(
+            topic, value, key, headers=headers, partition=partition, timestamp=timestamp
+        )
+        readers = [each for each in self._running().workers if topic in each.source.topics]
+        handlings = {each.name: self._journal.of(each.name, message) for each in readers}
+        return Sent(Record.of(message, Call()), handlings)
+
+    def create_topic(self, topic: str, partitions: int = PARTITIONS) -> None:
+        """Make a topic while the workers run; those with a pattern that it matches find it."""
+        self.broker.create_topic(topic, partitions)
+        for worker in self._running().workers:
+            worker.hear_of_topics()
+        self.run_until_idle()
+        for worker in self._running().workers:
+            if topic in worker.source.topics:
+                self._sources[worker.name].add(topic)
+
+    # ---- time
+
+    def run_until_idle(self) -> None:
+        """Do everything that can be done without time passing.
+
+        Raises WorkerStoppedError where a rule of the configuration stops a worker, and exceptions
+        of handlers that are no errors of theirs: KeyboardInterrupt, and pytest.fail.
+        """
+        for _ in range(MAX_CRASHES):
+            process = self._running()
+            try:
+                process.run_until_idle()
+            except CrashedError:
+                self._begin_again()
+            except BaseException:
+                self._raised = process.failure is not None
+                raise
+            else:
+                return
+        raise UsageError(f"the process crashed {MAX_CRASHES} times without an end")
+
+    def advance(self, duration: float | str) -> None:
+        """Let time pass, seconds or a text such as ``10m``, and everything happen that falls due.
+
+        Within a handler time passes as if the handler took so long.
+        """
+        seconds = parse_duration(duration) if isinstance(duration, str) else duration
+        process = self._running()
+        if process.calling:
+            self.clock.advance(seconds)
+            return
+        deadline = self.clock.now() + seconds
+        self.run_until_idle()
+        least = _STEP_S
+        while (left := deadline - self.clock.now()) > 0:
+            wait = self._running().next_event_s(left)
+            # What is due and does not happen waits for something else: ask it less and less often.
+            least = _STEP_S if wait > 0 else min(1.0, 2 * least)
+            self.clock.advance(min(left, max(wait, least)))
+            self.run_until_idle()
+
+    def run_until_settled(self, limit: float | str = "7d") -> None:
+        """Let time pass until every record has its final outcome, however long its retries take.
+
+        Raises AssertionError, with the records that are left, where the ``limit`` is over before.
+        """
+        longest = parse_duration(limit) if isinstance(limit, str) else limit
+        deadline = self.clock.now() + longest
+        self.run_until_idle()
+        while open_ := self._journal.with_outcome(*UNFINISHED):
+            left = deadline - self.clock.now()
+            if left <= 0:
+                shown = "\n".join(map(repr, open_[:10]))
+                raise AssertionError(
+                    f"{len(open_)} records are not settled after {limit}:\n{shown}"
+                )
+            self.advance(min(left, max(_STEP_S, self._running().next_event_s(left))))
+
+    # ---- trouble
+
+    def rebalance(self, *, lost: bool = False) -> None:
+        """Take all partitions away and give them back.
+
+        What runs is finished and committed before; what waits for a retry begins anew. With
+        ``lost`` the session has timed out instead: nothing can be committed any more.
+        """
+        process = self._running()
+        self.run_until_idle()
+        process.rebalance(lost=lost)
+        self.run_until_idle()
+
+    def crash(self) -> None:
+        """End the process as by kill -9, and start it again: what was not committed runs again.
+
+        Within a handler the process ends right there (though a ``finally`` of the handler still
+        runs). The lifespan of the crashed process is not left before the end of the test.
+        """
+        if self._running().calling:
+            raise CrashedError("the process ends here, because the test said so")
+        self._begin_again()
+        self.run_until_idle()
+
+    def _begin_again(self) -> None:
+        self._running().die()
+        self._begin()
+
+    # ---- what can be asserted
+
+    @property
+    def records(self) -> list[Handling]:
+        """What became of every record, in the order of sending: one entry a worker."""
+        return list(self._journal)
+
+    @property
+    def processed(self) -> list[Handling]:
+        """The records whose handlers returned."""
+        return self._journal.with_outcome(DONE)
+
+    @property
+    def skipped(self) -> list[Handling]:
+        """The records that nobody wanted."""
+        return self._journal.with_outcome(SKIPPED)
+
+    @property
+    def dropped(self) -> list[Handling]:
+        """The records that a rule has dropped."""
+        return self._journal.with_outcome(DROPPED, EXPIRED)
+
+    @property
+    def retried(self) -> list[Handling]:
+        """The records for which a handler was called more than once."""
+        return [each for each in self._journal if each.attempts > 1]
+
+    @property
+    def moved(self) -> list[Handling]:
+        """The records that were copied to a retry topic, whatever became of them afterwards."""
+        return [each for each in self._journal if each.was_moved]
+
+    @property
+    def dead_letters(self) -> list[DeadLetter]:
+        """What is in the dead-letter topics, by topic, partition and offset."""
+        return self._topics.dead_letters()
+
+    @property
+    def committed(self) -> dict[TopicPartition, int]:
+        """The committed offsets (exclusive) of all partitions that have one.
+
+        Raises UsageError where the workers belong to several groups: ask ``committed_by(group)``.
+        """
+        groups = sorted({worker.config.group for worker in self.plan.workers})
+        if len(groups) != 1:
+            raise UsageError(
+                f"the workers belong to the groups {', '.join(groups)}: ask committed_by(GROUP)"
+            )
+        return self.committed_by(groups[0])
+
+    def committed_by(self, group: str) -> dict[TopicPartition, int]:
+        """Return a group's committed offsets (exclusive), of all partitions that have one."""
+        return self._topics.committed(group)
+
+
+def _plan_of(
+    app: App, config: str | Path | Mapping[str, Any], only: Sequence[str], overrides: Sequence[str]
+) -> Plan:
+    if not isinstance(config, Mapping):
+        return app.plan(config, only=only, overrides=overrides)
+    with tempfile.TemporaryDirectory() as directory:
+        # JSON is YAML: it is read, and refused, the way that a file is.
+        file = Path(directory, "workers.yaml")
+        file.write_text(json.dumps(config, indent=2), "utf-8")
+        return app.plan(file, only=only, overrides=overrides)

@@ -1,0 +1,111 @@
+"""One life of an application under test: from its start to its stop, or to its crash."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+
+from window_consumer.app import App, Plan
+from window_consumer.app.preflight import Preparation
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.testing.fake_cluster import FakeCluster
+from window_consumer.testing.stepped_worker import Rival, Scenery, SteppedWorker
+
+_MOMENT_S = 0.005
+"""The Engine looks after pauses this often, and records wait for company as long."""
+
+_QUIET_ROUNDS = 2
+"""What one worker does in a round another one may see in the next."""
+
+
+class CrashedError(BaseException):
+    """The test ends the process within a handler. No Exception: no handler should catch it."""
+
+
+class ApplicationProcess:
+    """The workers of an application and its lifespan. Owner: one thread."""
+
+    def __init__(self, app: App, plan: Plan, scenery: Scenery, lifespans: ExitStack):
+        self._scenery = scenery
+        self.failure: BaseException | None = None
+        """Why it ended by itself, None where it did not."""
+        cluster = FakeCluster(scenery.broker)
+        log = ClientLog(logging.getLogger("window_consumer.client"), plan.mask)
+        prepared = [Preparation(plan, each, cluster, log).prepare() for each in plan.workers]
+        state = lifespans.enter_context(app.resources())
+        self.workers = [
+            SteppedWorker(app.setup_of(plan, each), scenery, state) for each in prepared
+        ]
+
+    @property
+    def calling(self) -> bool:
+        """A handler is being called at this moment."""
+        return any(worker.calling for worker in self.workers)
+
+    def run_until_idle(self) -> None:
+        """Do everything that can be done without time passing.
+
+        A worker that stops by itself stops all; that is raised.
+        """
+        quiet = 0
+        while quiet < _QUIET_ROUNDS:
+            if self._round():
+                quiet = 0
+            elif any(worker.needs_a_moment for worker in self.workers) and not quiet:
+                self._scenery.clock.advance(_MOMENT_S)
+                quiet = 1
+            else:
+                quiet += 1
+
+    def _round(self) -> bool:
+        worked = False
+        for worker in self.workers:
+            try:
+                worked = worker.go_on() or worked
+            except Exception as error:
+                self.failure = worker.failure or error
+                raise
+        return worked
+
+    def next_event_s(self, longest_s: float) -> float:
+        """Return the seconds until something is due by itself, at most so many."""
+        return min(worker.next_event_s(longest_s) for worker in self.workers)
+
+    def rebalance(self, *, lost: bool) -> None:
+        """Take all partitions away and give them back."""
+        if lost:
+            for worker in self.workers:
+                self._scenery.broker.evict(worker.source)
+            return
+        topics: dict[str, set[str]] = {}
+        for worker in self.workers:
+            topics.setdefault(worker.group, set()).update(worker.source.topics)
+        for group, names in topics.items():
+            self._take_turns(group, sorted(names))
+
+    def _take_turns(self, group: str, topics: list[str]) -> None:
+        """Let a rival have every partition for a while, each member's share in turn."""
+        rival = Rival(self._scenery.broker, group, topics)
+        members = self._scenery.broker.group(group)
+        self._until_dealt(rival)
+        for _ in members.members[1:]:
+            members.rebalance(turn=True)
+            self._until_dealt(rival)
+        rival.leave()
+        self.run_until_idle()
+
+    def _until_dealt(self, rival: Rival) -> None:
+        quiet = 0
+        while quiet < _QUIET_ROUNDS:
+            moved = [self._round(), rival.go_on()]
+            quiet = 0 if any(moved) else quiet + 1
+
+    def stop(self) -> None:
+        """Drain and leave."""
+        for worker in self.workers:
+            worker.stop()
+
+    def die(self) -> None:
+        """End as by kill -9."""
+        for worker in self.workers:
+            worker.die()

@@ -1,0 +1,71 @@
+"""A Cluster whose answers come from a fake broker: what preflight asks is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.topics import Group, NewCopyTopic, Topic
+from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.testing.fake_topics import DEFAULT_MAX_MESSAGE_BYTES
+
+_MAX_MESSAGE_BYTES = "max.message.bytes"
+
+
+class FakeCluster(Cluster):
+    """Answers at once, permits everything, makes the topics that it is asked for."""
+
+    def __init__(self, broker: FakeBroker):  # there is no client to make
+        self.bootstrap = "in-memory"
+        self.oauth_token = None
+        self._broker = broker
+
+    def wait_until_there(self, timeout_s: float, on_wait: Callable[[str, float], None]) -> None:
+        """Return: it is there."""
+
+    def has_consumer_protocol(self) -> bool:
+        """Tell that the brokers know the consumer group protocol."""
+        return True
+
+    def topic_names(self, timeout_s: float = 0.0) -> list[str]:  # noqa: ARG002 - answers at once
+        """Return the names of all topics."""
+        return sorted(self._broker.topics.by_name)
+
+    def topics(
+        self,
+        names: Sequence[str],
+        timeout_s: float = 0.0,  # noqa: ARG002 - answers at once
+        patience_s: float = 0.0,  # noqa: ARG002 - answers at once
+    ) -> dict[str, Topic]:
+        """Describe topics; those that do not exist are left out."""
+        there = self._broker.topics.by_name
+        return {
+            name: Topic(name, len(there[name].logs), 1, there[name].topic_id, None)
+            for name in names
+            if name in there
+        }
+
+    def topic_config(self, name: str, timeout_s: float = 0.0) -> dict[str, str]:  # noqa: ARG002 - answers at once
+        """Return the one setting that a fake topic has."""
+        return {_MAX_MESSAGE_BYTES: str(self._broker.topics.by_name[name].max_message_bytes)}
+
+    def create(
+        self,
+        topics: Iterable[NewCopyTopic],
+        timeout_s: float = 0.0,  # noqa: ARG002 - answers at once
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Make topics; one that exists already is fine."""
+        for topic in topics:
+            if not validate_only and topic.name not in self._broker.topics.by_name:
+                most = int(topic.config.get(_MAX_MESSAGE_BYTES, DEFAULT_MAX_MESSAGE_BYTES))
+                self._broker.create_topic(topic.name, topic.partitions, most)
+
+    def group(self, group: str, timeout_s: float = 0.0) -> Group:  # noqa: ARG002 - answers at once
+        """Describe a consumer group."""
+        return Group(len(self._broker.group(group).members), None)
+
+    def broker_config(self, timeout_s: float = 0.0) -> dict[str, str]:  # noqa: ARG002 - answers at once
+        """Return nothing: a fake broker has no settings."""
+        return {}

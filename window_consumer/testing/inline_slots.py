@@ -1,0 +1,121 @@
+"""Slots and a completions queue for one thread: the test's own, which a debugger can follow.
+
+What a slot does is the runtime's own ``call_each``; what is queued is called one slice after the
+other, in the order in which the Engine hands it out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from window_consumer.core.slices import Slice
+from window_consumer.model.fault import Failure
+from window_consumer.runtime.current import Slot, current_slot
+from window_consumer.runtime.thread_pool import Caller, ThreadPool, call_each
+from window_consumer.testing.journal import Journal, watched
+
+
+class InlineSlots(ThreadPool):
+    """A pool that calls handlers when it is told to. Owner: one thread."""
+
+    def __init__(
+        self,
+        worker: str,
+        caller: Caller,
+        completions: SimpleQueue[Any],
+        state: Any,
+        journal: Journal,
+        now: Callable[[], float],
+    ):
+        self._caller = Caller(watched(caller.handler, worker, journal), _kept(caller.describe))
+        self._completions = completions
+        self._state = state
+        self._now = now
+        self._waiting: deque[Slice] = deque()
+        self.calling = False
+        """A handler is being called at this moment."""
+
+    def start(self) -> None:
+        """There is nothing to start."""
+
+    def stop(self, timeout_s: float) -> int:  # noqa: ARG002 - there is nothing to wait for
+        """Forget what waits."""
+        self._waiting.clear()
+        return 0
+
+    def submit(self, slice_: Slice) -> None:
+        """Queue a slice."""
+        self._waiting.append(slice_)
+
+    def work(self) -> bool:
+        """Call the handlers for one slice; False where none waits."""
+        if not self._waiting:
+            return False
+        slice_ = self._waiting.popleft()
+        slot = Slot()
+        token = current_slot.set(slot)
+        slice_.thread = threading.get_ident()
+        slice_.call.state = self._state
+        slice_.started = started = self._now()
+        self.calling = True
+        try:
+            call_each(slice_, self._caller, slot)
+        finally:
+            self.calling = False
+            current_slot.reset(token)
+        slice_.elapsed = self._now() - started
+        self._completions.put(slice_)
+        return True
+
+
+def _kept(describe: Callable[[BaseException], Failure]) -> Callable[[BaseException], Failure]:
+    """Describe an exception as the runtime does, and leave it its traceback for the test.
+
+    What is no error of a handler goes on to the test: Ctrl-C, a crash on demand, and the verdicts
+    of a test framework, as of pytest.fail.
+    """
+
+    def describe_it(error: BaseException) -> Failure:
+        if not isinstance(error, Exception | SystemExit):
+            raise error
+        # Without the slot's frame; of what is left the runtime drops the first, the journal's.
+        trace = error.__traceback__
+        error.__traceback__ = trace.tb_next if trace is not None else None
+        try:
+            return describe(error)
+        finally:
+            error.__traceback__ = trace
+
+    return describe_it
+
+
+class InlineQueue(SimpleQueue[Any]):
+    """A completions queue on which waiting lets ``work`` be done. Owner: one thread."""
+
+    def __init__(self, work: Callable[[float], None]):
+        self._work = work
+        self._items: deque[Any] = deque()
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
+        """Add an item."""
+        self._items.append(item)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
+        """Return the next item; where a thread would wait, let something happen instead."""
+        if not self._items and timeout:
+            self._work(timeout)
+        return self.get_nowait()
+
+    def get_nowait(self) -> Any:
+        """Return the next item; ``Empty`` without one."""
+        if not self._items:
+            raise Empty
+        return self._items.popleft()
+
+    def empty(self) -> bool:
+        """Tell whether nothing waits."""
+        return not self._items

@@ -1,0 +1,261 @@
+"""What became of each record of a test: calls, outcome, copy, by worker.
+
+It hears of calls from the slots and of final outcomes from the windows; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from collections.abc import Callable, Container, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field, frozen
+
+from window_consumer.model.dead_letter import DeadLetter, read_dead_letter
+from window_consumer.model.errors import UsageError
+from window_consumer.model.outcome import Outcome as Final
+from window_consumer.model.record import Call as CallFacts
+from window_consumer.model.record import Message, Record
+
+
+class Outcome(Enum):
+    """What has become of a record so far."""
+
+    WAITING = "waiting"
+    """No handler was called for it yet."""
+    DONE = "done"
+    """Its handler returned."""
+    SKIPPED = "skipped"
+    """Its handler raised Skip, or a rule said that it is nobody's business."""
+    RETRYING = "retrying"
+    """Its last call failed. It waits for the next one, or for the ack of its copy."""
+    MOVED = "moved"
+    """A copy waits in a retry topic."""
+    DEAD_LETTERED = "dead-lettered"
+    """A copy is in the dead-letter topic."""
+    DROPPED = "dropped"
+    """Its attempts are spent and ``retry.when_spent`` is drop."""
+    EXPIRED = "expired"
+    """It was older than its time to live."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+WAITING = Outcome.WAITING
+DONE = Outcome.DONE
+SKIPPED = Outcome.SKIPPED
+RETRYING = Outcome.RETRYING
+MOVED = Outcome.MOVED
+DEAD_LETTERED = Outcome.DEAD_LETTERED
+DROPPED = Outcome.DROPPED
+EXPIRED = Outcome.EXPIRED
+
+_NOT_THE_USERS = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
+
+UNFINISHED = frozenset({WAITING, RETRYING, MOVED})
+
+
+@frozen
+class Place:
+    """Where a record was delivered first."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+    @classmethod
+    def of(cls, message: Message) -> Place:
+        """Return where a message stands."""
+        return cls(message.topic(), message.partition(), message.offset())
+
+    @classmethod
+    def of_original(cls, message: Message) -> Place:
+        """Return where the original of a copy stands; of what is no copy, where it stands."""
+        origin = read_dead_letter(message).original
+        return cls.of(message) if origin is None else cls(*origin)
+
+
+@define(eq=False)
+class Call:
+    """One handler call."""
+
+    attempt: int
+    """1 at first, retry topics included."""
+    error: BaseException | None = None
+    """What it raised, with its traceback."""
+
+
+@define(eq=False)
+class Handling:
+    """What one worker has made of one record. It goes on telling while time passes."""
+
+    worker: str
+    record: Record
+    """The record as it was sent."""
+    place: Place
+    calls: list[Call] = field(factory=list)
+    """The handler calls, those of crashed processes included."""
+    was_moved: bool = False
+    """A copy was written to a retry topic, once at least."""
+    find_copy: Callable[[Handling], DeadLetter | None] = field(default=lambda _: None, repr=False)
+    _final: Outcome | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What has become of the record so far."""
+        if self._final is not None:
+            return self._final
+        return RETRYING if self.calls else WAITING
+
+    @property
+    def attempts(self) -> int:
+        """The attempt of the last call, 0 before the first."""
+        return self.calls[-1].attempt if self.calls else 0
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the last call raised, None where it returned or there was none."""
+        return self.calls[-1].error if self.calls else None
+
+    @property
+    def copy(self) -> DeadLetter | None:
+        """The last copy that was written of it: in a retry topic or among the dead letters."""
+        return self.find_copy(self)
+
+    def called(self, attempt: int) -> Call:
+        """Note that a call begins."""
+        self._final = None
+        self.calls.append(Call(attempt))
+        return self.calls[-1]
+
+    def finished(self, outcome: Final) -> None:
+        """Note an outcome of one of the topics that it passes."""
+        self._final = Outcome[outcome.name]
+        self.was_moved |= self._final is MOVED
+
+    def __repr__(self) -> str:
+        times = f"{len(self.calls)} call{'' if len(self.calls) == 1 else 's'}"
+        told = f"{self.worker}: {self.place} {self.outcome!r} after {times}"
+        if self.error is None:
+            return f"<{told}>"
+        where = _users_place(self.error)
+        return f"<{told}; the last raised {type(self.error).__name__}: {self.error}{where}>"
+
+
+def _users_place(error: BaseException) -> str:
+    """Say where in the user's code it came from: neither in ours nor in Python's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [each for each in frames if not each.filename.startswith(_NOT_THE_USERS)]
+    return f" at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
+
+
+@frozen(eq=False)
+class Sent:
+    """A record that a test has sent, and what has become of it so far.
+
+    ``outcome``, ``attempts``, ``calls``, ``error`` and ``copy`` are those of the one worker that
+    reads the record's topic. Where several do, ask ``result.of("charge").outcome``.
+    """
+
+    record: Record
+    by_worker: Mapping[str, Handling]
+
+    @property
+    def outcome(self) -> Outcome:
+        """What has become of it so far."""
+        return self.of().outcome
+
+    @property
+    def attempts(self) -> int:
+        """The attempt of the last call, 0 before the first."""
+        return self.of().attempts
+
+    @property
+    def calls(self) -> list[Call]:
+        """The handler calls."""
+        return self.of().calls
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the last call raised, None where it returned or there was none."""
+        return self.of().error
+
+    @property
+    def copy(self) -> DeadLetter | None:
+        """The last copy that was written of it, None without one."""
+        return self.of().copy
+
+    def of(self, worker: str | None = None) -> Handling:
+        """Return what a worker has made of it; the name may be left out where one reads it.
+
+        Raises UsageError where there is no such worker.
+        """
+        there = ", ".join(self.by_worker) or "no worker"
+        if worker is None:
+            if len(self.by_worker) != 1:
+                raise UsageError(
+                    f"{self.record.topic} is read by {there}: ask result.of(WORKER) for what became"
+                    " of the record there"
+                )
+            return next(iter(self.by_worker.values()))
+        if worker not in self.by_worker:
+            raise UsageError(f"{self.record.topic} is read by {there}, not by {worker!r}")
+        return self.by_worker[worker]
+
+    def __repr__(self) -> str:
+        if not self.by_worker:
+            return f"<{self.record!r} is read by no worker>"
+        return ", ".join(map(repr, self.by_worker.values()))
+
+
+class Journal:
+    """Everything that was sent or handled, in that order. Owner: one thread."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, Container[str]],
+        find_copy: Callable[[Handling], DeadLetter | None],
+    ):
+        self._sources = sources
+        """The topics that each worker reads; the other ones that it gets records of have copies."""
+        self._find_copy = find_copy
+        self._handlings: dict[tuple[str, Place], Handling] = {}
+
+    def __iter__(self) -> Iterator[Handling]:
+        return iter(self._handlings.values())
+
+    def of(self, worker: str, message: Message) -> Handling:
+        """Return what is known of a worker's record; a copy is the record that it is a copy of."""
+        is_copy = message.topic() not in self._sources[worker]
+        place = Place.of_original(message) if is_copy else Place.of(message)
+        handling = self._handlings.get((worker, place))
+        if handling is None:
+            record = Record.of(message, CallFacts())
+            handling = Handling(worker, record, place, find_copy=self._find_copy)
+            self._handlings[worker, place] = handling
+        return handling
+
+    def with_outcome(self, *outcomes: Outcome) -> list[Handling]:
+        """Return the handlings with one of these outcomes."""
+        return [each for each in self if each.outcome in outcomes]
+
+
+def watched(handler: Callable[[Record], Any], worker: str, journal: Journal) -> Any:
+    """Return a handler of which the journal hears."""
+
+    def call(record: Record) -> object:
+        noted = journal.of(worker, record._message).called(record.attempt)  # noqa: SLF001 - the record that it wraps
+        try:
+            return handler(record)
+        except BaseException as error:
+            noted.error = error
+            raise
+
+    return call

@@ -1,0 +1,234 @@
+"""One worker of a test: the real Worker on a fake broker, moved on by hand on one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from window_consumer.core.engine import Engine
+from window_consumer.core.partition import Partition
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.protocols import CommitResults
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.poll_loop import Phase
+from window_consumer.runtime.thread_pool import Caller
+from window_consumer.runtime.topic_watch import TopicNews
+from window_consumer.runtime.worker import Worker, WorkerSetup
+from window_consumer.testing.clock import ManualClock
+from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.testing.fake_source import FakeSource
+from window_consumer.testing.inline_slots import InlineQueue, InlineSlots
+from window_consumer.testing.journal import Journal
+
+
+class StillClock(ManualClock):
+    """Time that stands still whatever the worker does: only the test moves it."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let no time pass: a pause to save work has no use here."""
+
+
+@frozen
+class Scenery:
+    """What the workers of a test share. Owner: one thread."""
+
+    broker: FakeBroker
+    clock: StillClock
+    journal: Journal
+
+
+class SteppedWorker:
+    """Drives one worker: its poll loop, its slots, its copies. Owner: one thread."""
+
+    def __init__(self, setup: WorkerSetup, scenery: Scenery, state: Any):
+        self.name = setup.name
+        self._scenery = scenery
+        self._slots: InlineSlots | None = None
+        self._setup = setup
+        group = setup.origin.group
+        self.source = scenery.broker.source(group)
+        self._sink = scenery.broker.sink()
+        own = attrs.evolve(
+            setup,
+            clock=scenery.clock,
+            jitter=lambda: 0.0,
+            make_engine=self._make_engine,
+            make_pool=self._make_slots,
+            make_queue=lambda: InlineQueue(self._wait),
+        )
+        self._worker = Worker(own, self.source, self._sink, state, lambda _worker, _phase: None)
+        self.loop = self._worker.loop
+        self.source.subscribe(list(setup.loop.topics), self.loop)
+
+    @property
+    def group(self) -> str:
+        """The worker's consumer group."""
+        return self._setup.origin.group
+
+    @property
+    def calling(self) -> bool:
+        """Its handler is being called at this moment."""
+        return self._slots is not None and self._slots.calling
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it stopped by itself, None where it did not."""
+        return self.loop.failure
+
+    # ---- its parts
+
+    def _make_engine(self, *arguments: Any) -> Engine:
+        journal, name = self._scenery.journal, self.name
+        find = self._scenery.broker.log
+
+        class ToldPartition(Partition):
+            """A partition whose final outcomes the journal hears of."""
+
+            def finish(self, seqs: Sequence[int], outcome: Outcome, size: int, now: float) -> None:
+                offsets = [self.window.offsets.offset_of(seq) for seq in seqs]
+                super().finish(seqs, outcome, size, now)
+                for offset in offsets:
+                    journal.of(name, find(*self.name).at(offset)).finished(outcome)
+
+        class ToldEngine(Engine):
+            """An Engine with such partitions."""
+
+            partition_type = ToldPartition
+
+        return ToldEngine(*arguments)
+
+    def _make_slots(
+        self, worker: str, _slots: int, caller: Caller, completions: SimpleQueue[Any], state: Any
+    ) -> InlineSlots:
+        scenery = self._scenery
+        now = scenery.clock.now
+        self._slots = InlineSlots(worker, caller, completions, state, scenery.journal, now)
+        return self._slots
+
+    @property
+    def _engine(self) -> Engine:
+        return self._worker.engine
+
+    # ---- moving on
+
+    def go_on(self) -> bool:
+        """Take one turn and do all work that comes of it; False where nothing happened.
+
+        Raises WorkerStoppedError where a rule stops the worker, and whatever a handler raises
+        that is no error of a handler.
+        """
+        before = self._impression()
+        # It is the test that takes its time, not a process that was frozen.
+        self.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
+        if not self._engine.appetite():
+            self.loop._fetch(0, 0.0, self._scenery.clock.now())  # noqa: SLF001 - as above
+        try:
+            self.loop._turn()  # noqa: SLF001 - as above
+        except WindowConsumerError as error:
+            self.loop.failure = error
+            raise
+        self._work()
+        return self._impression() != before
+
+    def _work(self) -> bool:
+        worked = False
+        while self._slots is not None and self._slots.work():
+            worked = True
+        if self._sink.unanswered:
+            worked = True
+            self._sink.serve()
+        return worked
+
+    def _wait(self, timeout_s: float) -> None:
+        """Do what a real loop waits for; within a revoke or a stop time passes without it."""
+        if not self._work() and (self.source.in_callback or self.loop.phase is Phase.DRAINING):
+            self._scenery.clock.advance(timeout_s)
+
+    def _impression(self) -> tuple[object, ...]:
+        engine = self._engine
+        return (
+            attrs.astuple(engine.counters),
+            tuple(self.source.held),
+            [
+                (each.window.open, each.window.next_offset, each.buffered, each.paused)
+                for each in engine.partitions.values()
+            ],
+            len(engine.dispatcher.out),
+            engine.failures.unacked,
+            self.loop.phase,
+        )
+
+    @property
+    def needs_a_moment(self) -> bool:
+        """Something goes on only after a few milliseconds."""
+        engine = self._engine
+        paused = any(each.paused for each in engine.partitions.values())
+        return bool(engine.dispatcher.held_back or paused)
+
+    def next_event_s(self, longest_s: float) -> float:
+        """Return the seconds until something is due by itself, at most so many."""
+        return self._engine.wait_s(self._scenery.clock.now(), longest_s)
+
+    def hear_of_topics(self) -> None:
+        """Let it find out which topics there are, as a real one does every few seconds."""
+        self._worker.tell(TopicNews(self._setup.ask_topics()))
+
+    # ---- the end
+
+    def stop(self) -> None:
+        """Drain, commit, leave the group; raises why the worker could not."""
+        failure = self.loop.failure
+        self.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
+        self.loop.stop()
+        self.loop.leave()
+        self.loop._run()  # noqa: SLF001 - as above
+        self._sink.close(0.0)
+        if self.loop.failure is not None and failure is None:
+            raise self.loop.failure
+
+    def die(self) -> None:
+        """End as by kill -9; the group notices at once."""
+        self.source.die()
+        self._scenery.broker.evict(self.source)
+
+
+class Rival:
+    """Another member of the group, which takes partitions and does nothing with them."""
+
+    def __init__(self, broker: FakeBroker, group: str, topics: Sequence[str]):
+        self._source: FakeSource = broker.source(group)
+        self._source.subscribe(topics, self)
+
+    def go_on(self) -> bool:
+        """Hear what the group says; False where that is nothing new."""
+        before = self._source.held
+        self._source.poll(0, 0.0)
+        return self._source.held != before
+
+    def leave(self) -> None:
+        """Give everything back."""
+        self._source.close(0.0)
+
+    def on_assigned(self, names: Sequence[TopicPartition]) -> None:
+        """Begin, paused."""
+        self._source.start(dict.fromkeys(names))
+
+    def on_revoked(self, names: Sequence[TopicPartition]) -> None:
+        """Nothing has to be finished."""
+
+    def on_lost(self, names: Sequence[TopicPartition]) -> None:
+        """Nothing was begun."""
+
+    def on_committed(self, results: CommitResults) -> None:
+        """Nothing was committed."""
+
+    def on_out_of_range(self, name: TopicPartition) -> None:
+        """Nothing is read."""
+
+    def on_error(self, error: WindowConsumerError) -> None:
+        """Nothing depends on it."""

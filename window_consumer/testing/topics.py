@@ -1,0 +1,56 @@
+"""What the topics and groups of an application under test hold: copies, committed offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from window_consumer.app import Plan
+from window_consumer.model.dead_letter import DeadLetter, read_dead_letter
+from window_consumer.model.record import TopicPartition
+from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.testing.journal import Handling, Place
+
+
+class TestTopics:
+    """Looks into a fake broker; changes nothing. Owner: one thread."""
+
+    __test__ = False  # pytest would take its name for a class of tests
+
+    def __init__(self, broker: FakeBroker, plan: Plan, sources: Mapping[str, Collection[str]]):
+        self._broker = broker
+        self._plan = plan
+        self._sources = sources
+        """The topics that each worker reads."""
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return what is in the dead-letter topics, by topic, partition and offset."""
+        names = {
+            worker.config.dlq_topic(topic, self._plan.config.topics)
+            for worker in self._plan.workers
+            for topic in self._sources[worker.name]
+        }
+        return [letter for name in sorted(names) for letter in self._in(name)]
+
+    def copy_of(self, handling: Handling) -> DeadLetter | None:
+        """Return the copy of a record that was written last, None without one."""
+        sources = self._sources[handling.worker]
+        group = self._plan.config.workers[handling.worker].group
+        copies = [
+            copy
+            for topic in self._broker.topics.by_name
+            if topic not in sources
+            for copy in self._in(topic)
+            if copy.group == group and copy.original and Place(*copy.original) == handling.place
+        ]
+        return max(copies, key=lambda copy: copy.attempts or 0, default=None)
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return a group's committed offsets (exclusive), of all partitions that have one."""
+        names = (log.name for topic in self._broker.topics.by_name.values() for log in topic.logs)
+        found = {name: self._broker.group(group).committed(name).next_offset for name in names}
+        return {name: offset for name, offset in found.items() if offset is not None}
+
+    def _in(self, topic: str) -> Iterator[DeadLetter]:
+        found = self._broker.topics.by_name.get(topic)
+        for log in found.logs if found is not None else ():
+            yield from map(read_dead_letter, log.messages)
