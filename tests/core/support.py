@@ -8,9 +8,10 @@ from typing import Any
 from window_consumer.core.decisions import Assigned, Decisions, EngineRules
 from window_consumer.core.engine import Engine
 from window_consumer.core.ladder import RetryRules
+from window_consumer.core.metadata import CommitNote, decode
 from window_consumer.core.slices import Slice
 from window_consumer.model.fault import Failure, Fault
-from window_consumer.model.protocols import Batch
+from window_consumer.model.protocols import Batch, Commit
 from window_consumer.model.record import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -133,3 +134,9 @@ class Driven:
     @property
     def committable(self) -> int:
         return self.engine.partitions[ORDERS].window.next_offset
+
+
+def note_of(commit: Commit) -> CommitNote:
+    note = decode(commit.metadata)
+    assert note is not None
+    return note

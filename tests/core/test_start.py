@@ -97,7 +97,9 @@ def test_the_log_is_asked_only_where_it_matters() -> None:
     assert needs_log(NOTHING, HASH)
     assert needs_log(noted(42, range(44, 50)), HASH)
     assert needs_log(noted(42, topic_hash=78), HASH)
-    assert not needs_log(noted(42), HASH)
+    assert needs_log(noted(42), HASH)
+    assert needs_log(noted(42, clean=True, crashes=((42, 1),)), HASH)
+    assert not needs_log(noted(42, clean=True), HASH)
     assert not needs_log(Committed(42, ""), HASH)
 
 

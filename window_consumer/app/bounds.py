@@ -11,6 +11,7 @@ from window_consumer.app.plan import PlannedWorker
 from window_consumer.core.budget import BATCH_SHARE
 from window_consumer.core.commits import MAX_BYTES_PER_S
 from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
+from window_consumer.core.suspicion import most_ends
 from window_consumer.kafka import settings
 
 RESIDENT_FACTOR = 1.5
@@ -70,6 +71,9 @@ class WorkerBounds:
     retry_waits: tuple[RetryWait, ...]
     retry_elapsed_s: tuple[float, float] | None
     """Shortest and longest time from the first failure to the last call, without the calls."""
+    crash_ends: tuple[int, int]
+    """How often the process ends until a record that kills it is out of the way: where it is among
+    the first that were running, and at most within a window."""
     warnings: tuple[str, ...]
 
     def records_per_s_beside(self, open_s: float) -> float:
@@ -111,6 +115,7 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         calls=None if endless else config.retry.attempts,
         retry_waits=() if endless else waits,
         retry_elapsed_s=None if endless else elapsed,
+        crash_ends=most_ends(rules.retry.crash_attempts, rules.slots, window),
         warnings=tuple(_warnings(worker, window, metadata)),
     )
 

@@ -134,6 +134,7 @@ def _plan_worker(loaded: Loaded, worker: WorkerConfig, handler: HandlerSpec) -> 
     retry = worker.retry
     rules = RetryRules(
         attempts=retry.attempts,
+        crash_attempts=retry.crash_attempts,
         backoff_min_s=retry.backoff[0],
         backoff_max_s=retry.backoff[1],
         on_failure=retry.on_failure or "overtake",

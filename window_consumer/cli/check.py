@@ -88,6 +88,11 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
         f" {format_duration(bounds.stop_s)}"
     )
     yield f"  {_retries(bounds)}"
+    fewest, most = bounds.crash_ends
+    yield (
+        f"  a record that kills the process has left after {fewest} such ends, after {most} where"
+        " a whole window ran before it; a restart counts as soon as it has begun to read"
+    )
     yield (
         "  one record that stays open for X seconds limits its partition to"
         f" {bounds.window_records} / X records/s (60 s: {bounds.records_per_s_beside(60):.0f}/s)"

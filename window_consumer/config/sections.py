@@ -99,6 +99,17 @@ class RetryConfig:
             reason="longer than most hiccups, and short beside max.poll.interval.ms",
         ),
     )
+    crash_attempts: int = field(
+        default=3,
+        metadata=about(
+            "How often the process may end while a record runs alone, before that record leaves "
+            "without being called again. Alone it runs after the second unclean end at the same "
+            "committed offset.",
+            kind=kinds.whole_number(1, 100),
+            reason="one end may be a kill or a lost machine; three, each with this very record "
+            "started alone, are not",
+        ),
+    )
     fatal: tuple[ExceptionName, ...] = field(
         default=(),
         metadata=about(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from window_consumer.core import metadata
 from window_consumer.core.metadata import CommitNote
+from window_consumer.core.suspicion import HURRY_S, Suspicion
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
@@ -33,6 +35,9 @@ class CommitState:
         self._acked: Commit | None = None
         self._in_flight: Commit | None = None
         self._due_at = 0.0
+        self._affordable_at = 0.0
+        self.suspicion: Suspicion | None = None
+        """Where the last end was unclean: what commits say about it, until that is over."""
         self.changed = False
         """Something was finished, or the position moved, since the last snapshot."""
         self.tight = False
@@ -49,6 +54,8 @@ class CommitState:
 
     def due(self, now: float) -> bool:
         """Tell whether a commit should be made now."""
+        if self.suspicion is not None and self.suspicion.unsaid:
+            return self._in_flight is None and now >= self._affordable_at
         return self.changed and self._in_flight is None and now >= self._due_at
 
     def make(
@@ -61,19 +68,32 @@ class CommitState:
         clean: bool,
     ) -> Commit | None:
         """Take a snapshot; None where it says what the broker knows already."""
+        finished = tuple(finished)
+        suspicion, interval_s = self.suspicion, self._interval_s
+        about_ends: dict[str, Any] = {}
+        if suspicion is not None:
+            about_ends = suspicion.sending(next_offset, finished, now, clean=clean)
+            if suspicion.in_hurry(next_offset, now):
+                interval_s = min(interval_s, HURRY_S)
+            if suspicion.is_over(next_offset, now):
+                self.suspicion = None
         note = CommitNote(
             next_offset=next_offset,
             topic_hash=self._topic_hash,
             clean=clean,
-            finished=tuple(finished),
+            finished=finished,
             known_partitions=self.known_partitions,
+            **about_ends,
         )
         text, complete = metadata.encode(note, max_bytes)
         self.tight = not complete or len(text) > TIGHT_SHARE * max_bytes
         self.changed = False
-        self._due_at = now + max(self._interval_s, len(text) / MAX_BYTES_PER_S)
+        self._affordable_at = now + len(text) / MAX_BYTES_PER_S
+        self._due_at = max(now + interval_s, self._affordable_at)
         commit = Commit(self._name, next_offset, text)
         if commit == self._acked:
+            if suspicion is not None:
+                suspicion.acked()
             return None
         self._in_flight = commit
         return commit
@@ -81,8 +101,15 @@ class CommitState:
     def acked(self) -> None:
         """The broker took the commit in flight."""
         self._acked, self._in_flight = self._in_flight, None
+        if self.suspicion is not None:
+            self.suspicion.acked()
 
     def refused(self) -> None:
-        """The commit in flight failed; the next one carries what it carried and more."""
-        self._in_flight = None
+        """The commit in flight failed; the next one carries what it carried and more.
+
+        It may have been taken all the same, so what the broker holds is not known now.
+        """
+        self._acked = self._in_flight = None
         self.changed = True
+        if self.suspicion is not None:
+            self.suspicion.refused()

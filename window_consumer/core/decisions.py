@@ -9,6 +9,7 @@ from attrs import define, field, frozen
 
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.slices import Slice
+from window_consumer.core.suspicion import UncleanEnds
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
@@ -51,6 +52,10 @@ class Assigned:
     """How many partitions the topic had when the group first read it."""
     committed: tuple[int, str] | None = None
     """Offset and metadata that the broker holds already; None makes a commit due at once."""
+    opened: bool = True
+    """What the broker holds says that the partition is in use: dying now is an unclean end."""
+    unclean: UncleanEnds | None = None
+    """Ends that give cause to suspect a record."""
 
 
 @frozen

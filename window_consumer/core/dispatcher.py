@@ -108,8 +108,8 @@ class Dispatcher:
         return [slice_ for slice_ in self._out if slice_.partition is partition]
 
     def wake(self, partition: Partition) -> None:
-        """Note that a partition may have something to start."""
-        if partition not in self._queued:
+        """Note that a partition may have something to start, and starts it by itself."""
+        if partition not in self._queued and partition.case is None:
             self._queued.add(partition)
             self._partitions.append(partition)
 
@@ -168,6 +168,14 @@ class Dispatcher:
         slice_ = Slice(
             failed.partition, [message], (failed.seq,), len(message), lanes, failed.attempts + 1
         )
+        self._send(slice_, now)
+        return slice_
+
+    def alone(
+        self, partition: Partition, message: Message, seq: int, lanes: Sequence[Lane], now: float
+    ) -> Slice:
+        """Make a slice of one record that is started for the first time."""
+        slice_ = Slice(partition, [message], (seq,), len(message), lanes)
         self._send(slice_, now)
         return slice_
 

@@ -38,6 +38,8 @@ from window_consumer.core.ordering import ByKey, ByPartition, Ordering, Unordere
 from window_consumer.core.partition import Partition
 from window_consumer.core.settling import Settling
 from window_consumer.core.slices import Slice
+from window_consumer.core.suspects import Suspects
+from window_consumer.core.suspicion import Suspicion
 from window_consumer.core.window import Window
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Batch, Commit, CommitResults
@@ -49,7 +51,8 @@ HOUSEKEEPING_S = 0.005
 SUSPECTS = 20
 """How many calls of a slice are suspected after a standstill: 5 ms of calls of 0.25 ms."""
 
-_SMALLEST_METADATA = 64
+_SMALLEST_METADATA = 32
+"""Offset and suspect still fit, and they have to: a suspect waits for the ack of its commit."""
 
 _ORDERINGS: dict[str, type[Ordering]] = {
     "unordered": Unordered,
@@ -72,6 +75,9 @@ class Engine:
         self.dispatcher = Dispatcher(rules.slots, rules.batch_records)
         self.failures = Failures(rules.retry, jitter, self.counters)
         self.settling = Settling(rules.retry, self.dispatcher, self.failures, self.counters)
+        self.suspects = Suspects(
+            rules.retry.crash_attempts, self.dispatcher, self.failures, self.settling
+        )
         self.stopping = False
         self._epochs = 0
         self._metadata_bytes = MAX_BYTES
@@ -95,7 +101,7 @@ class Engine:
             )
             if assigned.committed:
                 commit.acknowledge_start(*assigned.committed)
-            commit.changed = not assigned.committed
+            commit.changed = not (assigned.committed and assigned.opened)
             partition = self.partition_type(
                 assigned.name,
                 self._epochs,
@@ -107,6 +113,12 @@ class Engine:
             )
             partition.closing = self.stopping
             self.partitions[assigned.name] = partition
+            if assigned.unclean is not None and not self.stopping:
+                capacity = partition.window.capacity
+                suspicion = Suspicion(
+                    assigned.unclean, assigned.next_offset, capacity, rules.slots, now
+                )
+                self.suspects.begin(partition, suspicion)
         self._housekeeping_at = now
 
     def on_records(self, batch: Batch, now: float) -> None:
@@ -181,6 +193,7 @@ class Engine:
             partition = self.partitions.get(name)
             if partition is not None and not partition.closing:
                 partition.closing = True
+                self.suspects.forget(partition)
                 for slice_ in self.dispatcher.slices_of(partition):
                     self.settling.take_back(slice_, now)
                 partition.ordering.clear()
@@ -196,6 +209,8 @@ class Engine:
         owned = [name for name in names if name in self.partitions]
         for name in owned:
             partition = self.partitions[name]
+            if partition.commit.suspicion is not None and not partition.slices:
+                partition.commit.suspicion.absolve()
             commit = self._commit(partition, now, clean=True)
             if commit is not None:
                 commits.append(commit)
@@ -215,6 +230,7 @@ class Engine:
                 if message is not None:
                     outlived.append(Outlived(name, message.offset(), message.key()))
             self.dispatcher.forget(partition)
+            self.suspects.forget(partition)
             self._hover_watch.forget(name)
             partition.give_up()
         self.counters.outlived += len(outlived)
@@ -274,7 +290,7 @@ class Engine:
         """How long the runtime may wait for an event before the next tick."""
         if self.dispatcher.held_back:
             longest_s = min(longest_s, COMPANY_S)
-        elif self.waiting_for_results:
+        elif self.waiting_for_results or self.suspects.cases:
             longest_s = min(longest_s, SLICE_TARGET_S)
         due = self.failures.next_due()
         return longest_s if due is None else max(0.0, min(longest_s, due - now))
@@ -301,12 +317,21 @@ class Engine:
 
     def _start(self, decisions: Decisions, now: float) -> None:
         """Hand out what may start, and what leaves."""
-        while not self.dispatcher.full and (failed := self.failures.next_call()):
-            decisions.dispatch.append(self.dispatcher.again(failed, now))
-        decisions.dispatch.extend(self.dispatcher.slices(now))
+        if self.suspects.cases:
+            decisions.dispatch.extend(self.suspects.slices(now))
+            if self.suspects.unsaid:
+                self._housekeeping_at = now
+        if not self.suspects.holds_the_worker(now):
+            self._start_others(decisions, now)
         for failed in self.failures.to_publish(self.budget):
             failed.partition.publishing += 1
             decisions.publish.append(failed)
+
+    def _start_others(self, decisions: Decisions, now: float) -> None:
+        """Hand out what may start without a commit that names it."""
+        while not self.dispatcher.full and (failed := self.failures.next_call()):
+            decisions.dispatch.append(self.dispatcher.again(failed, now))
+        decisions.dispatch.extend(self.dispatcher.slices(now))
 
     def _keep_house(self, partition: Partition, decisions: Decisions, now: float) -> None:
         """Refill, pause, resume and commit, unless the partition is about to be given up."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 
 from window_consumer.core.budget import Budget
@@ -47,7 +47,7 @@ class Failures:
         self.stop: str | None = None
         """Why the worker has to stop, once a rule says so."""
 
-    def add(
+    def add(  # noqa: PLR0913 - what a failed call consists of
         self,
         partition: Partition,
         message: Message,
@@ -55,15 +55,16 @@ class Failures:
         lane: Lane | None,
         failure: Failure,
         now: float,
+        calls: int = 1,
     ) -> FailedRecord:
-        """Note a failed call and decide where its record goes next."""
+        """Note a failed call, or so many of them, and decide where its record goes next."""
         failed = partition.failed.get(seq)
         if failed is None:
             failed = FailedRecord(partition, message, seq, lane, 0, failure, now, now)
             partition.failed[seq] = failed
             if lane is not None:
                 partition.failed_lanes.add(lane)
-        failed.attempts += 1
+        failed.attempts += calls
         failed.failure = failure
         failed.last_failure = now
         step = self._rules.next_step(failure.error, failed.attempts, self._jitter)
@@ -118,10 +119,16 @@ class Failures:
         """Return a record whose next call is due, None where there is none."""
         while self._ready:
             failed = self._ready.popleft()
-            if failed.partition.owned and not failed.partition.closing:
+            if failed.partition.case is not None:
+                failed.partition.case.due.append(failed)
+            elif failed.partition.owned and not failed.partition.closing:
                 self._counters.retried += 1
                 return failed
         return None
+
+    def call_again(self, records: Iterable[FailedRecord]) -> None:
+        """Take records back whose next call is due."""
+        self._ready.extend(records)
 
     def to_publish(self, budget: Budget) -> Iterator[FailedRecord]:
         """Yield the records whose copies should be sent now, as many as may be unacked.

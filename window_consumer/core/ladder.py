@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field, frozen
 
-from window_consumer.model.errors import Fatal, RetryLater
+from window_consumer.model.errors import Fatal, ProcessCrashedError, RetryLater
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 
@@ -75,6 +75,7 @@ class RetryRules:
     """One worker's rules, see the ``retry`` section of the configuration."""
 
     attempts: int = 3
+    crash_attempts: int = 3
     backoff_min_s: float = 0.2
     backoff_max_s: float = 5.0
     on_failure: Literal["overtake", "block"] = "overtake"
@@ -88,6 +89,8 @@ class RetryRules:
 
     def next_step(self, error: BaseException, attempts: int, jitter: Jitter) -> Retry | Spent:
         """Decide after the ``attempts``-th call of the handler ended with ``error``."""
+        if type(error) is ProcessCrashedError:
+            return Spent(Reason.CRASHED)
         if self.is_fatal(error):
             return Spent(Reason.FATAL)
         if self.on_failure == "overtake" and attempts >= self.attempts:

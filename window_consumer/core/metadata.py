@@ -2,10 +2,15 @@
 
 Layout (before base64url without padding, behind the prefix ``wc1.``): 8 bytes hash of the
 topic's id (0: not known); then varints: next_offset, flags (bit 0: the end was clean; bits 1-2:
-how the ranges are written), unclean ends at this place, suspect (0: none, else its distance from
-next_offset, counted from 1), partitions that the topic had when the group first read it (0: not
-known); then the ranges, either as alternating lengths of unfinished and
-finished offsets (varints), or as a bitmap (least significant bit first), whichever is shorter.
+how the ranges are written; bit 3: crashes follow), unclean ends at this place, suspect (0: none,
+else its distance from next_offset, counted from 1), partitions that the topic had when the group
+first read it (0: not known); where bit 3 says so, how often all suspects were passed, and the
+crashes: their number, then for each the distance of its record from next_offset and how often; then
+the ranges, either as alternating lengths of unfinished and finished offsets (varints), or as a
+bitmap (least significant bit first), whichever is shorter.
+
+A text with a flag that is not known here is not read at all: whoever adds something to the format
+takes a new flag for it, so that older readers do not take it for finished ranges.
 
 Offsets are written, not cells: cell borders are different after a restart. A bytes limit cuts
 from the far end; the records that are cut off run again, none is lost.
@@ -18,7 +23,7 @@ import binascii
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 MAX_BYTES = 4095
 """What a broker with the default offset.metadata.max.bytes takes; it refuses 4,096 (measured)."""
@@ -28,8 +33,16 @@ _HASH_BYTES = 8
 _CLEAN = 1
 _RUNS, _BITMAP = 1 << 1, 2 << 1
 _ENCODING = _RUNS | _BITMAP
+_CRASHES = 1 << 3
+_KNOWN_FLAGS = _CLEAN | _ENCODING | _CRASHES
 _BIT_OF_BYTE = bytes([ord("0")]) + bytes([ord("1")]) * 255
 _LONGEST_VARINT = 10
+
+MAX_CRASHES = 8
+"""Records whose crashes are remembered, of one partition. Normally it is one."""
+
+_LONGEST_CRASH = 5
+"""Of a window without holes: three bytes for the distance, two for the count."""
 
 
 @frozen
@@ -42,9 +55,15 @@ class CommitNote:
     finished: tuple[range, ...] = ()
     """Ranges of offsets at or beyond next_offset, ascending, apart from each other."""
     unclean_ends: int = 0
+    """How often the process ended uncleanly with this place committed."""
     suspect: int | None = None
+    """The offset of the record that is started alone, where one is."""
     known_partitions: int = 0
     """How many partitions the topic had when the group first read it, 0 where nobody knows."""
+    passes: int = 0
+    """How often all suspects had been passed at this place, and the process ended again."""
+    crashes: tuple[tuple[int, int], ...] = ()
+    """Offsets at or beyond next_offset, ascending, and how often the process ended on them."""
 
 
 def topic_hash(topic_id: str | None) -> int:
@@ -58,6 +77,7 @@ def topic_hash(topic_id: str | None) -> int:
 def encode(note: CommitNote, max_bytes: int = MAX_BYTES) -> tuple[str, bool]:
     """Return the note as text of at most ``max_bytes``, and whether all its ranges fitted."""
     room = (max_bytes - len(_PREFIX)) * 3 // 4
+    note = _with_crashes_that_fit(note, room)
     if not note.finished:
         return _text(_head(note, 0)), True
     head_size = len(_head(note, _BITMAP))
@@ -83,17 +103,31 @@ def decode(text: str | None) -> CommitNote | None:
 
 def worst_case_bytes(records: int) -> int:
     """Return the most bytes that a window of ``records`` records without holes can need."""
-    varints = 5 * _LONGEST_VARINT
+    varints = 5 * _LONGEST_VARINT + 2 + MAX_CRASHES * _LONGEST_CRASH
     return len(_PREFIX) + -(-(_HASH_BYTES + varints + -(-records // 8)) * 4 // 3)
 
 
 def _head(note: CommitNote, encoding: int) -> bytes:
     out = bytearray(note.topic_hash.to_bytes(_HASH_BYTES, "big"))
     suspect = 0 if note.suspect is None else note.suspect - note.next_offset + 1
-    flags = encoding | (_CLEAN if note.clean else 0)
+    has_crashes = bool(note.passes or note.crashes)
+    flags = encoding | (_CLEAN if note.clean else 0) | (_CRASHES if has_crashes else 0)
     for number in (note.next_offset, flags, note.unclean_ends, suspect, note.known_partitions):
         _put_varint(out, number)
+    if has_crashes:
+        _put_varint(out, note.passes)
+        _put_varint(out, len(note.crashes))
+        for offset, times in note.crashes:
+            _put_varint(out, offset - note.next_offset)
+            _put_varint(out, times)
     return bytes(out)
+
+
+def _with_crashes_that_fit(note: CommitNote, room: int) -> CommitNote:
+    """Leave out the furthest crashes where there is no room for them."""
+    while note.crashes and (len(note.crashes) > MAX_CRASHES or len(_head(note, _ENCODING)) > room):
+        note = evolve(note, crashes=note.crashes[:-1])
+    return note
 
 
 def _text(data: bytes) -> str:
@@ -143,6 +177,17 @@ def _read(data: bytes) -> CommitNote:
         number, position = _get_varint(data, position)
         numbers.append(number)
     next_offset, flags, unclean_ends, suspect, known_partitions = numbers
+    if flags & ~_KNOWN_FLAGS:
+        msg = "a flag of a later version"
+        raise ValueError(msg)
+    passes, crashes = 0, []
+    if flags & _CRASHES:
+        passes, position = _get_varint(data, position)
+        count, position = _get_varint(data, position)
+        for _ in range(count):
+            distance, position = _get_varint(data, position)
+            times, position = _get_varint(data, position)
+            crashes.append((next_offset + distance, times))
     ranges: Iterable[range] = ()
     if flags & _ENCODING == _RUNS:
         ranges = _read_runs(data, position, next_offset)
@@ -158,6 +203,8 @@ def _read(data: bytes) -> CommitNote:
         finished=tuple(ranges),
         unclean_ends=unclean_ends,
         suspect=next_offset + suspect - 1 if suspect else None,
+        passes=passes,
+        crashes=tuple(crashes),
         known_partitions=known_partitions,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from window_consumer.core.budget import Budget
 from window_consumer.core.commits import CommitState
@@ -16,6 +17,9 @@ from window_consumer.core.slices import Lane
 from window_consumer.core.window import Window
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
+
+if TYPE_CHECKING:
+    from window_consumer.core.suspects import Case
 
 
 class Partition:
@@ -63,6 +67,8 @@ class Partition:
         """Some came in while closing and were left out: the client's position is beyond them."""
         self.owned = True
         """False once it was given up: whatever still comes in for it is ignored."""
+        self.case: Case | None = None
+        """Set while it starts nothing by itself: it has suspects."""
         self._finished_before = deque(finished_before)
 
     @property

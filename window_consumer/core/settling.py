@@ -9,7 +9,9 @@ from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Lane, Slice
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
+from window_consumer.model.record import Message
 
 
 class Settling:
@@ -68,6 +70,21 @@ class Settling:
         self._finish(failed, Outcome.DEAD_LETTERED, now)
         self.go_on(partition, now)
 
+    def crashed(
+        self,
+        partition: Partition,
+        message: Message,
+        seq: int,
+        failure: Failure,
+        times: int,
+        now: float,
+    ) -> None:
+        """Let a record leave on which the process ended ``times`` times; its lane is busy."""
+        lane_of = partition.ordering.lane_of
+        lane = None if lane_of is None else lane_of(message)
+        self._fail(partition, message, seq, lane, failure, now, times)
+        self.go_on(partition, now)
+
     def go_on(self, partition: Partition, now: float) -> None:
         """Slide, refill and look for work after something was finished or released."""
         self._counters.earlier += partition.slide(now)
@@ -90,14 +107,27 @@ class Settling:
                 partition.forget_failure(seq)
         for index, failure in results.failed:
             lane = _lane(slice_, index)
-            failed = self._failures.add(partition, messages[index], seqs[index], lane, failure, now)
-            self._news.append(failed)
-            if failed.reason is not None and self._rules.when_spent == "drop":
-                self._counters.dropped += 1
-                self._finish(failed, Outcome.DROPPED, now)
+            self._fail(partition, messages[index], seqs[index], lane, failure, now)
         if results.held and not partition.closing:
             held = results.held
             partition.ordering.put_back([messages[i] for i in held], [seqs[i] for i in held])
+
+    def _fail(  # noqa: PLR0913 - what a failed call consists of
+        self,
+        partition: Partition,
+        message: Message,
+        seq: int,
+        lane: Lane | None,
+        failure: Failure,
+        now: float,
+        calls: int = 1,
+    ) -> None:
+        """Note that a record's call failed; drop the record where that is what it comes to."""
+        failed = self._failures.add(partition, message, seq, lane, failure, now, calls)
+        self._news.append(failed)
+        if failed.reason is not None and self._rules.when_spent == "drop":
+            self._counters.dropped += 1
+            self._finish(failed, Outcome.DROPPED, now)
 
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Give a record that failed its final outcome and free its lane."""

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from window_consumer.core.decisions import Assigned
 from window_consumer.core.metadata import CommitNote, decode
+from window_consumer.core.suspicion import SUSPECT_AFTER, UncleanEnds, unclean_ends
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.protocols import Committed
 from window_consumer.model.record import TopicPartition
@@ -46,7 +47,11 @@ def needs_log(committed: Committed, topic_hash: int) -> bool:
     if committed.next_offset is None:
         return True
     note = decode(committed.metadata)
-    return note is not None and (bool(note.finished) or _made_anew(note.topic_hash, topic_hash))
+    return note is not None and (
+        bool(note.finished or note.crashes or note.unclean_ends)
+        or not note.clean
+        or _made_anew(note.topic_hash, topic_hash)
+    )
 
 
 def partitions_known(committed: Iterable[Committed], partitions_now: int) -> int:
@@ -95,13 +100,33 @@ def _from_offset(found: Found, next_offset: int) -> Start:
         low = found.log[0]
         since = f"offset {next_offset} was committed; beginning at {low}"
         return Start(_assigned(found, low), f"{found.name}: the topic was made anew since {since}")
-    if not note.finished:
-        return Start(_assigned(found, next_offset, committed=committed))
     unfit = _why_unfit(found, note)
     if unfit:
         text = f"{found.name}: the commit's finished ranges are not used: {unfit}"
-        return Start(_assigned(found, next_offset), text)
-    return Start(_assigned(found, next_offset, finished=note.finished, committed=committed))
+        return Start(_assigned(found, next_offset), text if note.finished else "")
+    before = unclean_ends(note, found.log[1])
+    # Nothing but "in use" is as it should be while the worker runs.
+    opened = not (note.clean or note.unclean_ends or note.suspect is not None or note.crashes)
+    assigned = _assigned(
+        found,
+        next_offset,
+        finished=note.finished,
+        committed=committed,
+        opened=opened,
+        unclean=before,
+    )
+    return Start(assigned, _suspicious(found.name, next_offset, before))
+
+
+def _suspicious(name: TopicPartition, next_offset: int, before: UncleanEnds | None) -> str:
+    if before is None or not (before.crashes or before.ends >= SUSPECT_AFTER):
+        return ""
+    ended = ", ".join(f"offset {offset} ({times})" for offset, times in before.crashes)
+    charged = f"; records that ran alone when it did: {ended}" if ended else ""
+    return (
+        f"{name}: ended uncleanly {before.ends} times at offset {next_offset}: its records are"
+        f" started one at a time until the suspects have passed{charged}"
+    )
 
 
 def _made_anew(noted_hash: int, topic_hash: int) -> bool:
@@ -113,7 +138,7 @@ def _why_unfit(found: Found, note: CommitNote) -> str:
         return f"they belong to offset {note.next_offset}, not {found.committed.next_offset}"
     if note.topic_hash != found.topic_hash:
         return "the topic's id cannot be compared"
-    if note.finished[-1].stop > found.log[1]:
+    if note.finished and note.finished[-1].stop > found.log[1]:
         return f"they end at {note.finished[-1].stop}, the log at {found.log[1]}"
     return ""
 
@@ -124,6 +149,8 @@ def _assigned(
     *,
     finished: tuple[range, ...] = (),
     committed: tuple[int, str] | None = None,
+    opened: bool = False,
+    unclean: UncleanEnds | None = None,
 ) -> Assigned:
     return Assigned(
         name=found.name,
@@ -132,4 +159,6 @@ def _assigned(
         topic_hash=found.topic_hash,
         known_partitions=found.known_partitions,
         committed=committed,
+        opened=opened,
+        unclean=unclean,
     )

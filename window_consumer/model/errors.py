@@ -64,6 +64,10 @@ class PublishFailedError(WindowConsumerError):
         self.too_large = too_large
 
 
+class ProcessCrashedError(WindowConsumerError):
+    """The process ended while a record ran alone; never raised, it stands in the dead letter."""
+
+
 class WrongProcessError(UsageError):
     """The object was made in another process: librdkafka does not survive a fork."""
 

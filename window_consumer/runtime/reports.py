@@ -25,6 +25,8 @@ QUIET_S = 10.0
 _MILLISECONDS = re.compile(r"\b\d+ ?ms\b")
 """The client says how long each failed attempt took: no reason for a line of its own."""
 
+_WHY = {Reason.FATAL: "fatal", Reason.CRASHED: "it is not called again"}
+
 Now = Callable[[], float]
 
 
@@ -160,8 +162,8 @@ class Reports:
 def _next_step(failed: FailedRecord, now: float) -> str:
     if failed.reason is None:
         return f"next attempt in {max(0.0, failed.due - now):.1f} s"
-    spent = "fatal" if failed.reason is Reason.FATAL else "its attempts are spent"
-    return f"{spent}, it leaves"
+    why = _WHY.get(failed.reason, "its attempts are spent")
+    return f"{why}, it leaves"
 
 
 def _place(name: TopicPartition, offset: int, attempt: int | None) -> dict[str, object]:
