@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,20 @@ def is_done(members: Members) -> bool:
     return members.calls() > 0 and members.all_committed()
 
 
+def has_ended_or_is_done(member: Member, members: Members) -> bool:
+    return member.process.poll() is not None or is_done(members)
+
+
+def has_called_since(members: Members, calls: int) -> bool:
+    return members.calls() > calls
+
+
 def supervise(members: Members, instance: str) -> int:
     """Start a member again each time it was killed, until all is done; return how often it was."""
     for ends in range(MOST + 10):
         member = members.start(APPLICATION, instance=instance)
         wait_until(
-            lambda member=member: member.process.poll() is not None or is_done(members),
+            partial(has_ended_or_is_done, member, members),
             PATIENCE_S,
             "ended or done",
         )
@@ -158,7 +167,7 @@ def test_kills_from_outside_cost_no_record_anything(
     for _ in range(6):
         calls = members.calls()
         member = members.start(APPLICATION, instance="one")
-        wait_until(lambda before=calls: members.calls() > before, PATIENCE_S, "it works")
+        wait_until(partial(has_called_since, members, calls), PATIENCE_S, "it works")
         member.kill()
     members.work_s = 0.001
     members.start(APPLICATION, instance="one")
