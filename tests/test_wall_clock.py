@@ -61,9 +61,7 @@ def test_the_wall_clock_is_read_where_times_leave_the_process_and_nowhere_else()
     assert read == MAY_READ_IT
 
 
-def test_the_wall_clock_is_asked_for_where_times_are_written_or_compared() -> (
-    None
-):
+def test_the_wall_clock_is_asked_for_where_times_are_written_or_compared() -> None:
     asking = {
         name
         for name, tree in sources()

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from window_consumer.app import App
+from window_consumer.model.conditions import Condition, header, key, timestamp, topic
 from window_consumer.model.errors import (
     AuthenticationError,
     BrokerUnavailableError,
@@ -32,6 +33,7 @@ __all__ = [
     "App",
     "AuthenticationError",
     "BrokerUnavailableError",
+    "Condition",
     "ConfigError",
     "Fatal",
     "LifespanError",
@@ -48,4 +50,8 @@ __all__ = [
     "WorkerStoppedError",
     "__version__",
     "current_record",
+    "header",
+    "key",
+    "timestamp",
+    "topic",
 ]

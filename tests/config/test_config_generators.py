@@ -47,7 +47,7 @@ def test_the_example_loads(loaded: Load) -> None:
 
 def test_the_example_shows_every_key_of_a_worker_but_a_few() -> None:
     shown = yaml.safe_load(example())["workers"]["charge"]
-    assert set(options(WorkerConfig)) - set(shown) == {"enabled", "patterns", "kafka"}
+    assert set(options(WorkerConfig)) - set(shown) == {"enabled", "patterns", "kafka", "routes"}
     assert set(options(RetryConfig)) - set(shown["retry"]) == {"retryable"}
     assert set(options(WindowConfig)) == set(shown["window"])
 

@@ -27,7 +27,7 @@ def test_an_unknown_key_is_refused_with_what_was_meant(
 
 
 @pytest.mark.parametrize(
-    "key", ["stall", "breaker", "ttl", "pool", "batch", "deduplicate", "when", "otherwise", "name"]
+    "key", ["stall", "breaker", "pool", "batch", "deduplicate", "when", "name"]
 )
 def test_keys_of_later_features_are_unknown_in_a_worker(
     refused: Refuse, worker_text: WorkerText, key: str

@@ -14,7 +14,7 @@ from tests.commands import PATIENCE_S, Commands
 from tests.docs.pages import PAGES, ROOT, blocks, module_of
 
 README = ROOT / "README.md"
-HANDLERS = ROOT / "docs/handlers.md"
+WITH_HANDLERS = [ROOT / "docs/handlers.md", ROOT / "docs/routing.md"]
 EXAMPLES = ROOT / "examples"
 
 SHOP = (
@@ -71,7 +71,7 @@ def test_configurations_stand_their_check_with_the_handlers_of_their_page(
     page: Path, tmp_path: Path
 ) -> None:
     with Commands(tmp_path) as commands:
-        commands.application(module_of(page) if page == HANDLERS else SHOP)
+        commands.application(module_of(page) if page in WITH_HANDLERS else SHOP)
         for block in blocks(page, "yaml"):
             commands.configure(block.text)
             ended = commands.run("check", "shop:app", env={"KAFKA_BOOTSTRAP": "127.0.0.1:1"})

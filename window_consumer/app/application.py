@@ -12,14 +12,17 @@ from window_consumer.app.handlers import (
     HandlerSpec,
     Lifespan,
     Middleware,
+    When,
     as_context,
     checked,
+    checked_condition,
 )
 from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.app.plan import Plan, make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
 from window_consumer.app.wiring import setup_of, wire
 from window_consumer.model.errors import UsageError
+from window_consumer.model.protocols import Clock
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
 
@@ -57,6 +60,7 @@ class App:
         self,
         *topics: str,
         name: str | None = None,
+        when: When | None = None,
         patterns: Sequence[str] | None = None,
         group: str | None = None,
         ordering: Literal["unordered", "key", "partition"] | None = None,
@@ -69,13 +73,18 @@ class App:
         retry: Mapping[str, Any] | None = None,
         fatal: Sequence[type[BaseException] | str] | None = None,
         retryable: Sequence[type[BaseException] | str] | None = None,
+        otherwise: Literal["dead_letter", "skip", "stop"] | None = None,
+        ttl: str | Mapping[str, str] | None = None,
+        on_expired: Literal["dead_letter", "drop"] | None = None,
         on_no_offset: Literal["earliest", "latest", "fail"] | None = None,
         on_out_of_range: Literal["fail", "earliest", "latest"] | None = None,
         kafka: Mapping[str, Any] | None = None,
     ) -> Callable[[HandlerT], HandlerT]:
         """Register a function ``def f(record: Record) -> None`` as a handler.
 
-        The arguments are defaults for a worker that runs it, with the names, units and meaning of
+        ``when`` says for which records it is, where a worker runs several handlers: a condition
+        such as ``header("type") == "paid"``, or a function that tells by its truth. The other
+        arguments are defaults for a worker that runs it, with the names, units and meaning of
         the configuration's keys; ``fatal`` and ``retryable`` stand for those below ``retry``. The
         YAML wins. The function itself stays an ordinary function. Raises UsageError for a name
         that is taken and for functions that cannot be called plainly (async, generators).
@@ -97,6 +106,9 @@ class App:
             "revoke_timeout": revoke_timeout,
             "stop_timeout": stop_timeout,
             "retry": retries or None,
+            "otherwise": otherwise,
+            "ttl": ttl,
+            "on_expired": on_expired,
             "on_no_offset": on_no_offset,
             "on_out_of_range": on_out_of_range,
             "kafka": kafka,
@@ -105,7 +117,9 @@ class App:
 
         def register(function: HandlerT) -> HandlerT:
             known = name or function.__name__
-            spec = HandlerSpec(known, checked(function, f"@app.handler {known}"), defaults)
+            what = f"@app.handler {known}"
+            condition = None if when is None else checked_condition(when, what)
+            spec = HandlerSpec(known, checked(function, what), defaults, condition)
             other = self._handlers.get(known)
             if other is not None:
                 raise UsageError(
@@ -227,6 +241,11 @@ class App:
         """
         return as_context(self._lifespan)
 
-    def setup_of(self, plan: Plan, worker: PreparedWorker) -> WorkerSetup:
-        """Return everything about a worker that is not a connection, middleware included."""
-        return setup_of(plan, worker, self._middleware, self.version)
+    def setup_of(
+        self, plan: Plan, worker: PreparedWorker, clock: Clock | None = None
+    ) -> WorkerSetup:
+        """Return everything about a worker that is not a connection, middleware included.
+
+        ``clock`` is that of the process unless another one is given.
+        """
+        return setup_of(plan, worker, self._middleware, self.version, clock)

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer.app.plan import PlannedWorker
+from window_consumer.config.ttl import ttl_kind
 from window_consumer.core.budget import BATCH_SHARE
 from window_consumer.core.commits import MAX_BYTES_PER_S
 from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
@@ -74,6 +75,13 @@ class WorkerBounds:
     crash_ends: tuple[int, int]
     """How often the process ends until a record that kills it is out of the way: where it is among
     the first that were running, and at most within a window."""
+    routes: tuple[str, ...]
+    """The handlers in the order in which they are asked, and what each is for."""
+    otherwise: str | None
+    """What becomes of a record that is for none of them, None where each is for one."""
+    ttl: str | None
+    """How long a record may live, as it is written in the configuration."""
+    on_expired: str
     warnings: tuple[str, ...]
 
     def records_per_s_beside(self, open_s: float) -> float:
@@ -116,6 +124,10 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         retry_waits=() if endless else waits,
         retry_elapsed_s=None if endless else elapsed,
         crash_ends=most_ends(rules.retry.crash_attempts, rules.slots, window),
+        routes=tuple(route.in_words for route in worker.routes),
+        otherwise=config.otherwise if worker.may_be_unroutable else None,
+        ttl=None if config.ttl is None else ttl_kind().write(config.ttl),
+        on_expired=config.on_expired,
         warnings=tuple(_warnings(worker, window, metadata)),
     )
 
@@ -130,6 +142,7 @@ def _warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str
     """Yield what contradicts itself, or does something that one might not expect."""
     yield from _window_warnings(worker, window, metadata)
     yield from _retry_warnings(worker)
+    yield from _routing_warnings(worker)
     yield from _kafka_warnings(worker)
     config = worker.config
     if config.stop_timeout > _KUBERNETES_S - STOP_GRACE_S:
@@ -170,6 +183,19 @@ def _retry_warnings(worker: PlannedWorker) -> Iterator[str]:
         )
     if retry.when_spent == "drop":
         yield "retry.when_spent: drop loses records that keep failing; they are only counted"
+
+
+def _routing_warnings(worker: PlannedWorker) -> Iterator[str]:
+    config = worker.config
+    if config.otherwise != "dead_letter" and not worker.may_be_unroutable:
+        yield (
+            f"otherwise: {config.otherwise} has no effect: {worker.routes[-1].handler.name} has no"
+            " condition, every record is for it"
+        )
+    if config.ttl is None and config.on_expired != "dead_letter":
+        yield "on_expired has no effect without ttl"
+    if config.ttl is not None and config.on_expired == "drop":
+        yield "on_expired: drop loses records that are too old; they are only counted"
 
 
 def _kafka_warnings(worker: PlannedWorker) -> Iterator[str]:

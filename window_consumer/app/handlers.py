@@ -10,12 +10,16 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
+from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
 
 F = TypeVar("F", bound=Callable[..., object])
 Handler = Callable[[Record], object]
 Middleware = Callable[[Record, Handler], object]
+When = Condition | Callable[[Record], object]
+"""A condition on a record, or a function that tells by its truth."""
+
 Lifespan = Callable[[], Iterator[Any]] | Callable[[], AbstractContextManager[Any]]
 
 
@@ -27,6 +31,8 @@ class HandlerSpec:
     function: Handler
     defaults: Mapping[str, Any]
     """Raw values of a worker's keys, for the configuration to start from."""
+    when: When | None = None
+    """For which records it is; None is for all."""
 
     @property
     def place(self) -> str:
@@ -55,6 +61,23 @@ def checked(function: F, what: str) -> F:
             f"{what}: {_name_of(function)} is a generator function: calling it would run nothing"
         )
     return function
+
+
+def checked_condition(when: object, what: str) -> When:
+    """Return a condition that can be asked; UsageError for one that could not, or always holds."""
+    if isinstance(when, Condition):
+        return when
+    if isinstance(when, str):
+        raise UsageError(
+            f"{what}: when={when!r} is a text: write header('x') == 'y' without quotes around it,"
+            " or write the text into the configuration, below routes"
+        )
+    if not callable(when):
+        raise UsageError(
+            f"{what}: when={when!r} is no condition: it has to be one such as header('x') == 'y',"
+            " or a function of the record"
+        )
+    return checked(when, f"{what}, when")
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -11,8 +11,12 @@ from typing import Any
 from attrs import field, frozen
 
 from window_consumer.app.handlers import HandlerSpec
+from window_consumer.app.routes import PlannedRoute, planned_routes
 from window_consumer.config import Config, Loaded, Mask, WorkerConfig, effective_kafka, load
+from window_consumer.config.ttl import HeaderTtl
+from window_consumer.config.units import DURATION_UNITS
 from window_consumer.core.decisions import EngineRules
+from window_consumer.core.expiry import ExpiryRules, TtlHeader
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
 from window_consumer.kafka import settings
@@ -25,7 +29,8 @@ class PlannedWorker:
     """One worker that will run."""
 
     config: WorkerConfig
-    handler: HandlerSpec
+    routes: tuple[PlannedRoute, ...]
+    """In the order in which they are asked; at least one."""
     retry: RetryRules
     consumer: Mapping[str, Any]
     producer: Mapping[str, Any]
@@ -54,7 +59,31 @@ class PlannedWorker:
     @property
     def writes_copies(self) -> bool:
         """Whether the worker needs dead-letter topics."""
-        return self.config.retry.when_spent == "dead_letter"
+        config = self.config
+        return (
+            config.retry.when_spent == "dead_letter"
+            or (config.ttl is not None and config.on_expired == "dead_letter")
+            or (self.may_be_unroutable and config.otherwise == "dead_letter")
+        )
+
+    @property
+    def may_be_unroutable(self) -> bool:
+        """Whether there may be records that are for none of the handlers."""
+        return all(route.when is not None for route in self.routes)
+
+    @property
+    def handler_names(self) -> str:
+        """The names of its handlers, for headers that can name only all of them."""
+        return ",".join(route.handler.name for route in self.routes)
+
+    @property
+    def expiry(self) -> ExpiryRules:
+        """What the configuration says of records that are too old."""
+        ttl, on_expired = self.config.ttl, self.config.on_expired
+        if isinstance(ttl, HeaderTtl):
+            unit_s = float(DURATION_UNITS[ttl.unit])
+            return ExpiryRules(None, TtlHeader(ttl.header, unit_s, ttl.format), on_expired)
+        return ExpiryRules(ttl, None, on_expired)
 
 
 @frozen
@@ -94,7 +123,7 @@ def make_plan(
     planned, problems = [], []
     for worker in chosen:
         try:
-            planned.append(_plan_worker(loaded, worker, handlers[worker.handler]))
+            planned.append(_plan_worker(loaded, worker, handlers))
         except ConfigError as error:
             problems.append(str(error))
     for each in planned:
@@ -113,15 +142,15 @@ def _problems(
         if name not in workers:
             yield f"--only {name}: there is no such worker; there are {', '.join(sorted(workers))}"
     for name, worker in workers.items():
-        if worker.handler not in handlers:
+        for missing in (each for each in worker.handlers if each not in handlers):
             there = ", ".join(sorted(handlers)) or "none: is @app.handler used in the module?"
             key = "handler" if worker.handler != name else ""
             where = loaded.where(("workers", name, *([key] if key else [])))
             yield (
-                f"{where}: workers.{name}: the application has no handler {worker.handler!r}; it"
-                f" has {there}"
+                f"{where}: workers.{name}: the application has no handler {missing!r}; it has"
+                f" {there}"
             )
-    used = {worker.handler for worker in workers.values()}
+    used = {handler for worker in workers.values() for handler in worker.handlers}
     for name, spec in handlers.items():
         if name not in used:
             yield (
@@ -130,7 +159,9 @@ def _problems(
             )
 
 
-def _plan_worker(loaded: Loaded, worker: WorkerConfig, handler: HandlerSpec) -> PlannedWorker:
+def _plan_worker(
+    loaded: Loaded, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
+) -> PlannedWorker:
     retry = worker.retry
     rules = RetryRules(
         attempts=retry.attempts,
@@ -157,7 +188,7 @@ def _plan_worker(loaded: Loaded, worker: WorkerConfig, handler: HandlerSpec) -> 
     }
     return PlannedWorker(
         config=worker,
-        handler=handler,
+        routes=planned_routes(loaded, worker, handlers),
         retry=rules,
         consumer=clients["consumer"],
         producer=clients["producer"],

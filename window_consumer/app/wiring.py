@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from window_consumer.app.handlers import Middleware, with_middleware
+from window_consumer.app.calls import handler_of
+from window_consumer.app.handlers import Middleware
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Preparation, Prepared, PreparedWorker
@@ -13,9 +14,10 @@ from window_consumer.core.copies import Origin, Target
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
+from window_consumer.model.protocols import Clock
 from window_consumer.runtime.poll_loop import LoopRules, Phase
 from window_consumer.runtime.running import MakeWorkers
-from window_consumer.runtime.worker import Worker, WorkerSetup
+from window_consumer.runtime.worker import SystemClock, Worker, WorkerSetup
 
 
 def wire(
@@ -33,27 +35,37 @@ def wire(
 
 
 def setup_of(
-    plan: Plan, worker: PreparedWorker, middleware: Sequence[Middleware], app_version: str
+    plan: Plan,
+    worker: PreparedWorker,
+    middleware: Sequence[Middleware],
+    app_version: str,
+    clock: Clock | None = None,
 ) -> WorkerSetup:
-    """Return everything about a worker that is not a connection."""
+    """Return everything about a worker that is not a connection; by the process's own clock."""
     planned, config = worker.plan, worker.plan.config
     preparation = Preparation(plan, planned, worker.cluster, worker.log)
+    clock = clock or SystemClock()
+
+    def warn(text: str) -> None:
+        LOGGER.warning("%s: %s", config.name, plan.mask(text))
+
     return WorkerSetup(
         name=config.name,
-        origin=Origin(config.group, planned.handler.name, app_version),
+        origin=Origin(config.group, planned.handler_names, app_version),
         engine=planned.engine,
         loop=LoopRules(
             topics=tuple(worker.topics),
             revoke_timeout_s=config.revoke_timeout,
             stop_timeout_s=config.stop_timeout,
         ),
-        handler=with_middleware(planned.handler.function, middleware),
+        handler=handler_of(planned, middleware, plan.config.topics, clock.wall_ms, warn),
         target_of=_targets_of(worker),
         ask_topics=lambda: preparation.refresh(worker),
         on_no_offset=config.on_no_offset,
         on_out_of_range=config.on_out_of_range,
         mask=plan.mask,
         logger=LOGGER,
+        clock=clock,
     )
 
 

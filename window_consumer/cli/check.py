@@ -93,10 +93,34 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
         f"  a record that kills the process has left after {fewest} such ends, after {most} where"
         " a whole window ran before it; a restart counts as soon as it has begun to read"
     )
+    yield from _calls(bounds)
     yield (
         "  one record that stays open for X seconds limits its partition to"
         f" {bounds.window_records} / X records/s (60 s: {bounds.records_per_s_beside(60):.0f}/s)"
     )
+
+
+_UNROUTABLE = {
+    "dead_letter": "goes to the dead letters",
+    "skip": "is skipped",
+    "stop": "stops the worker",
+}
+_EXPIRED = {"dead_letter": "goes to the dead letters", "drop": "is dropped"}
+
+
+def _calls(bounds: WorkerBounds) -> Iterator[str]:
+    """Yield what decides about calls, where anything does."""
+    if len(bounds.routes) > 1 or bounds.otherwise is not None:
+        first, *others = bounds.routes
+        yield f"  calls {first}"
+        yield from (f"  else {route}" for route in others)
+        if bounds.otherwise is not None:
+            yield f"  else the record {_UNROUTABLE[bounds.otherwise]}"
+    if bounds.ttl is not None:
+        after = f"{bounds.ttl} after its own time"
+        if bounds.ttl.startswith("{"):
+            after = f"by its header, {bounds.ttl}"
+        yield f"  a record expires {after} and {_EXPIRED[bounds.on_expired]}"
 
 
 def _rounded(size: int) -> int:

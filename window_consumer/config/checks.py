@@ -10,7 +10,7 @@ from attrs import evolve
 
 from window_consumer.config import names, units
 from window_consumer.config.kafka_properties import CLIENTS
-from window_consumer.config.problems import Problem
+from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections import TopicsConfig
 from window_consumer.config.tree import Path, Tree
@@ -83,6 +83,11 @@ def _worker(worker: WorkerConfig) -> Iterator[Problem]:
         yield Problem((*path, "retry", "on_failure"), message)
     elif not ordered and worker.retry.on_failure == "block":
         yield Problem((*path, "retry", "on_failure"), _CANNOT_BLOCK)
+    for handler in worker.routes:
+        if handler not in worker.handlers:
+            hint = did_you_mean(handler, worker.handlers)
+            message = f"is none of the worker's handlers, {', '.join(worker.handlers)}"
+            yield Problem((*path, "routes", handler), f"{message}; {hint}" if hint else message)
     for index, name in enumerate(worker.retry.retryable):
         if name in worker.retry.fatal:
             message = "is in fatal too; keep it in one of the two lists"

@@ -6,11 +6,12 @@ import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from attrs import evolve, field, frozen
 
 from window_consumer.config.checks import check, with_defaults
+from window_consumer.config.decorators import HandlerDefaults, lay, with_handler_defaults
 from window_consumer.config.interpolation import Interpolation
 from window_consumer.config.kafka_properties import as_text
 from window_consumer.config.mask import Mask, is_secret_key
@@ -20,8 +21,6 @@ from window_consumer.config.schema import Config
 from window_consumer.config.structure import is_property, structure
 from window_consumer.config.tree import Origin, Path, Tree, walk
 from window_consumer.config.yaml_file import read_file
-
-HandlerDefaults = Mapping[str, Mapping[str, Any]]
 
 _NONE: Final[HandlerDefaults] = MappingProxyType({})
 
@@ -67,7 +66,7 @@ def load(
     tree = _with_overrides(tree, overrides, problems)
     interpolation = Interpolation(environ, path.parent)
     tree, not_filled_in = interpolation.apply(tree)
-    tree = _with_handler_defaults(tree, handler_defaults)
+    tree = with_handler_defaults(tree, handler_defaults, problems)
     secrets = frozenset(interpolation.secrets | set(_secret_properties(tree))) - {""}
     config, not_structured = structure(tree)
     problems += [*not_filled_in, *not_structured]
@@ -88,43 +87,8 @@ def _with_overrides(tree: Tree, overrides: Iterable[str], problems: list[Problem
             problems.extend(error.problems)
             continue
         problems.extend(found)
-        tree = _lay(override, tree)
+        tree = lay(override, tree)
     return tree
-
-
-def _with_handler_defaults(tree: Tree, handler_defaults: HandlerDefaults) -> Tree:
-    workers = tree.get(("workers",))
-    if not isinstance(workers, dict):
-        return tree
-    below: dict[str, Any] = {}
-    origins: dict[Path, Origin] = {(): tree.origin(())}
-    for name, worker in workers.items():
-        named = worker.get("handler") if isinstance(worker, dict) else None
-        handler = name if named is None else named
-        defaults = handler_defaults.get(handler, {}) if isinstance(handler, str) else {}
-        below[name] = _plain(defaults)
-        origin = Origin(f"@app.handler {handler}")
-        origins.update({path: origin for path, _ in walk(below[name], ("workers", name))})
-    return _lay(tree, Tree({"workers": below}, origins))
-
-
-def _lay(upper: Tree, lower: Tree) -> Tree:
-    """Lay a tree over another; a subscription, topics or patterns, is replaced as a whole."""
-    value = upper.value.get("workers")
-    for name, worker in (value if isinstance(value, dict) else {}).items():
-        if isinstance(worker, dict) and worker.keys() & {"topics", "patterns"}:
-            lower = lower.without(("workers", name, "topics"))
-            lower = lower.without(("workers", name, "patterns"))
-    return upper.over(lower)
-
-
-def _plain(value: Any) -> Any:
-    """Make a decorator's arguments look like what YAML gives."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    return value
 
 
 def _secret_properties(tree: Tree) -> Iterable[str]:

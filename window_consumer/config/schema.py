@@ -15,7 +15,9 @@ from attrs import field, frozen
 from window_consumer.config import kinds, names
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.options import about
+from window_consumer.config.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
 from window_consumer.config.sections import RetryConfig, TopicsConfig, WindowConfig
+from window_consumer.config.ttl import HeaderTtl, ttl_kind
 
 MIB = 1024**2
 MINUTE_S = 60.0
@@ -36,13 +38,12 @@ class WorkerConfig:
             reason="a worker is written down in order to run",
         ),
     )
-    handler: str = field(
+    handler: str | tuple[str, ...] = field(
         default="",
         metadata=about(
-            "The handler that the worker runs.",
-            kind=kinds.text(
-                "the name of a handler", lambda name: None if name.strip() else "is empty"
-            ),
+            "The handler that the worker runs, or several: a record goes to the first one whose "
+            "condition holds. Conditions stand in decorators or in routes.",
+            kind=handlers_kind(),
             reason="one worker for each handler is the usual case",
             default="the worker's own name",
         ),
@@ -129,6 +130,42 @@ class WorkerConfig:
     retry: RetryConfig = field(
         factory=RetryConfig, metadata=about("What happens to a record whose handler failed.")
     )
+    routes: Routes = field(
+        default=NO_ROUTES,
+        metadata=about(
+            "Conditions for the worker's handlers; one that stands here replaces that of the "
+            "decorator. A handler without a condition takes every record.",
+            kind=routes_kind(),
+            default="none: the conditions of the decorators",
+        ),
+    )
+    otherwise: Literal["dead_letter", "skip", "stop"] = field(
+        default="dead_letter",
+        metadata=about(
+            "What becomes of a record that is for none of the handlers: a copy in the dead-letter "
+            "topic, it is skipped and counted, or the worker stops.",
+            kind=kinds.choice("dead_letter", "skip", "stop"),
+            reason="a record that nobody has thought of is not lost, and the others go on",
+        ),
+    )
+    ttl: float | HeaderTtl | None = field(
+        default=None,
+        metadata=about(
+            "How long a record may live, counted from its own time; a header can say so for each "
+            "record. Judged before each call of a handler, with 5s for clocks that disagree.",
+            kind=ttl_kind(),
+            default="none: records do not expire",
+        ),
+    )
+    on_expired: Literal["dead_letter", "drop"] = field(
+        default="dead_letter",
+        metadata=about(
+            "What becomes of an expired record: a copy in the dead-letter topic, or it is dropped "
+            "and counted.",
+            kind=kinds.choice("dead_letter", "drop"),
+            reason="nothing is lost that somebody may want to look at",
+        ),
+    )
     on_no_offset: Literal["earliest", "latest", "fail"] = field(
         default="earliest",
         metadata=about(
@@ -153,6 +190,11 @@ class WorkerConfig:
         metadata=about("The worker's own Kafka properties, laid over those at the top."),
     )
 
+    @property
+    def handlers(self) -> tuple[str, ...]:
+        """The names of the handlers that it runs, in the order in which they are asked."""
+        return (self.handler,) if isinstance(self.handler, str) else self.handler
+
     def dlq_topic(self, topic: str, topics_config: TopicsConfig) -> str:
         """Return the name of the dead-letter topic for the records of a topic."""
         return _filled(topics_config.dlq, group=self.group, topic=topic)
@@ -163,6 +205,13 @@ class WorkerConfig:
         With ``now`` it is the topic that redriven dead letters are put into.
         """
         return _filled(topics_config.retry, group=self.group, topic=topic, delay=delay)
+
+    def is_retry_topic(self, name: str, topics_config: TopicsConfig) -> bool:
+        """Tell whether a name is that of one of the worker's own retry topics, of any delay."""
+        mark = "\0"  # no part of any name
+        example = _filled(topics_config.retry, group=self.group, topic=mark, delay=mark)
+        pattern = ".+".join(map(re.escape, example.split(mark)))
+        return name not in self.topics and re.fullmatch(pattern, name) is not None
 
 
 @frozen(kw_only=True)

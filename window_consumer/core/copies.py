@@ -22,6 +22,7 @@ class Origin:
 
     group: str
     handler: str
+    """Stands for failures that name no handler of their own."""
     app_version: str = ""
 
 
@@ -52,7 +53,7 @@ def dead_letter(
         *_original_timestamp(message),
         (names.FORMAT, names.FORMAT_VERSION),
         (names.GROUP, origin.group.encode()),
-        (names.HANDLER, origin.handler.encode()),
+        (names.HANDLER, (failed.failure.handler or origin.handler).encode()),
         (names.APP_VERSION, origin.app_version.encode()),
         (names.REASON, str(failed.reason).encode()),
         (names.ERROR_CLASS, fault.error_class.encode()),

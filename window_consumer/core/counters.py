@@ -18,6 +18,10 @@ class Counters:
     """Further calls of a handler after a failure."""
     dead_lettered: int = 0
     dropped: int = 0
+    expired: int = 0
+    """Records that were older than their time to live, whether a copy was kept or not."""
+    unroutable: int = 0
+    """Of the dead-lettered: those for which no handler's condition held."""
     earlier: int = 0
     """Delivered again although finished in an earlier assignment; no handler was called."""
     stale: int = 0

@@ -74,7 +74,7 @@ class Engine:
         self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
         self.dispatcher = Dispatcher(rules.slots, rules.batch_records)
         self.failures = Failures(rules.retry, jitter, self.counters)
-        self.settling = Settling(rules.retry, self.dispatcher, self.failures, self.counters)
+        self.settling = Settling(self.dispatcher, self.failures, self.counters)
         self.suspects = Suspects(
             rules.retry.crash_attempts, self.dispatcher, self.failures, self.settling
         )

@@ -23,7 +23,7 @@ from window_consumer.core.ladder import (
 )
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Lane
-from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.errors import NotCalled, PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
 
@@ -64,7 +64,8 @@ class Failures:
             partition.failed[seq] = failed
             if lane is not None:
                 partition.failed_lanes.add(lane)
-        failed.attempts += calls
+        if not isinstance(failure.error, NotCalled):
+            failed.attempts += calls
         failed.failure = failure
         failed.last_failure = now
         step = self._rules.next_step(failure.error, failed.attempts, self._jitter)
@@ -72,14 +73,11 @@ class Failures:
             failed.due = now + step.delay_s
             self._wait(failed)
             return failed
-        failed.reason = step.reason
-        if self._rules.when_spent == "dead_letter":
+        failed.reason, failed.end = step.reason, step.end
+        if failed.end == "dead_letter":
             self._leaving.append(failed)
-        elif self._rules.when_spent == "stop":
-            self.stop = (
-                f"{describe(failed)} failed at attempt {failed.attempts}"
-                f" ({failure.fault.error_class}) and retry.when_spent is stop"
-            )
+        elif failed.end == "stop":
+            self.stop = _why_to_stop(failed)
         return failed
 
     def not_published(self, failed: FailedRecord, error: PublishFailedError, now: float) -> None:
@@ -151,6 +149,16 @@ class Failures:
 
     def _wait(self, failed: FailedRecord) -> None:
         heapq.heappush(self._due, (failed.due, next(self._ties), failed))
+
+
+def _why_to_stop(failed: FailedRecord) -> str:
+    fault = failed.failure.fault
+    if isinstance(failed.failure.error, NotCalled):
+        return f"{describe(failed)} {fault.message}, and otherwise is stop"
+    return (
+        f"{describe(failed)} failed at attempt {failed.attempts}"
+        f" ({fault.error_class}) and retry.when_spent is stop"
+    )
 
 
 def describe(failed: FailedRecord) -> str:

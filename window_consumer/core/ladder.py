@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field, frozen
 
-from window_consumer.model.errors import Fatal, ProcessCrashedError, RetryLater
+from window_consumer.model.errors import Fatal, NotCalled, ProcessCrashedError, RetryLater
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from window_consumer.core.partition import Partition
     from window_consumer.core.slices import Lane
     from window_consumer.model.record import Message
+
+WhenSpent = Literal["dead_letter", "drop", "stop"]
 
 Jitter = Callable[[], float]
 """Returns a number in [0, 1); the runtime gives random.random, a test what it likes."""
@@ -52,6 +54,8 @@ class FailedRecord:
     """When it is tried again, as far as it is."""
     reason: Reason | None = None
     """Why it leaves; None while it is retried."""
+    end: WhenSpent = "dead_letter"
+    """What becomes of it where the ladder ends."""
     detail: Detail = Detail.FULL
     publish_failures: int = 0
 
@@ -65,9 +69,10 @@ class Retry:
 
 @frozen
 class Spent:
-    """The record's attempts are spent: it goes where ``when_spent`` says."""
+    """The record's attempts are spent: it goes where ``end`` says."""
 
     reason: Reason
+    end: WhenSpent = "dead_letter"
 
 
 @frozen
@@ -79,7 +84,7 @@ class RetryRules:
     backoff_min_s: float = 0.2
     backoff_max_s: float = 5.0
     on_failure: Literal["overtake", "block"] = "overtake"
-    when_spent: Literal["dead_letter", "drop", "stop"] = "dead_letter"
+    when_spent: WhenSpent = "dead_letter"
     on_oversize: Literal["hold", "stop", "reference"] = "hold"
     fatal: tuple[type[BaseException], ...] = ()
     retryable: tuple[type[BaseException], ...] = ()
@@ -89,12 +94,14 @@ class RetryRules:
 
     def next_step(self, error: BaseException, attempts: int, jitter: Jitter) -> Retry | Spent:
         """Decide after the ``attempts``-th call of the handler ended with ``error``."""
+        if isinstance(error, NotCalled):
+            return Spent(error.reason, error.end)
         if type(error) is ProcessCrashedError:
-            return Spent(Reason.CRASHED)
+            return Spent(Reason.CRASHED, self.when_spent)
         if self.is_fatal(error):
-            return Spent(Reason.FATAL)
+            return Spent(Reason.FATAL, self.when_spent)
         if self.on_failure == "overtake" and attempts >= self.attempts:
-            return Spent(Reason.RETRIES_EXHAUSTED)
+            return Spent(Reason.RETRIES_EXHAUSTED, self.when_spent)
         if isinstance(error, RetryLater):
             return Retry(min(error.after_s, self.backoff_max_s))
         return Retry(self.backoff(attempts, jitter))

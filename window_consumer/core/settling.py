@@ -5,11 +5,12 @@ from __future__ import annotations
 from window_consumer.core.counters import Counters
 from window_consumer.core.dispatcher import Dispatcher
 from window_consumer.core.failures import Failures
-from window_consumer.core.ladder import FailedRecord, RetryRules
+from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Lane, Slice
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
+from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 
@@ -17,10 +18,7 @@ from window_consumer.model.record import Message
 class Settling:
     """Reads results of slots and of copies. Owner: poll thread."""
 
-    def __init__(
-        self, rules: RetryRules, dispatcher: Dispatcher, failures: Failures, counters: Counters
-    ):
-        self._rules = rules
+    def __init__(self, dispatcher: Dispatcher, failures: Failures, counters: Counters):
         self._dispatcher = dispatcher
         self._failures = failures
         self._counters = counters
@@ -66,8 +64,7 @@ class Settling:
         if error is not None:
             self._failures.not_published(failed, error, now)
             return
-        self._counters.dead_lettered += 1
-        self._finish(failed, Outcome.DEAD_LETTERED, now)
+        self._finish(failed, self._outcome_of(failed, Outcome.DEAD_LETTERED), now)
         self.go_on(partition, now)
 
     def crashed(
@@ -125,9 +122,8 @@ class Settling:
         """Note that a record's call failed; drop the record where that is what it comes to."""
         failed = self._failures.add(partition, message, seq, lane, failure, now, calls)
         self._news.append(failed)
-        if failed.reason is not None and self._rules.when_spent == "drop":
-            self._counters.dropped += 1
-            self._finish(failed, Outcome.DROPPED, now)
+        if failed.reason is not None and failed.end == "drop":
+            self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
 
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Give a record that failed its final outcome and free its lane."""
@@ -136,6 +132,19 @@ class Settling:
         partition.finish((failed.seq,), outcome, len(failed.message), now)
         if failed.lane is not None and not self._is_out(partition, failed.lane):
             partition.ordering.release((failed.lane,))
+
+    def _outcome_of(self, failed: FailedRecord, usually: Outcome) -> Outcome:
+        """Return, and count, the final outcome of a record that has left the ladder."""
+        counters = self._counters
+        if failed.reason is Reason.EXPIRED:
+            counters.expired += 1
+            return Outcome.EXPIRED
+        if usually is Outcome.DROPPED:
+            counters.dropped += 1
+        else:
+            counters.dead_lettered += 1
+            counters.unroutable += failed.reason is Reason.UNROUTABLE
+        return usually
 
     def _is_out(self, partition: Partition, lane: Lane) -> bool:
         """Tell whether a slot still holds a record of a lane.

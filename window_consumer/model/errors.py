@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from window_consumer.model.headers import Reason
+
 
 class WindowConsumerError(Exception):
     """The root of all errors of this package: the message says what, where and what to do."""
@@ -100,3 +104,33 @@ class RetryLater(HandlerSignal):
             raise ValueError(msg)
         super().__init__(message or f"retry after {after_s:g} s")
         self.after_s = after_s
+
+
+class NotCalled(HandlerSignal):
+    """No handler was called for the record, and none will be: it leaves at once.
+
+    Raised by the layers around handlers, never by one: it says nothing of how handlers fare, and
+    is no attempt. ``end`` says what becomes of the record, whatever the ladder's rules are.
+    """
+
+    reason: Reason
+
+    def __init__(self, message: str, end: Literal["dead_letter", "drop", "stop"] = "dead_letter"):
+        super().__init__(message)
+        self.end = end
+
+
+class Expired(NotCalled):
+    """The record is older than its time to live."""
+
+    reason = Reason.EXPIRED
+
+
+class Unroutable(NotCalled):
+    """The condition of no handler holds for the record."""
+
+    reason = Reason.UNROUTABLE
+
+
+class PassedOver(Unroutable, Skip):
+    """The condition of no handler holds for the record, which is finished: skipped."""

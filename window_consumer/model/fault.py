@@ -27,3 +27,5 @@ class Failure:
 
     error: BaseException
     fault: Fault
+    handler: str = ""
+    """The name of the handler that was called, empty where the worker has only one."""

@@ -38,6 +38,9 @@ FORMAT_VERSION = b"1"
 KEPT_ON_FOREIGN_TOPICS = frozenset({ID, TAGS, SENT_AT, REDRIVES})
 """The only ``wc-*`` headers that count on a record that is not of this group's own ladder."""
 
+MAX_SKEW_S = 5.0
+"""How far the clocks of those who write times and those who read them may disagree."""
+
 MAX_ERROR_MESSAGE_BYTES = 1024
 MAX_ERROR_STACK_BYTES = 4096
 

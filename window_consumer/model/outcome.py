@@ -19,3 +19,5 @@ class Outcome(IntEnum):
     DROPPED = 4
     EARLIER = 5
     """Finished before this assignment began: the commit's metadata said so."""
+    EXPIRED = 7
+    """It was older than its time to live: among the dead letters, or dropped."""

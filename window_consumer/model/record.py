@@ -54,11 +54,13 @@ TIMESTAMP_NOT_AVAILABLE = 0
 class Call:
     """What a record shares with the others of its slice: attempt, state and cancellation."""
 
-    __slots__ = ("attempt", "cancelled", "state")
+    __slots__ = ("attempt", "cancelled", "handler", "state")
 
     def __init__(self, attempt: int = 1, state: Any = None):
         self.attempt = attempt
         self.state = state
+        self.handler = ""
+        """Which of a worker's several handlers was called last; empty where it has one."""
         self.cancelled = False
 
 

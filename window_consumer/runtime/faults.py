@@ -6,12 +6,16 @@ import traceback
 from collections.abc import Callable, Iterator
 from types import CodeType, TracebackType
 
+from window_consumer.model.errors import NotCalled
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.fingerprints import fingerprint
 
 _CACHED_PLACES = 256
 _MAX_FRAMES = 50
 _MAX_CHAIN = 5
+
+_LAYERS = frozenset({"window_consumer.runtime.routing", "window_consumer.runtime.expiry"})
+"""What stands between a slot's loop and the handlers."""
 
 Place = tuple[tuple[CodeType, int], ...]
 
@@ -27,8 +31,8 @@ class Faults:
         self._mask = mask
         self._places: dict[Place, tuple[str, str]] = {}
 
-    def failure(self, error: BaseException) -> Failure:
-        """Describe an exception and take its traceback away."""
+    def failure(self, error: BaseException, handler: str = "") -> Failure:
+        """Describe an exception of a handler and take its traceback away."""
         chain = list(_chain(error))
         place = tuple(part for each in chain for part in _place(each))
         known = self._places.get(place)
@@ -41,7 +45,7 @@ class Faults:
         fault = Fault(name, self._mask(_text_of(error)), stack, fingerprint(name, digest))
         for each in chain:
             each.__traceback__ = None
-        return Failure(error, fault)
+        return Failure(error, fault, "" if isinstance(error, NotCalled) else handler)
 
     def _stack(self, chain: list[BaseException]) -> str:
         parts = []
@@ -79,8 +83,12 @@ def _text_of(error: BaseException) -> str:
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """Leave out the frame of the slot's loop, which every handler's stack begins with."""
-    return trace.tb_next if trace is not None and trace.tb_next is not None else trace
+    """Leave out the frames of the slot's loop and its layers, which every stack begins with."""
+    ours = True  # the slot's loop
+    while ours and trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+        ours = trace.tb_frame.f_globals.get("__name__") in _LAYERS
+    return trace
 
 
 def _place(error: BaseException) -> Iterator[tuple[CodeType, int]]:

@@ -13,11 +13,18 @@ from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.model.errors import (
     CommitFailedError,
+    NotCalled,
     PublishFailedError,
     WindowConsumerError,
 )
 from window_consumer.model.headers import Reason
 from window_consumer.model.record import TopicPartition
+
+_ENDS = {
+    "dead_letter": "it leaves for the dead letters",
+    "drop": "it is dropped",
+    "stop": "the worker stops",
+}
 
 QUIET_S = 10.0
 """One traceback per kind of error, and one line per kind of trouble, in this time."""
@@ -101,23 +108,15 @@ class Reports:
     def failed(self, records: Iterable[FailedRecord], attempts: int, now: float) -> None:
         """Write down failed calls, with one traceback per kind and ten seconds."""
         for failed in records:
-            fault = failed.failure.fault
-            unsaid = self._repetition.worth_saying(fault.fingerprint)
+            unsaid = self._repetition.worth_saying(failed.failure.fault.fingerprint)
             if unsaid is None:
                 continue
             more = f" ({unsaid} more of this kind since the last line)" if unsaid else ""
             self._logger.warning(
-                "%s: %s@%s failed at attempt %d of %s with %s: %s; %s%s\n%s",
+                "%s: %s %s",
                 self._worker,
-                failed.partition.name,
-                failed.message.offset(),
-                failed.attempts,
-                attempts,
-                fault.error_class,
-                fault.message,
-                _next_step(failed, now),
-                more,
-                fault.stack.rstrip(),
+                describe(failed),
+                _what_became_of(failed, attempts, now, more),
                 extra=_place(failed.partition.name, failed.message.offset(), failed.attempts),
             )
 
@@ -157,6 +156,16 @@ class Reports:
         if unsaid is not None:
             more = f" ({unsaid} more since the last line)" if unsaid else ""
             self._logger.log(level, "%s: %s%s", self._worker, text, more)
+
+
+def _what_became_of(failed: FailedRecord, attempts: int, now: float, more: str) -> str:
+    fault = failed.failure.fault
+    if isinstance(failed.failure.error, NotCalled):
+        return f"{fault.message}; {_ENDS[failed.end]}{more}"
+    return (
+        f"failed at attempt {failed.attempts} of {attempts} with {fault.error_class}:"
+        f" {fault.message}; {_next_step(failed, now)}{more}\n{fault.stack.rstrip()}"
+    )
 
 
 def _next_step(failed: FailedRecord, now: float) -> str:

@@ -25,7 +25,8 @@ class Caller:
     """What a slot calls: the handler, middleware included, and who puts its errors into words."""
 
     handler: Handler
-    describe: Callable[[BaseException], Failure]
+    describe: Callable[[BaseException, str], Failure]
+    """Takes the name of the handler, too, empty where there is only one."""
 
 
 class ThreadPool:
@@ -102,7 +103,7 @@ def call_each(slice_: Slice, caller: Caller, slot: Slot) -> None:
         except Skip:
             slice_.deviate().skipped.append(message)
         except BaseException as error:
-            slice_.deviate().failed.append((message, caller.describe(error)))
+            slice_.deviate().failed.append((message, caller.describe(error, slice_.call.handler)))
             if slice_.lane_of is not None:
                 _call_around(slice_, caller, slot, slice_.lane_of, message)
                 break
@@ -128,5 +129,5 @@ def _call_around(
         except Skip:
             slice_.deviate().skipped.append(message)
         except BaseException as error:
-            slice_.deviate().failed.append((message, caller.describe(error)))
+            slice_.deviate().failed.append((message, caller.describe(error, slice_.call.handler)))
             failed_lanes.add(lane)

@@ -164,9 +164,11 @@ class Worker:
     def say_goodbye(self) -> None:
         """Write the line that sums the worker up."""
         did = self.counters
+        # Only where it can be: most workers let nothing expire.
+        expired = f" {did.expired} expired," if did.expired else ""
         self._reports.info(
             f"stopped: {did.processed} processed, {did.retried} retried, {did.dead_lettered}"
-            f" dead-lettered, {self.loop.unfinished} unfinished"
+            f" dead-lettered,{expired} {self.loop.unfinished} unfinished"
         )
         if self.loop.outlived:
             self._reports.error(

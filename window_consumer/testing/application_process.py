@@ -34,7 +34,8 @@ class ApplicationProcess:
         prepared = [Preparation(plan, each, cluster, log).prepare() for each in plan.workers]
         state = lifespans.enter_context(app.resources())
         self.workers = [
-            SteppedWorker(app.setup_of(plan, each), scenery, state) for each in prepared
+            SteppedWorker(app.setup_of(plan, each, scenery.clock), scenery, state)
+            for each in prepared
         ]
 
     @property

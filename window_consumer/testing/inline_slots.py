@@ -72,21 +72,23 @@ class InlineSlots(ThreadPool):
         return True
 
 
-def _kept(describe: Callable[[BaseException], Failure]) -> Callable[[BaseException], Failure]:
+def _kept(
+    describe: Callable[[BaseException, str], Failure],
+) -> Callable[[BaseException, str], Failure]:
     """Describe an exception as the runtime does, and leave it its traceback for the test.
 
     What is no error of a handler goes on to the test: Ctrl-C, a crash on demand, and the verdicts
     of a test framework, as of pytest.fail.
     """
 
-    def describe_it(error: BaseException) -> Failure:
+    def describe_it(error: BaseException, handler: str) -> Failure:
         if not isinstance(error, Exception | SystemExit):
             raise error
         # Without the slot's frame; of what is left the runtime drops the first, the journal's.
         trace = error.__traceback__
         error.__traceback__ = trace.tb_next if trace is not None else None
         try:
-            return describe(error)
+            return describe(error, handler)
         finally:
             error.__traceback__ = trace
 

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from window_consumer.model.dead_letter import DeadLetter, read_dead_letter
-from window_consumer.model.errors import UsageError
+from window_consumer.model.errors import NotCalled, UsageError
 from window_consumer.model.outcome import Outcome as Final
 from window_consumer.model.record import Call as CallFacts
 from window_consumer.model.record import Message, Record
@@ -251,9 +251,13 @@ def watched(handler: Callable[[Record], Any], worker: str, journal: Journal) -> 
     """Return a handler of which the journal hears."""
 
     def call(record: Record) -> object:
-        noted = journal.of(worker, record._message).called(record.attempt)  # noqa: SLF001 - the record that it wraps
+        handling = journal.of(worker, record._message)  # noqa: SLF001 - the record that it wraps
+        noted = handling.called(record.attempt)
         try:
             return handler(record)
+        except NotCalled:
+            handling.calls.remove(noted)
+            raise
         except BaseException as error:
             noted.error = error
             raise

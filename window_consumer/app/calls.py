@@ -1,0 +1,61 @@
+"""What a slot calls for a record: a worker's handlers and the layers around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from window_consumer.app.handlers import Handler, Middleware, When, with_middleware
+from window_consumer.app.plan import PlannedWorker
+from window_consumer.config import TopicsConfig
+from window_consumer.model.conditions import Condition
+from window_consumer.model.record import Record
+from window_consumer.model.record_lookup import IsCopy, RecordLookup, WallMs
+from window_consumer.runtime.expiry import Warn, with_expiry
+from window_consumer.runtime.routing import Route, routed
+
+
+def handler_of(
+    worker: PlannedWorker,
+    middleware: Sequence[Middleware],
+    topics: TopicsConfig,
+    wall_ms: WallMs,
+    warn: Warn,
+) -> Handler:
+    """Return what to call for each record of a worker.
+
+    From the outside in: what has expired is kept away, a handler is chosen, the middleware, the
+    handler. A worker with one handler for everything and without ``ttl`` has no layers of ours.
+    """
+    is_copy = _is_copy(worker, topics)
+    routes = [
+        Route(
+            route.handler.name,
+            with_middleware(route.handler.function, middleware),
+            _matcher(route.when, is_copy, wall_ms),
+        )
+        for route in worker.routes
+    ]
+    handler = routed(routes, worker.config.otherwise)
+    return with_expiry(handler, worker.expiry, is_copy, wall_ms, warn)
+
+
+def _matcher(
+    when: When | None, is_copy: IsCopy, wall_ms: WallMs
+) -> Callable[[Record], object] | None:
+    if not isinstance(when, Condition):
+        return when
+    holds = when.expression.evaluate
+    return lambda record: holds(RecordLookup(record, is_copy, wall_ms))
+
+
+def _is_copy(worker: PlannedWorker, topics: TopicsConfig) -> IsCopy:
+    """Tell the worker's retry topics by their names, each worked out once."""
+    known: dict[str, bool] = {}
+
+    def is_copy(topic: str) -> bool:
+        answer = known.get(topic)
+        if answer is None:
+            answer = known[topic] = worker.config.is_retry_topic(topic, topics)
+        return answer
+
+    return is_copy

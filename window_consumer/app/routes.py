@@ -1,0 +1,51 @@
+"""Which handlers a worker runs, and for which records."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from window_consumer.app.handlers import HandlerSpec, When
+from window_consumer.config import Loaded, WorkerConfig
+from window_consumer.model.conditions import Condition
+from window_consumer.model.errors import ConfigError
+
+
+@frozen
+class PlannedRoute:
+    """A handler of a worker, and for which records it is: None is for all."""
+
+    handler: HandlerSpec
+    when: When | None
+
+    @property
+    def in_words(self) -> str:
+        """Say what it is for, the way that the configuration has it."""
+        if isinstance(self.when, Condition):
+            return f"{self.handler.name} where {self.when}"
+        if self.when is None:
+            return self.handler.name
+        return f"{self.handler.name} where {getattr(self.when, '__qualname__', self.when)}(record)"
+
+
+def planned_routes(
+    loaded: Loaded, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
+) -> tuple[PlannedRoute, ...]:
+    """Find each handler its condition; the configuration's replaces the decorator's."""
+    routes = []
+    for name in worker.handlers:
+        spec = handlers[name]
+        expression = worker.routes.get(name)
+        when = spec.when if expression is None else Condition(expression)
+        routes.append(PlannedRoute(spec, when))
+    for route, later in itertools.pairwise(routes):
+        if route.when is None:
+            where = loaded.where(("workers", worker.name, "handler"))
+            raise ConfigError(
+                f"{where}: workers.{worker.name}.handler: {later.handler.name} is never called:"
+                f" {route.handler.name} before it takes every record; put that last, or give it"
+                " a condition, by when= or below routes"
+            )
+    return tuple(routes)

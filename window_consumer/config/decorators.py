@@ -1,0 +1,82 @@
+"""What the decorators of a worker's handlers say of its keys, laid below the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from window_consumer.config.problems import Problem
+from window_consumer.config.tree import Origin, Path, Tree, dotted, walk
+
+HandlerDefaults = Mapping[str, Mapping[str, Any]]
+
+_SUBSCRIPTION: Final = frozenset({"topics", "patterns"})
+"""Replaced as a whole: topics in one place replace patterns in another."""
+
+
+def with_handler_defaults(
+    tree: Tree, handler_defaults: HandlerDefaults, problems: list[Problem]
+) -> Tree:
+    """Lay a tree over the defaults that the decorators of each worker's handlers give.
+
+    Where a worker has several, what they disagree about has to be in the tree.
+    """
+    workers = tree.get(("workers",))
+    if not isinstance(workers, dict):
+        return tree
+    below = Tree({}, {})
+    for name, worker in workers.items():
+        path: Path = ("workers", name)
+        for handler in _handlers_of(name, worker):
+            defaults = _plain(handler_defaults.get(handler, {}))
+            problems.extend(_disagreements(path, handler, defaults, below, tree))
+            origin = Origin(f"@app.handler {handler}")
+            origins = {at: origin for at, _ in walk(defaults, path)}
+            below = Tree({"workers": {name: defaults}}, origins).over(below)
+    return lay(tree, below)
+
+
+def lay(upper: Tree, lower: Tree) -> Tree:
+    """Lay a tree over another; a subscription, topics or patterns, is replaced as a whole."""
+    value = upper.value.get("workers")
+    for name, worker in (value if isinstance(value, dict) else {}).items():
+        if isinstance(worker, dict) and worker.keys() & _SUBSCRIPTION:
+            for key in _SUBSCRIPTION:
+                lower = lower.without(("workers", name, key))
+    return upper.over(lower)
+
+
+def _handlers_of(name: str, worker: Any) -> Sequence[str]:
+    named = worker.get("handler") if isinstance(worker, dict) else None
+    handlers = named if isinstance(named, list) else [name if named is None else named]
+    return [handler for handler in handlers if isinstance(handler, str)]
+
+
+def _disagreements(
+    path: Path, handler: str, defaults: Any, below: Tree, tree: Tree
+) -> Iterator[Problem]:
+    """Yield what a decorator says otherwise than those before it, unless the tree decides."""
+    worker = tree.get(path)
+    given = worker.keys() if isinstance(worker, dict) else ()
+    decided = frozenset() if _SUBSCRIPTION.isdisjoint(given) else _SUBSCRIPTION
+    for at, value in walk(defaults, path):
+        other = below.get(at)
+        if isinstance(value, dict) or other is None or other == value:
+            continue
+        if at[-1] in decided or isinstance(at[-1], int) or tree.get(at) is not None:
+            continue
+        yield Problem(
+            at,
+            f"{below.origin(at).where} says {other!r} and @app.handler {handler} says {value!r}:"
+            f" write {dotted(at)} in the file, which wins over both",
+            origin=tree.origin(at),
+        )
+
+
+def _plain(value: Any) -> Any:
+    """Make a decorator's arguments look like what YAML gives."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return value
