@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from window_consumer.config import Loaded
+from window_consumer.config import Loaded, load
+from window_consumer.model.errors import ConfigError
 
 Load = Callable[..., Loaded]
 Refuse = Callable[..., str]
@@ -217,3 +219,15 @@ def test_nothing_is_concluded_from_keys_that_are_broken(refused: Refuse) -> None
     )
     keys = [line.split(": ")[1] for line in message.splitlines()]
     assert keys == ["kafka.max.poll.interval.ms", "topics.dlq", "workers.a.memory"]
+
+
+def test_without_handlers_what_decorators_may_give_is_not_missed(tmp_path: Path) -> None:
+    file = tmp_path / "workers.yaml"
+    file.write_text("workers: {charge: {group: g, ordering: key}}")
+    with pytest.raises(ConfigError, match=r"topics(?s:.*)on_failure"):
+        load(file)
+    worker = load(file, without_handlers=True).config.workers["charge"]
+    assert (worker.topics, worker.group) == ((), "g")
+    file.write_text("workers: {charge: {ordering: kye}}")
+    with pytest.raises(ConfigError, match=r"group(?s:.*)ordering|ordering(?s:.*)group"):
+        load(file, without_handlers=True)

@@ -9,6 +9,7 @@ import yaml
 
 from window_consumer.config import (
     Config,
+    DlqConfig,
     Loaded,
     RetryConfig,
     TopicsConfig,
@@ -23,7 +24,7 @@ from window_consumer.config.options import options
 
 Load = Callable[..., Loaded]
 
-SECTIONS = (RetryConfig, TopicsConfig, WindowConfig, WorkerConfig)
+SECTIONS = (DlqConfig, RetryConfig, TopicsConfig, WindowConfig, WorkerConfig)
 KINDS = [
     pytest.param(attribute.default, option.kind, id=f"{section.__name__}.{key}")
     for section in SECTIONS
@@ -93,6 +94,7 @@ def sound() -> dict[str, Any]:
         "kafka": {"bootstrap.servers": "h:1", "consumer": {"fetch.min.bytes": 1}},
         "workers": {"w": {"topics": ["t"], "group": "g", "retry": {}, "window": {}, "kafka": {}}},
         "topics": {},
+        "dlq": {},
     }
 
 
@@ -140,6 +142,10 @@ def sound() -> dict[str, Any]:
         ("topics.dlq", "{topic}.dlq"),
         ("topics.create", "yes"),
         ("topics.dql", "x"),
+        ("dlq", 5),
+        ("dlq.mask", "iban"),
+        ("dlq.mask", ["iban", "iban"]),
+        ("dlq.msak", ["iban"]),
     ],
 )
 def test_what_is_wrong_is_invalid_by_the_schema_and_refused_by_the_loader(

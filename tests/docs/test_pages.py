@@ -138,7 +138,11 @@ def _parses(arguments: list[str]) -> bool:
     name, command, rest = cli.resolve_command(context, arguments)
     assert command is not None
     try:
-        command.make_context(name, rest, parent=context)
+        context = command.make_context(name, rest, parent=context)
+        if isinstance(command, click.Group):
+            name, command, rest = command.resolve_command(context, rest)
+            assert command is not None
+            command.make_context(name, rest, parent=context)
     except click.exceptions.Exit:
         return True
     except click.UsageError:

@@ -15,32 +15,15 @@ from window_consumer.app.loading import load_app
 from window_consumer.cli.check import check
 from window_consumer.cli.demo import demo_command
 from window_consumer.cli.dlq import dlq_group
+from window_consumer.cli.durations import Duration
 from window_consumer.cli.embedded import broker_command, run_embedded
 from window_consumer.cli.errors import guarded
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.config import config_page, json_schema
-from window_consumer.config.units import parse_duration
 
 Command = Callable[..., Any]
-
-
-class Duration(click.ParamType[float]):
-    """A duration with its unit, as in the configuration."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return seconds."""
-        if isinstance(value, float):
-            return value
-        try:
-            return parse_duration(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 _app = click.argument("application", metavar="MODULE:APP")

@@ -13,6 +13,7 @@ from window_consumer.config.loading import Loaded, load
 from window_consumer.config.mask import Mask, is_secret_key
 from window_consumer.config.schema import Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections import (
+    DlqConfig,
     ExceptionName,
     RetryConfig,
     TopicsConfig,
@@ -22,6 +23,7 @@ from window_consumer.config.sections import (
 __all__ = [
     "Client",
     "Config",
+    "DlqConfig",
     "ExceptionName",
     "KafkaConfig",
     "Loaded",

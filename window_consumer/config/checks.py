@@ -41,14 +41,21 @@ has the name of a dead-letter topic of this very worker
 _SHORTER: Final = "choose a shorter group, or another template for topics.dlq"
 
 
-def check(config: Config, tree: Tree, known: Collection[Problem]) -> list[Problem]:
+def check(
+    config: Config, tree: Tree, known: Collection[Problem], *, without_handlers: bool = False
+) -> list[Problem]:
     """Return what is wrong between keys that are right by themselves.
 
     ``known`` are the problems of single keys: what was left out for them leads to no conclusion.
+    ``without_handlers`` does not miss what decorators may give.
     """
     broken = {problem.path[0] for problem in known if problem.path}
     running = [worker for worker in config.workers.values() if worker.enabled]
-    problems = [problem for worker in config.workers.values() for problem in _worker(worker)]
+    problems = [
+        problem
+        for worker in config.workers.values()
+        for problem in _worker(worker, without_handlers=without_handlers)
+    ]
     if not running and "workers" not in broken:
         problems.append(
             Problem(("workers",), "all are disabled; at least one has to say enabled: true")
@@ -70,15 +77,15 @@ def with_defaults(worker: WorkerConfig) -> WorkerConfig:
     return evolve(worker, retry=evolve(worker.retry, on_failure="overtake"))
 
 
-def _worker(worker: WorkerConfig) -> Iterator[Problem]:
+def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem]:
     path: Path = ("workers", worker.name)
     if worker.topics and worker.patterns:
         yield Problem((*path, "patterns"), "topics is given too; keep one of the two")
-    elif not worker.topics and not worker.patterns:
+    elif not worker.topics and not worker.patterns and not without_handlers:
         message = "is missing: a list of topic names, or patterns: with a list of expressions"
         yield Problem((*path, "topics"), message)
     ordered = worker.ordering != "unordered"
-    if ordered and worker.retry.on_failure is None:
+    if ordered and worker.retry.on_failure is None and not without_handlers:
         message = _CHOOSE.format(ordering=worker.ordering)
         yield Problem((*path, "retry", "on_failure"), message)
     elif not ordered and worker.retry.on_failure == "block":

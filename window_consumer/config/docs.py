@@ -10,7 +10,7 @@ from attrs import Attribute
 from window_consumer.config.kafka_properties import KafkaConfig
 from window_consumer.config.options import Option, options
 from window_consumer.config.schema import Config, WorkerConfig
-from window_consumer.config.sections import RetryConfig, TopicsConfig, WindowConfig
+from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
 
 _INTRODUCTION: Final = """\
 # Configuration
@@ -59,6 +59,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("workers.NAME.window", "`workers.NAME.window`", WindowConfig),
     ("workers.NAME.retry", "`workers.NAME.retry`", RetryConfig),
     ("topics", "`topics`", TopicsConfig),
+    ("dlq", "`dlq`", DlqConfig),
 )
 
 _KAFKA: Final = """\

@@ -48,6 +48,8 @@ def load(
     handler_defaults: HandlerDefaults = _NONE,
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
+    *,
+    without_handlers: bool = False,
 ) -> Loaded:
     """Read a configuration file and put it together with what decorators and ``--set`` say.
 
@@ -56,6 +58,9 @@ def load(
     the file. Mappings are joined, lists and scalars replaced. ``${...}`` in the file and in
     overrides is filled in from ``environ`` and files; relative file names begin at the directory
     of the configuration. What is overridden is not filled in and may be missing.
+
+    ``without_handlers`` is for commands that know no application: what its decorators may give,
+    topics and ``on_failure``, is not missed then.
 
     Raises ConfigError with all problems that were found, secrets masked.
     """
@@ -70,7 +75,7 @@ def load(
     secrets = frozenset(interpolation.secrets | set(_secret_properties(tree))) - {""}
     config, not_structured = structure(tree)
     problems += [*not_filled_in, *not_structured]
-    problems += check(config, tree, problems)
+    problems += check(config, tree, problems, without_handlers=without_handlers)
     if problems:
         raise to_error(problems, tree, Mask(secrets))
     workers = {name: with_defaults(worker) for name, worker in config.workers.items()}

@@ -16,7 +16,7 @@ from window_consumer.config import kinds, names
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.options import about
 from window_consumer.config.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
-from window_consumer.config.sections import RetryConfig, TopicsConfig, WindowConfig
+from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
 from window_consumer.config.ttl import HeaderTtl, ttl_kind
 
 MIB = 1024**2
@@ -231,6 +231,10 @@ class Config:
     topics: TopicsConfig = field(
         factory=TopicsConfig,
         metadata=about("What the framework may do about the topics that it writes to."),
+    )
+    dlq: DlqConfig = field(
+        factory=DlqConfig,
+        metadata=about("What looking at dead letters shows and what it hides."),
     )
 
 

@@ -56,6 +56,28 @@ class TopicsConfig:
 
 
 @frozen(kw_only=True)
+class DlqConfig:
+    """What looking at dead letters shows and what it hides."""
+
+    mask: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "Fields of JSON values and keys, at any depth, and headers whose content `dlq show` "
+            "hides. Capital letters do not matter, and `*` stands for any text.",
+            kind=kinds.list_of(
+                kinds.text(
+                    "the name of a field or header, such as iban or x-auth-*",
+                    lambda name: None if name.strip() else "is empty",
+                ),
+                "names of fields and headers",
+                may_be_empty=True,
+            ),
+            reason="what is confidential, only the application knows",
+        ),
+    )
+
+
+@frozen(kw_only=True)
 class WindowConfig:
     """The size of one partition's window."""
 

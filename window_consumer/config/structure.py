@@ -16,12 +16,12 @@ from window_consumer.config.kafka_properties import KafkaConfig, misread, read_k
 from window_consumer.config.options import options
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 from window_consumer.config.schema import Config, WorkerConfig
-from window_consumer.config.sections import RetryConfig, TopicsConfig, WindowConfig
+from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
 from window_consumer.config.tree import Path, Tree
 
 T = TypeVar("T")
 
-SECTIONS: Final = (TopicsConfig, WindowConfig, RetryConfig, WorkerConfig)
+SECTIONS: Final = (TopicsConfig, DlqConfig, WindowConfig, RetryConfig, WorkerConfig)
 """The classes whose keys are fixed, inner ones first."""
 
 
@@ -34,11 +34,16 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
     problems = [_unknown(key, Config) for key in raw if key not in options(Config)]
     kafka = _section(raw.get("kafka"), KafkaConfig, ("kafka",), problems)
     topics = _section(raw.get("topics"), TopicsConfig, ("topics",), problems)
+    dlq = _section(raw.get("dlq"), DlqConfig, ("dlq",), problems)
     workers = _workers(raw.get("workers"), problems)
     problems.extend(_misread_properties(tree))
-    return Config(kafka=kafka or KafkaConfig(), topics=topics or TopicsConfig(), workers=workers), (
-        problems
+    config = Config(
+        kafka=kafka or KafkaConfig(),
+        topics=topics or TopicsConfig(),
+        dlq=dlq or DlqConfig(),
+        workers=workers,
     )
+    return config, problems
 
 
 def _workers(raw: Any, problems: list[Problem]) -> dict[str, WorkerConfig]:

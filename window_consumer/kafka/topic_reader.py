@@ -21,6 +21,7 @@ from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.settings import Settings
 from window_consumer.model.errors import (
     BrokerUnavailableError,
+    ConfigError,
     MissingTopicError,
     RunError,
     WindowConsumerError,
@@ -66,8 +67,9 @@ class Span:
 class TopicReader:
     """Reads topics as they are. Owner: one thread; use it as a context manager.
 
-    All errors are WindowConsumerErrors: MissingTopicError, NotPermittedError, AuthenticationError,
-    BrokerUnavailableError where nothing comes for half a minute.
+    All errors are WindowConsumerErrors: ConfigError for settings that the client refuses,
+    MissingTopicError, NotPermittedError, AuthenticationError, and BrokerUnavailableError where
+    nothing comes for half a minute.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class TopicReader:
         try:
             self._consumer = Consumer(conf, logger=log)
         except KafkaException as exception:
-            raise RunError(f"the consumer cannot be made: {exception.args[0]}") from exception
+            raise ConfigError(f"kafka: {exception.args[0]}") from exception
 
     def __enter__(self) -> Self:
         return self

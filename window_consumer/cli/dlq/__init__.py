@@ -1,15 +1,21 @@
-"""``window-consumer dlq``: working with dead letters."""
+"""``window-consumer dlq``: looking at dead letters, and what can be done with them."""
 
 from __future__ import annotations
 
 import click
 
+from window_consumer.cli.dlq.list_command import list_command
 from window_consumer.cli.dlq.redrive import redrive_command
 
 
 @click.group("dlq")
 def dlq_group() -> None:
-    """Look at dead letters, and put them back."""
+    """Look at dead letters, of these workers or of any topic, and put them back.
+
+    A dead letter is named by the id of its record, as in orders/0/17, or by where it stands
+    itself, as in shop-charge.orders.dlq/0/3.
+    """
 
 
+dlq_group.add_command(list_command)
 dlq_group.add_command(redrive_command)

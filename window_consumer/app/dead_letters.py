@@ -1,0 +1,145 @@
+"""The dead-letter topics that a command looks at, and reading what they hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Self
+
+from attrs import field, frozen
+
+from window_consumer.app.dead_letter_source import Source
+from window_consumer.app.patience import LOGGER, Patience
+from window_consumer.kafka import settings
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.oauth import Tokens
+from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.model.dead_letter import DeadLetter, Position, read_dead_letter
+from window_consumer.model.dead_letter_conditions import holds
+from window_consumer.model.errors import MissingTopicError, UsageError
+from window_consumer.model.expressions import Expression
+from window_consumer.model.record import TopicPartition
+
+_POSITION = re.compile(r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,9})/([0-9]{1,18})")
+
+
+@frozen(eq=False)
+class DeadLetterTopic:
+    """A topic that holds dead letters, and the means to read it."""
+
+    name: str
+    worker: str | None
+    """The worker whose records they are; None for a topic that no worker writes."""
+    source: str | None
+    """The topic that the records come from."""
+    reader: TopicReader = field(repr=False)
+    cluster: Cluster = field(repr=False)
+
+    def letters(self, spans: Mapping[TopicPartition, Span] | None = None) -> Iterator[DeadLetter]:
+        """Yield what it holds, up to where it ends now; those of a partition in their order."""
+        wanted = self.reader.spans(self.name) if spans is None else spans
+        for records in self.reader.read(wanted):
+            yield from map(read_dead_letter, records)
+
+
+class DeadLetterTopics:
+    """The topics to look at, with open connections. Owner: one thread; a context manager.
+
+    Entering it asks the cluster: raises what a start raises where that does not answer, and
+    MissingTopicError for a topic that is not there.
+    """
+
+    def __init__(self, source: Source, *, timeout_s: float):
+        self._source = source
+        self._timeout_s = timeout_s
+        self._readers: list[TopicReader] = []
+        self.topics: list[DeadLetterTopic] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        while self._readers:
+            self._readers.pop().close()
+
+    def _open(self) -> None:
+        source = self._source
+        log = ClientLog(LOGGER.getChild("client"), source.mask)
+        token = None if source.oauth_token is None else Tokens(source.oauth_token, log, source.mask)
+        patience = Patience(self._timeout_s)
+        for place in source.places:
+            cluster = Cluster(settings.admin_settings(place.admin, "dlq"), log, token)
+            cluster.wait_until_there(patience.left_s(), patience.waiting("dlq", cluster))
+            reader = TopicReader(place.consumer, log, oauth_token=token)
+            self._readers.append(reader)
+            there = {(topic.name, topic.cluster.bootstrap) for topic in self.topics}
+            for name, origin in source.topics_at(place, cluster.topic_names()):
+                if (name, cluster.bootstrap) not in there:
+                    worker = None if origin is None or place.worker is None else place.worker.name
+                    self.topics.append(DeadLetterTopic(name, worker, origin, reader, cluster))
+        self._check_all_found()
+
+    def _check_all_found(self) -> None:
+        found = {name for topic in self.topics for name in (topic.name, topic.source)}
+        missing = [name for name in self._source.topics if name not in found]
+        if missing:
+            addresses = {place.consumer.get("bootstrap.servers") for place in self._source.places}
+            raise MissingTopicError(
+                f"--topic {missing[0]}: there is no such topic on"
+                f" {', '.join(map(str, addresses))}, and no dead-letter topic for it"
+            )
+
+    # ---- dead letters
+
+    def letters(self, where: Expression | None, now_ms: int) -> Iterator[DeadLetter]:
+        """Yield all dead letters that fulfil a condition, topic by topic.
+
+        ``now_ms``, milliseconds since 1970, is what ages count from.
+        """
+        for topic in self.topics:
+            yield from (each for each in topic.letters() if holds(where, each, now_ms))
+
+    def find(self, name: str) -> list[DeadLetter]:
+        """Return the dead letters of a name, the latest last.
+
+        A name is ``topic/partition/offset`` of the dead letter itself, or the record's id: of one
+        record there may be several. Raises UsageError where there is none.
+        """
+        found = self._at(name)
+        if found is not None:
+            return [found]
+        letters = [letter for letter in self.letters(None, 0) if letter.id == name]
+        if not letters:
+            looked = ", ".join(topic.name for topic in self.topics) or "no topic: there is none yet"
+            raise UsageError(
+                f"there is no dead letter {name}: it is neither the id of a record (wc-id) nor the"
+                f" topic/partition/offset of a dead letter; looked into {looked}"
+            )
+        return sorted(letters, key=lambda letter: letter.failed_at or 0)
+
+    def _at(self, name: str) -> DeadLetter | None:
+        match = _POSITION.fullmatch(name)
+        if match is None:
+            return None
+        position = Position(match[1], int(match[2]), int(match[3]))
+        for topic in self.topics:
+            if topic.name == position.topic:
+                place = TopicPartition(position.topic, position.partition)
+                message = topic.reader.at(place, position.offset)
+                return None if message is None else read_dead_letter(message)
+        return None
