@@ -16,6 +16,7 @@ from window_consumer.app.handlers import (
     as_context,
     checked,
     checked_condition,
+    with_middleware,
 )
 from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.app.plan import Plan, make_plan
@@ -233,6 +234,10 @@ class App:
         A ``dry`` run changes nothing; without it missing dead-letter topics are made.
         """
         return prepare(plan, self._oauth_token, Patience(start_timeout, stop_asked), dry=dry)
+
+    def surrounded(self, handler: Handler) -> Handler:
+        """Return a handler within the application's middleware, the way that workers call it."""
+        return with_middleware(handler, self._middleware)
 
     def resources(self) -> AbstractContextManager[Any]:
         """Return the lifespan, not entered: what it yields is ``record.state``, None without one.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from types import TracebackType
 from typing import Self
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from window_consumer.app.dead_letter_source import Source
 from window_consumer.app.patience import LOGGER, Patience
@@ -18,11 +19,13 @@ from window_consumer.kafka.oauth import Tokens
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.dead_letter import DeadLetter, Position, read_dead_letter
 from window_consumer.model.dead_letter_conditions import holds
-from window_consumer.model.errors import MissingTopicError, UsageError
+from window_consumer.model.errors import MissingTopicError, RunError, UsageError
 from window_consumer.model.expressions import Expression
 from window_consumer.model.record import TopicPartition
 
-_POSITION = re.compile(r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,9})/([0-9]{1,18})")
+_PLACE = r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,9})/([0-9]{1,18})"
+_POSITION = re.compile(_PLACE)
+_REFERENCE = re.compile(_PLACE + " sha256:([0-9a-f]{64})")
 
 
 @frozen(eq=False)
@@ -131,6 +134,26 @@ class DeadLetterTopics:
                 f" topic/partition/offset of a dead letter; looked into {looked}"
             )
         return sorted(letters, key=lambda letter: letter.failed_at or 0)
+
+    def whole(self, letter: DeadLetter) -> DeadLetter:
+        """Return a dead letter with its value, fetched where a reference stands for that.
+
+        Raises RunError where the value is gone, or is another one by now.
+        """
+        if letter.value_ref is None:
+            return letter
+        match = _REFERENCE.fullmatch(letter.value_ref)
+        reader = next(topic.reader for topic in self.topics if topic.name == letter.position.topic)
+        if match is not None:
+            name = TopicPartition(match[1], int(match[2]))
+            message = reader.at(name, int(match[3]))
+            value = None if message is None else message.value()
+            if value is not None and sha256(value).hexdigest() == match[4]:
+                return evolve(letter, value=value)
+        raise RunError(
+            f"{letter.position}: its value was too large for a copy and is no longer where it"
+            f" stood: {letter.value_ref}"
+        )
 
     def _at(self, name: str) -> DeadLetter | None:
         match = _POSITION.fullmatch(name)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from window_consumer.cli.dlq.debug_command import debug_command
 from window_consumer.cli.dlq.list_command import list_command
 from window_consumer.cli.dlq.redrive import redrive_command
+from window_consumer.cli.dlq.show_command import show_command
 
 
 @click.group("dlq")
@@ -18,4 +20,6 @@ def dlq_group() -> None:
 
 
 dlq_group.add_command(list_command)
+dlq_group.add_command(show_command)
+dlq_group.add_command(debug_command)
 dlq_group.add_command(redrive_command)

@@ -67,13 +67,6 @@ _TOPICS = (
         help="Look at a --topic of this cluster, without a configuration.",
     ),
     click.option(
-        "--app",
-        "application",
-        metavar="MODULE:APP",
-        default=None,
-        help="The application, where its decorators give what the configuration does not.",
-    ),
-    click.option(
         "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as for run."
     ),
     click.option(
@@ -83,6 +76,13 @@ _TOPICS = (
         metavar="DURATION",
         help="Give up when no broker answers for so long (exit code 1). [default: 10s]",
     ),
+)
+_APPLICATION = click.option(
+    "--app",
+    "application",
+    metavar="MODULE:APP",
+    default=None,
+    help="The application, where its decorators give what the configuration does not.",
 )
 WHERE = click.option(
     "--where",
@@ -95,6 +95,11 @@ WHERE = click.option(
 
 def topic_options(command: CommandT) -> CommandT:
     """Give a command the options that say which topics to look at."""
+    return topic_options_without_app(_APPLICATION(command))
+
+
+def topic_options_without_app(command: CommandT) -> CommandT:
+    """Give them to a command that is told the application as an argument."""
     return reduce(lambda inner, option: option(inner), reversed(_TOPICS), command)
 
 

@@ -1,0 +1,109 @@
+"""``window-consumer dlq debug``: a session with the debugger, typed in advance."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.dead_letters import DLQ, SHOP, config_for, fill, letter
+from tests.commands import PATIENCE_S, Commands, Ended
+from window_consumer.kafka.embedded import EmbeddedBroker
+
+AROUND = """
+
+@app.lifespan
+def pool():
+    yield "the pool"
+
+
+@app.middleware
+def around(record, call_next):
+    print("around", record.state, flush=True)
+    return call_next(record)
+"""
+
+
+@pytest.fixture
+def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
+    commands.configure(config_for(embedded.bootstrap))
+    commands.application(SHOP)
+    fill(embedded, letter(17), letter(18, b'{"amount": 5}'))
+    return commands
+
+
+def debug(shop: Commands, name: str, *typed: str) -> Ended:
+    done = subprocess.run(
+        [sys.executable, "-m", "window_consumer", "dlq", "debug", name, "shop:app"],
+        cwd=shop.directory,
+        input="".join(f"{line}\n" for line in typed),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def test_it_stops_in_the_handler_and_again_where_the_exception_was_raised(shop: Commands) -> None:
+    ended = debug(shop, "orders/0/17", "p order.offset", "c", "p order.value", "q")
+    assert ended.code == 1
+    stepping, _, after = ended.out.partition("17\n")
+    assert "charge(order" in stepping or "order.json()" in stepping
+    assert "raise ValueError" in after
+    assert """b'{"amount": 0}'""" in after
+    assert "nothing to charge for b'c1'" in ended.err
+
+
+def test_a_handler_that_returns_ends_with_0(shop: Commands) -> None:
+    ended = debug(shop, "orders/0/18", "c")
+    assert ended.code == 0
+    assert "charged 18" in ended.out
+    assert "the record would be done" in ended.err
+
+
+def test_quitting_ends_with_0(shop: Commands) -> None:
+    ended = debug(shop, "orders/0/18", "q")
+    assert ended.code == 0
+    assert "charged" not in ended.out
+
+
+def test_lifespan_and_middleware_are_around_the_call(shop: Commands) -> None:
+    shop.application(SHOP + AROUND)
+    ended = debug(shop, "orders/0/18", "p order.state", "c")
+    assert ended.code == 0
+    assert "around the pool" in ended.out
+    assert "'the pool'" in ended.out
+
+
+def test_a_lifespan_that_fails_is_told(shop: Commands) -> None:
+    shop.application(SHOP + "\n\n@app.lifespan\ndef pool():\n    raise OSError('no database')\n")
+    ended = debug(shop, "orders/0/18", "c")
+    assert ended.code == 1
+    assert "the application's lifespan raised OSError: no database" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_skipped_record_is_no_failure(shop: Commands) -> None:
+    skips = SHOP.replace("import App", "import App, Skip").replace("raise ValueError", "raise Skip")
+    shop.application(skips)
+    ended = debug(shop, "orders/0/17", "c")
+    assert ended.code == 0
+    assert "the handler skips the record" in ended.err
+
+
+def test_nothing_is_produced_or_committed(shop: Commands, embedded: EmbeddedBroker) -> None:
+    before = embedded.end_offsets(DLQ)
+    embedded.track_requests()
+    debug(shop, "orders/0/17", "c", "q")
+    produce, commit, join = 0, 8, 11
+    kinds = embedded.requests()
+    assert not kinds.keys() & {produce, commit, join}
+    assert embedded.end_offsets(DLQ) == before
+
+
+def test_a_dead_letter_that_there_is_not_ends_with_2(shop: Commands) -> None:
+    ended = debug(shop, "orders/0/99")
+    assert ended.code == 2
+    assert "there is no dead letter" in ended.err
