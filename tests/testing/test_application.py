@@ -258,10 +258,30 @@ def test_a_process_that_crashes_on_and_on_ends_the_test() -> None:
     def charge(_order: Record) -> None:
         holder[0].crash()
 
-    with TestApp(app, config(charge={})) as wc_app:
+    with TestApp(app, config(charge={"retry": {"crash_attempts": 100}})) as wc_app:
         holder.append(wc_app)
         with pytest.raises(UsageError, match="crashed 100 times"):
             wc_app.send("orders", 7)
+
+
+def test_a_record_that_crashes_the_process_leaves_and_the_others_are_handled() -> None:
+    app = App("shop")
+    calls: list[int] = []
+    holder: list[TestApp] = []
+
+    @app.handler("orders", group="shop")
+    def charge(order: Record) -> None:
+        calls.append(order.json())
+        if order.json() == 7:
+            holder[0].crash()
+
+    with TestApp(app, config(charge={}), topics={"orders": 1}) as wc_app:
+        holder.append(wc_app)
+        wc_app.send_many("orders", range(20))
+        (letter,) = wc_app.dead_letters
+        assert (letter.reason, letter.value) == ("CRASHED", b"7")
+        assert calls.count(7) == 5
+        assert len(wc_app.processed) == 19
 
 
 def test_a_rebalance_commits_what_is_done_and_begins_anew_with_what_is_not(shop: Shop) -> None:

@@ -18,6 +18,11 @@ _QUIET_ROUNDS = 2
 """What one worker does in a round another one may see in the next."""
 
 
+_OWING_ROUNDS = 50
+"""Records that start one at a time after crashes wait for commits, which are made a few
+milliseconds apart: a quarter of a second is given to each."""
+
+
 class CrashedError(BaseException):
     """The test ends the process within a handler. No Exception: no handler should catch it."""
 
@@ -49,14 +54,21 @@ class ApplicationProcess:
         A worker that stops by itself stops all; that is raised.
         """
         quiet = 0
-        while quiet < _QUIET_ROUNDS:
+        while quiet < _QUIET_ROUNDS or (self._owes_a_commit and quiet < _OWING_ROUNDS):
             if self._round():
                 quiet = 0
+            elif self._owes_a_commit:
+                self._scenery.clock.advance(_MOMENT_S)
+                quiet += 1
             elif any(worker.needs_a_moment for worker in self.workers) and not quiet:
                 self._scenery.clock.advance(_MOMENT_S)
                 quiet = 1
             else:
                 quiet += 1
+
+    @property
+    def _owes_a_commit(self) -> bool:
+        return any(worker.owes_a_commit for worker in self.workers)
 
     def _round(self) -> bool:
         worked = False

@@ -170,6 +170,11 @@ class SteppedWorker:
         paused = any(each.paused for each in engine.partitions.values())
         return bool(engine.dispatcher.held_back or paused)
 
+    @property
+    def owes_a_commit(self) -> bool:
+        """Nothing starts before a commit that is about to be made."""
+        return self._engine.suspects.unsaid
+
     def next_event_s(self, longest_s: float) -> float:
         """Return the seconds until something is due by itself, at most so many."""
         return self._engine.wait_s(self._scenery.clock.now(), longest_s)
