@@ -28,7 +28,7 @@ def test_drive_an_engine_through_16_000_records(benchmark: Any, ordering: Orderi
         now = 0.0
         for each in batches:
             now += 0.001
-            engine.on_records(each, now)
+            engine.on_records(each, now, 0.0)
             for slice_ in engine.on_tick(now).dispatch:
                 list(slice_.unclaimed)
                 slice_.started = now

@@ -28,8 +28,9 @@ def test_a_worker_finds_its_dead_letter_topic_on_a_broker_that_makes_none_on_req
     app, file = shop(tmp_path, embedded)
     prepared = app.prepare(app.plan(file), start_timeout=30)
     (worker,) = prepared.workers
-    assert worker.targets["orders"].topic == "shop-charge.orders.dlq"
-    assert embedded.partitions("shop-charge.orders.dlq") == worker.targets["orders"].partitions
+    target = worker.ladders["orders"].target(None)
+    assert target.topic == "shop-charge.orders.dlq"
+    assert embedded.partitions("shop-charge.orders.dlq") == target.partitions
 
 
 def test_a_dry_look_at_an_embedded_broker_makes_no_dead_letter_topic(

@@ -94,7 +94,7 @@ def test_dead_letter_topics_are_needed_where_a_record_may_go_there(
 ) -> None:
     app = shop(last=header("type") == "refunded")
     worker = planned(app, tmp_path, f"handler: [paid, refunded]\n    {text}")
-    assert worker.writes_copies is writes
+    assert worker.writes_dead_letters is writes
 
 
 async def ask_later(_record: Record) -> bool:

@@ -75,7 +75,7 @@ MISTAKES = [
     ("workers: {charge: {group: '${NO_SUCH_VARIABLE}'}}", "NO_SUCH_VARIABLE"),
     ("workers: {charge: {group: g}, bill: {group: h, topics: [t]}}", "no handler 'bill'"),
     ("workers: {other: {handler: charge, group: g, retry: {fatal: [shop.No]}}}", "shop.No"),
-    ("workers: {charge: {group: g, retry: {levels: [10s]}}}", "levels"),
+    ("workers: {charge: {group: g, retry: {levels: [10s, 1s]}}}", "levels"),
     ("kafka: {enable.auto.commit: true}\nworkers: {charge: {group: g}}", "may not be set"),
     ("kafka: {acks: 1}\nworkers: {charge: {group: g}}", "acks has to be -1 or all"),
     ("kafka: {fetch.wait.max.sm: 1}\nworkers: {charge: {group: g}}", "No such configuration"),

@@ -130,7 +130,7 @@ def sound() -> dict[str, Any]:
         ("workers.w.commit_interval", "5"),
         ("workers.w.commit_interval", 0),
         ("workers.w.retry", 5),
-        ("workers.w.retry.levels", ["10s"]),
+        ("workers.w.retry.levels", ["10"]),
         ("workers.w.retry.backoff", "5s"),
         ("workers.w.retry.fatal", ["a b"]),
         ("workers.w.retry.when_spent", "dlq"),

@@ -162,7 +162,6 @@ def test_the_own_retry_topics_are_known_by_their_names(
     assert config.workers["charge"].is_retry_topic(name, config.topics) is is_copy
 
 
-def test_a_topic_that_the_worker_was_told_to_read_is_no_retry_topic(loaded: Load) -> None:
-    text = "workers: {w: {topics: [g.orders.retry.10s], group: g}}"
-    config = loaded(text).config
-    assert not config.workers["w"].is_retry_topic("g.orders.retry.10s", config.topics)
+def test_a_worker_cannot_be_told_to_read_its_own_retry_topics(refused: Refuse) -> None:
+    message = refused("workers: {w: {topics: [g.orders.retry.10s], group: g}}")
+    assert "has the name of a retry topic of this very worker" in message

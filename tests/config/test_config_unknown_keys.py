@@ -35,15 +35,6 @@ def test_keys_of_later_features_are_unknown_in_a_worker(
     assert f"workers.charge.{key}: unknown key" in refused(worker_text(f"{key}: {{}}"))
 
 
-@pytest.mark.parametrize("key", ["levels", "attempts_per_level"])
-def test_keys_of_later_features_are_unknown_in_retry(
-    refused: Refuse, worker_text: WorkerText, key: str
-) -> None:
-    assert f"workers.charge.retry.{key}: unknown key" in refused(
-        worker_text(f"retry: {{{key}: 1}}")
-    )
-
-
 @pytest.mark.parametrize(
     "key", ["admin", "health", "telemetry", "trace", "audit", "rate_per_process"]
 )

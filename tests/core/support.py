@@ -81,6 +81,7 @@ class Driven:
         given = {"slots": 4, **rules}
         self.engine = Engine(EngineRules(**given), jitter=lambda: 0.0)
         self.now = 1000.0
+        self.wall_ms = 1_700_000_000_000.0
         self.out: list[Slice] = []
         self.last = Decisions()
         self.engine.on_assigned(
@@ -88,7 +89,7 @@ class Driven:
         )
 
     def deliver(self, *messages: Any, name: TopicPartition = ORDERS) -> None:
-        self.engine.on_records(Batch.of(name, list(messages)), self.now)
+        self.engine.on_records(Batch.of(name, list(messages)), self.now, self.wall_ms)
 
     def tick(self, seconds: float = 0.0) -> Decisions:
         self.now += seconds

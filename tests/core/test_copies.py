@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support import ORDERS, Driven, Note, failure
-from window_consumer.core.copies import Origin, Target, cut, cut_front, dead_letter
+from window_consumer.core.copies import Origin, Target, copy_of, cut, cut_front
 from window_consumer.core.ladder import Detail, FailedRecord
 from window_consumer.model.fault import Fault
 from window_consumer.model.headers import Reason
@@ -36,8 +36,8 @@ def a_failed(message: Any = None, **fields: Any) -> FailedRecord:
     return evolve(record, **fields)
 
 
-def copy_of(failed: FailedRecord, target: Target = TARGET) -> Copy:
-    return dead_letter(failed, ORIGIN, target, wall_offset_ms=1_700_000_000_000)
+def copied(failed: FailedRecord, target: Target = TARGET) -> Copy:
+    return copy_of(failed, ORIGIN, target, wall_offset_ms=1_700_000_000_000)
 
 
 def headers_of(copy: Copy) -> dict[str, bytes | None]:
@@ -47,13 +47,13 @@ def headers_of(copy: Copy) -> dict[str, bytes | None]:
 
 
 def test_key_value_and_the_users_headers_stay_byte_for_byte() -> None:
-    copy = copy_of(a_failed())
+    copy = copied(a_failed())
     assert (copy.key, copy.value) == (b"k", b"v" * 10)
     assert [pair for pair in copy.headers if not pair[0].startswith("wc-")] == USERS
 
 
 def test_our_headers_say_where_from_who_why_and_when() -> None:
-    assert headers_of(copy_of(a_failed())) == {
+    assert headers_of(copied(a_failed())) == {
         "wc-id": b"orders/0/7",
         "wc-orig-topic": b"orders",
         "wc-orig-partition": b"0",
@@ -76,32 +76,32 @@ def test_our_headers_say_where_from_who_why_and_when() -> None:
 
 def test_the_producers_own_id_is_kept() -> None:
     message = Note(7, headers=[("wc-id", b"order-17"), ("wc-tags", b"eu")])
-    headers = headers_of(copy_of(a_failed(message)))
+    headers = headers_of(copied(a_failed(message)))
     assert (headers["wc-id"], headers["wc-tags"]) == (b"order-17", b"eu")
 
 
 def test_headers_of_an_earlier_hop_are_replaced_not_appended() -> None:
     message = Note(7, headers=[("x", b"1"), ("wc-attempts", b"99"), ("wc-reason", b"EXPIRED")])
-    once = copy_of(a_failed(message))
-    again = copy_of(a_failed(Note(8, headers=list(once.headers))))
+    once = copied(a_failed(message))
+    again = copied(a_failed(Note(8, headers=list(once.headers))))
     assert headers_of(again)["wc-attempts"] == b"3"
     assert len(again.headers) == len(once.headers)
 
 
 def test_a_copy_takes_its_sources_partition_number_where_the_counts_are_equal() -> None:
     message = Note(7, b"k", partition=2)
-    assert copy_of(a_failed(message)).partition == 2
-    assert copy_of(a_failed(message), evolve(TARGET, partitions=8)).partition is None
+    assert copied(a_failed(message)).partition == 2
+    assert copied(a_failed(message), evolve(TARGET, partitions=8)).partition is None
 
 
 def test_tombstones_and_empty_values_stay_what_they_are() -> None:
-    assert copy_of(a_failed(Note(7, value=None))).value is None
-    assert copy_of(a_failed(Note(7, value=b""))).value == b""
+    assert copied(a_failed(Note(7, value=None))).value is None
+    assert copied(a_failed(Note(7, value=b""))).value == b""
 
 
 def test_long_texts_are_cut_to_their_bounds_and_the_innermost_frames_kept() -> None:
     fault = Fault("E", "ä" * 5000, "outer\n" * 5000 + "inner", "f")
-    headers = headers_of(copy_of(a_failed(failure=evolve(failure(), fault=fault))))
+    headers = headers_of(copied(a_failed(failure=evolve(failure(), fault=fault))))
     message, stack = headers["wc-error-message"] or b"", headers["wc-error-stack"] or b""
     assert len(message) <= 1024
     assert len(stack) <= 4096
@@ -110,13 +110,13 @@ def test_long_texts_are_cut_to_their_bounds_and_the_innermost_frames_kept() -> N
 
 
 def test_a_copy_that_was_too_large_comes_without_the_errors_texts_but_whole() -> None:
-    copy = copy_of(a_failed(detail=Detail.WITHOUT_ERROR_TEXTS))
+    copy = copied(a_failed(detail=Detail.WITHOUT_ERROR_TEXTS))
     assert not {"wc-error-message", "wc-error-stack"} & headers_of(copy).keys()
     assert copy.value == b"v" * 10
 
 
 def test_a_reference_points_at_the_value_and_proves_it() -> None:
-    copy = copy_of(a_failed(detail=Detail.REFERENCE))
+    copy = copied(a_failed(detail=Detail.REFERENCE))
     digest = sha256(b"v" * 10).hexdigest()
     assert copy.value is None
     assert headers_of(copy)["wc-value-ref"] == f"orders/0/7 sha256:{digest}".encode()
@@ -134,5 +134,5 @@ def test_cutting_tears_no_character(text: str, max_bytes: int) -> None:
 
 @pytest.mark.parametrize("attempts", [1, 1000])
 def test_attempts_are_written_in_decimal(attempts: int) -> None:
-    copy = copy_of(a_failed(attempts=attempts))
+    copy = copied(a_failed(attempts=attempts))
     assert headers_of(copy)["wc-attempts"] == str(attempts).encode()

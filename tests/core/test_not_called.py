@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.core.support import ORDERS, Driven, failure, notes, spent_after
-from window_consumer.core.copies import Origin, Target, dead_letter
+from window_consumer.core.copies import Origin, Target, copy_of
 from window_consumer.model.errors import Expired, Fatal, NotCalled, Unroutable
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.headers import Reason
@@ -103,6 +103,6 @@ def test_a_copy_names_the_handler_that_failed(handler: str, named: bytes) -> Non
     (failed,) = driven.last.publish
     failed.failure = Failure(ValueError(), Fault("ValueError", "", "", "f"), handler)
     origin = Origin("shop", "paid,refunded")
-    copy = dead_letter(failed, origin, Target("shop.orders.dlq", 1, 1), 0.0)
+    copy = copy_of(failed, origin, Target("shop.orders.dlq", 1, 1), 0.0)
     assert dict(copy.headers)["wc-handler"] == named
     assert driven.engine.partitions[ORDERS].failed

@@ -70,7 +70,7 @@ def worker_of(broker: EmbeddedBroker, calls: list[tuple[int, int]]) -> Worker:
         engine=EngineRules(slots=4, retry=retry, commit_interval_s=0.05),
         loop=LoopRules(topics=("orders",), stop_timeout_s=5),
         handler=handle,
-        target_of=lambda _: Target("shop.orders.dlq", 1, 1),
+        target_of=lambda _topic, _level: Target("shop.orders.dlq", 1, 1),
         ask_topics=lambda: {"orders": TopicFacts(1, None)},
         clock=JumpingClock(),
     )

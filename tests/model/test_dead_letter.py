@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support import Note
-from tests.core.test_copies import USERS, a_failed, copy_of
+from tests.core.test_copies import USERS, a_failed, copied
 from window_consumer.core.ladder import Detail
 from window_consumer.model.dead_letter import DeadLetter, Position, WrittenBy, read_dead_letter
 from window_consumer.model.fault import Fault
@@ -104,8 +104,8 @@ def read_copy(copy: Copy, **fields: Any) -> DeadLetter:
     return read(list(copy.headers), topic=copy.topic, value=copy.value, **fields)
 
 
-def test_what_the_copy_of_a_failed_record_says_is_read_back() -> None:
-    letter = read_copy(copy_of(a_failed()))
+def test_what_the_copied_a_failed_record_says_is_read_back() -> None:
+    letter = read_copy(copied(a_failed()))
     assert letter.written_by is WrittenBy.WINDOW_CONSUMER
     assert letter.position == Position("shop-charge.orders.dlq", 1, 9)
     assert (letter.id, letter.original) == ("orders/0/7", Position("orders", 0, 7))
@@ -121,15 +121,15 @@ def test_what_the_copy_of_a_failed_record_says_is_read_back() -> None:
 
 
 def test_the_records_own_headers_come_back_as_they_were_sent() -> None:
-    assert read_copy(copy_of(a_failed())).own_headers == USERS
+    assert read_copy(copied(a_failed())).own_headers == USERS
     producers: Headers = [("wc-id", b"order-17"), ("wc-tags", b"eu"), *USERS, ("wc-redrives", b"2")]
-    letter = read_copy(copy_of(a_failed(Note(7, headers=producers))))
+    letter = read_copy(copied(a_failed(Note(7, headers=producers))))
     assert sorted(letter.own_headers, key=str) == sorted(producers[:-1], key=str)
     assert (letter.id, letter.redrives) == ("order-17", 2)
 
 
 def test_a_reference_to_a_value_is_read() -> None:
-    letter = read_copy(copy_of(a_failed(detail=Detail.REFERENCE)))
+    letter = read_copy(copied(a_failed(detail=Detail.REFERENCE)))
     assert letter.value is None
     assert (letter.value_ref or "").startswith("orders/0/7 sha256:")
 
@@ -138,7 +138,7 @@ def test_a_reference_to_a_value_is_read() -> None:
 def test_any_text_of_an_error_survives_the_way(message: str, name: str, attempts: int) -> None:
     fault = Fault(name.encode("utf-8", "replace").decode(), message[:200], "stack", "f")
     failed = a_failed(attempts=attempts)
-    letter = read_copy(copy_of(evolve(failed, failure=evolve(failed.failure, fault=fault))))
+    letter = read_copy(copied(evolve(failed, failure=evolve(failed.failure, fault=fault))))
     assert (letter.error_class or "") == fault.error_class
     assert (letter.error_message or "") == fault.message.encode("utf-8", "replace").decode()
     assert letter.attempts == attempts
@@ -223,7 +223,7 @@ def test_the_place_of_an_error_is_found_in_stacks_of_java_and_python() -> None:
 
 
 def test_who_wrote_last_is_believed() -> None:
-    ours = list(copy_of(a_failed()).headers)
+    ours = list(copied(a_failed()).headers)
     assert read([*SPRING, *ours]).written_by is WrittenBy.WINDOW_CONSUMER
     assert read([*ours, *SPRING]).written_by is WrittenBy.SPRING
     assert SPRING[0] in read([*SPRING, *ours]).own_headers
@@ -238,7 +238,7 @@ def test_a_record_that_nobody_marked_comes_out_as_unknown(headers: Headers | Non
 
 
 ALL_NAMES = sorted(
-    {name for name, _ in copy_of(a_failed()).headers if name}
+    {name for name, _ in copied(a_failed()).headers if name}
     | {name for headers in FOREIGN.values() for name, _ in headers}
     | set(FORMATS)
     | {"wc-redrives", "wc-level", "wc-value-ref"}
@@ -259,7 +259,7 @@ def test_no_header_is_so_broken_that_reading_raises(headers: Headers) -> None:
 
 def test_broken_numbers_are_unknown_and_leave_the_rest_readable() -> None:
     broken: Headers = [("wc-attempts", b"many"), ("wc-orig-offset", b"-7"), ("wc-redrives", None)]
-    letter = read([*copy_of(a_failed()).headers, *broken])
+    letter = read([*copied(a_failed()).headers, *broken])
     assert (letter.attempts, letter.original_offset, letter.redrives) == (None, None, 0)
     assert letter.original is None
     assert letter.reason == "RETRIES_EXHAUSTED"

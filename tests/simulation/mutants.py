@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
+
 from window_consumer.core.budget import Budget
-from window_consumer.core.decisions import Assigned, Decisions
+from window_consumer.core.decisions import Assigned, Decisions, EngineRules
 from window_consumer.core.engine import Engine
-from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.offsets import DeliveredOffsets
 from window_consumer.core.ordering import ByKey
 from window_consumer.core.partition import Partition
+from window_consumer.core.rungs import Rung
 from window_consumer.core.runs import Run
 from window_consumer.core.slices import Lane, Slice
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.outcome import Outcome
-from window_consumer.model.protocols import Commit
+from window_consumer.model.protocols import Batch, Commit
 from window_consumer.model.record import Message, TopicPartition
 
 
@@ -48,7 +51,7 @@ class ForgetsTheEpoch(Engine):
 
 class _NobodyIsBusy(ByKey):
     def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
-        self._busy.clear()
+        self.busy.clear()
         return super().take(count)
 
 
@@ -134,7 +137,7 @@ class _ReturnsAtTheEnd(ByKey):
     def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
         for message, seq in zip(messages, seqs, strict=True):
             self._queue.append(Run.of([message], [seq]))
-            self._busy.discard(message.key())
+            self.busy.discard(message.key())
 
 
 class PutsRecordsBackAtTheEnd(Engine):
@@ -181,3 +184,29 @@ class TakesInWhateverComes(Engine):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.budget = _NoLimit(self.rules.window_bytes, self.rules.batch_records, 10**6)
+
+
+class RunsBeforeItIsDue(Engine):
+    """The clock that due times are compared with is an hour fast."""
+
+    def on_records(self, batch: Batch, now: float, wall_ms: float) -> None:
+        super().on_records(batch, now, wall_ms + 3_600_000)
+
+
+class LosesTheWaySoFar(Engine):
+    """A copy in a retry topic is taken for a record that was never called."""
+
+    def __init__(self, rules: EngineRules, jitter: Jitter, rungs: Mapping[str, Rung]):
+        first = {topic: evolve(rung, is_copy=False) for topic, rung in rungs.items()}
+        super().__init__(rules, jitter, first)
+
+
+class _WithoutSiblings(Partition):
+    def join(self, _siblings: Sequence[Partition]) -> None:
+        """Nobody is told."""
+
+
+class KeepsLanesOfCopiesApart(Engine):
+    """A copy does not wait for a record of its lane, nor the other way round."""
+
+    partition_type = _WithoutSiblings

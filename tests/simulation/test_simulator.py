@@ -40,6 +40,9 @@ def test_every_promise_is_kept_in_every_schedule(part: int) -> None:
         (mutants.FreesTheLaneOfAFailedRecord, "of lane"),
         (mutants.ForgetsWhatWasFinishedBefore, "runs again"),
         (mutants.TakesInWhateverComes, "allowed are"),
+        (mutants.RunsBeforeItIsDue, "before it is due"),
+        (mutants.LosesTheWaySoFar, "attempts instead of"),
+        (mutants.KeepsLanesOfCopiesApart, "of lane"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -21,6 +21,11 @@ class ClusterFindings:
     """The source topics and their partitions."""
     dead_letter_topics: dict[str, str]
     """The dead-letter topic of each source topic."""
+    retry_topics: dict[str, list[str]]
+    """The retry topics of each source topic, in the order of the ladder."""
+    leftovers: dict[str, int | None]
+    """Retry topics that no level stands for any more, with how many records they still hold; None
+    where the cluster does not tell."""
     partitions: int
     members: int | None
     """Members that the group has now, None where the cluster does not tell."""
@@ -34,6 +39,12 @@ class ClusterFindings:
         yield f"  cluster: reads {named or 'no topic yet'}; may read and commit"
         for source, target in sorted(self.dead_letter_topics.items()):
             yield f"  cluster: dead letters of {source} go to {target}; may write"
+        for source, names in sorted(self.retry_topics.items()):
+            yield f"  cluster: {source} is retried by {', '.join(names)}; may read and write"
+        for name, backlog in sorted(self.leftovers.items()):
+            held = "it is not known how many" if backlog is None else str(backlog)
+            then = "it may be deleted" if backlog == 0 else "it is read until it is drained"
+            yield f"  cluster: {name} belongs to no level any more, holds {held} records: {then}"
         if self.members is not None:
             yield f"  cluster: the group has {self.members} members now"
         for key, value in sorted(self.limits.items()):
@@ -69,7 +80,17 @@ def _findings(worker: PreparedWorker) -> ClusterFindings:
     return ClusterFindings(
         worker=worker.plan.name,
         topics={name: facts.partitions for name, facts in worker.topics.items()},
-        dead_letter_topics={name: target.topic for name, target in worker.targets.items()},
+        dead_letter_topics={
+            name: ladder.dead_letters.topic
+            for name, ladder in worker.ladders.items()
+            if ladder.dead_letters
+        },
+        retry_topics={
+            name: [target.topic for target in ladder.levels.values()]
+            for name, ladder in worker.ladders.items()
+            if ladder.levels
+        },
+        leftovers={each.name: each.backlog for each in worker.leftovers if each.rung.level},
         partitions=partitions,
         members=members,
         limits=limits,
@@ -97,10 +118,10 @@ def _warnings(
             f"the broker's offset.metadata.max.bytes is {taken}: commits carry fewer finished"
             " ranges than they could, more may run again after a crash"
         )
-    for source, target in worker.targets.items():
-        facts = worker.topics.get(source)
-        if facts is not None and target.partitions != facts.partitions:
-            yield (
-                f"{target.topic} has {target.partitions} partitions, {source} has"
-                f" {facts.partitions}: copies are placed by key"
-            )
+    for source, ladder in worker.ladders.items():
+        for target in ladder.targets:
+            if target.partitions != target.source_partitions:
+                yield (
+                    f"{target.topic} has {target.partitions} partitions, {source} has"
+                    f" {target.source_partitions}: copies are placed by key"
+                )

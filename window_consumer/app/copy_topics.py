@@ -1,12 +1,19 @@
-"""Topics for copies: found, checked, and made where they are missing and that is allowed."""
+"""Topics for copies: found, checked, and made where they are missing and that is allowed.
+
+Those of a retry level have as many partitions as their source, so that a record and its copies
+have one owner; a source that got more takes its levels along.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from time import monotonic
 
+from attrs import evolve, frozen
+
 from window_consumer.app.plan import Plan, PlannedWorker
 from window_consumer.core.copies import Target
+from window_consumer.core.rungs import Level
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.topics import COPY_HEADROOM_BYTES, NewCopyTopic, Topic
 from window_consumer.model.errors import (
@@ -16,6 +23,9 @@ from window_consumer.model.errors import (
     WindowConsumerError,
 )
 
+LEVEL_RETENTION_S = 14 * 86400.0
+"""A retry topic keeps its records so long, or for twice its delay where that is longer."""
+
 _CREATE_AGAIN_S = 10.0
 _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default of max.message.bytes."""
@@ -24,8 +34,52 @@ _MOST_MESSAGE_BYTES = 2**31 - 1
 """Kafka takes no more for max.message.bytes."""
 
 
+@frozen
+class CopyTopic:
+    """A topic that a worker's configuration asks for."""
+
+    name: str
+    source: str
+    level: Level | None = None
+    """None for the dead letters."""
+
+
+@frozen
+class Ladder:
+    """Where the copies of one source topic's records go."""
+
+    levels: Mapping[Level, Target]
+    dead_letters: Target | None
+    """None where no record becomes one."""
+
+    def target(self, level: Level | None) -> Target:
+        """Return the topic of a level, or that of the dead letters."""
+        found = self.dead_letters if level is None else self.levels[level]
+        if found is None:
+            msg = "this worker writes no dead letters"
+            raise LookupError(msg)
+        return found
+
+    @property
+    def targets(self) -> list[Target]:
+        """All of them."""
+        return [*self.levels.values(), *([self.dead_letters] if self.dead_letters else [])]
+
+
+def copy_topics(plan: Plan, worker: PlannedWorker, source: str) -> list[CopyTopic]:
+    """Return the topics that copies of a topic's records need, in the order of the ladder."""
+    config, topics = worker.config, plan.config.topics
+    found = [
+        CopyTopic(config.retry_topic(source, level.name, topics), source, level)
+        for level in worker.retry.levels
+    ]
+    if worker.writes_dead_letters:
+        found.append(CopyTopic(config.dlq_topic(source, topics), source))
+    return found
+
+
 class CopyTopics:
-    """The dead-letter topics of one worker. A ``dry`` one only asks whether they could be made."""
+    """The topics for copies of one worker. A ``dry`` one only asks whether they could be made."""
 
     def __init__(self, plan: Plan, worker: PlannedWorker, cluster: Cluster, *, dry: bool):
         self._plan = plan
@@ -33,31 +87,70 @@ class CopyTopics:
         self._cluster = cluster
         self._dry = dry
 
-    def of(self, topics: Mapping[str, Topic]) -> dict[str, Target]:
-        """Find, or make, the dead-letter topic of each source topic.
+    def of(self, topics: Mapping[str, Topic]) -> dict[str, Ladder]:
+        """Find, or make, the topics for the copies of each source topic's records.
 
         Raises MissingTopicError and NotPermittedError with what has to be done.
         """
-        wanted = {name: self._dlq_of(name) for name in topics}
-        there = self._existing(list(wanted.values()))
-        missing = [
-            self._new(topic, wanted[name])
-            for name, topic in topics.items()
-            if wanted[name] not in there
-        ]
+        wanted = [each for name in topics for each in copy_topics(self._plan, self._worker, name)]
+        there = self._existing([each.name for each in wanted])
+        missing = [each for each in wanted if each.name not in there]
         if missing:
-            there.update(self._make(missing))
-        targets = {}
-        for name, topic in topics.items():
-            target = there[wanted[name]]
-            if target.operations is not None and "WRITE" not in target.operations:
-                lacks = missing_right(self._worker, "WRITE", f"topic {target.name}")
+            new = [self.new(each, topics[each.source]) for each in missing]
+            there.update(self._make(missing, new))
+        for each in wanted:
+            self._check_rights(there[each.name], each)
+            if each.level is not None:
+                there[each.name] = self._widened(there[each.name], topics[each.source])
+        return {
+            name: self._ladder(topic, [each for each in wanted if each.source == name], there)
+            for name, topic in topics.items()
+        }
+
+    def _ladder(
+        self, source: Topic, wanted: Sequence[CopyTopic], there: Mapping[str, Topic]
+    ) -> Ladder:
+        targets = {
+            each.level: Target(each.name, there[each.name].partitions, source.partitions)
+            for each in wanted
+        }
+        dead_letters = targets.pop(None, None)
+        return Ladder({level: t for level, t in targets.items() if level}, dead_letters)
+
+    def _check_rights(self, topic: Topic, wanted: CopyTopic) -> None:
+        needed = ("WRITE",) if wanted.level is None else ("WRITE", "READ")
+        for operation in needed:
+            if topic.operations is not None and operation not in topic.operations:
+                lacks = missing_right(self._worker, operation, f"topic {topic.name}")
                 raise NotPermittedError(lacks)
-            targets[name] = Target(target.name, target.partitions, topic.partitions)
-        return targets
+
+    def _widened(self, topic: Topic, source: Topic) -> Topic:
+        """Give a level's topic as many partitions as its source has."""
+        if topic.partitions >= source.partitions or self._dry:
+            return topic
+        by_hand = (
+            f"kafka-topics.sh --bootstrap-server {self._cluster.bootstrap} --alter"
+            f" --topic {topic.name} --partitions {source.partitions}"
+        )
+        why = (
+            f"workers.{self._worker.name}: {topic.name} has {topic.partitions} partitions and"
+            f" {source.name} {source.partitions}"
+        )
+        if not self._plan.config.topics.create:
+            raise MissingTopicError(
+                f"{why}, and topics.create is false: give it as many:\n  {by_hand}"
+            )
+        try:
+            self._cluster.widen(topic.name, source.partitions)
+        except NotPermittedError as error:
+            raise NotPermittedError(
+                f"{why}, which may not be changed ({error}): allow ALTER on it, or give it as many"
+                f" by hand:\n  {by_hand}"
+            ) from error
+        return evolve(topic, partitions=source.partitions)
 
     def _existing(self, names: Sequence[str]) -> dict[str, Topic]:
-        """Describe dead-letter topics; one that we may not see counts as missing."""
+        """Describe topics for copies; one that we may not see counts as missing."""
         found = {}
         for name in names:
             try:
@@ -66,27 +159,27 @@ class CopyTopics:
                 continue
         return found
 
-    def _make(self, missing: Sequence[NewCopyTopic]) -> dict[str, Topic]:
+    def _make(
+        self, wanted: Sequence[CopyTopic], missing: Sequence[NewCopyTopic]
+    ) -> dict[str, Topic]:
         commands = "\n".join(f"  {each.command(self._cluster.bootstrap)}" for each in missing)
-        names = ", ".join(each.name for each in missing)
-        by_hand = f"make {'it' if len(missing) == 1 else 'them'} by hand:\n{commands}"
+        what = _named(wanted)
+        is_one = len(missing) == 1
+        by_hand = f"make {'it' if is_one else 'them'} by hand:\n{commands}"
+        lacks = f"{what} {'is' if is_one else 'are'} missing"
         where = self._plan.where("workers", self._worker.name, "group")
         place = f"{where}: workers.{self._worker.name}"
         if not self._plan.config.topics.create:
-            raise MissingTopicError(
-                f"{place}: the dead-letter topic {names} is missing and topics.create is false:"
-                f" {by_hand}"
-            )
+            raise MissingTopicError(f"{place}: {lacks} and topics.create is false: {by_hand}")
         try:
             self._cluster.create(missing, validate_only=self._dry)
         except NotPermittedError as error:
             raise NotPermittedError(
-                f"{place}: the dead-letter topic {names} is missing and may not be made"
-                f" ({error}): allow CREATE, or {by_hand}"
+                f"{place}: {lacks} and may not be made ({error}): allow CREATE, or {by_hand}"
             ) from error
         except WindowConsumerError as error:
             raise MissingTopicError(
-                f"{place}: the dead-letter topic {names} could not be made ({error}): {by_hand}"
+                f"{place}: {what} could not be made ({error}): {by_hand}"
             ) from error
         if self._dry:
             return {
@@ -107,20 +200,29 @@ class CopyTopics:
                     f"{', '.join(names)} was made but does not appear: try again, or {by_hand}"
                 )
 
-    def _new(self, source: Topic, name: str) -> NewCopyTopic:
+    def new(self, wanted: CopyTopic, source: Topic) -> NewCopyTopic:
+        """Return the topic as it has to be made, with settings that follow from its source's."""
         theirs = self._cluster.topic_config(source.name)
         max_bytes = int(theirs.get("max.message.bytes", _DEFAULT_MAX_MESSAGE_BYTES))
         config = {
             "cleanup.policy": "delete",
-            "retention.ms": str(round(self._plan.config.topics.dlq_retention * 1000)),
+            "retention.ms": str(round(self._retention_s(wanted) * 1000)),
             "max.message.bytes": str(min(max_bytes + COPY_HEADROOM_BYTES, _MOST_MESSAGE_BYTES)),
         }
         if "min.insync.replicas" in theirs:
             config["min.insync.replicas"] = theirs["min.insync.replicas"]
-        return NewCopyTopic(name, source.partitions, source.replication, config)
+        return NewCopyTopic(wanted.name, source.partitions, source.replication, config)
 
-    def _dlq_of(self, topic: str) -> str:
-        return self._worker.config.dlq_topic(topic, self._plan.config.topics)
+    def _retention_s(self, wanted: CopyTopic) -> float:
+        if wanted.level is None:
+            return self._plan.config.topics.dlq_retention
+        return max(LEVEL_RETENTION_S, 2 * wanted.level.delay_s)
+
+
+def _named(wanted: Sequence[CopyTopic]) -> str:
+    kinds = {each.level is None: None for each in wanted}
+    what = " and ".join("dead-letter" if is_dlq else "retry" for is_dlq in kinds)
+    return f"the {what} topic{'s' if len(wanted) > 1 else ''} {', '.join(e.name for e in wanted)}"
 
 
 def missing_right(worker: PlannedWorker, operation: str, resource: str) -> str:

@@ -12,13 +12,22 @@ from attrs import field, frozen
 
 from window_consumer.app.handlers import HandlerSpec
 from window_consumer.app.routes import PlannedRoute, planned_routes
-from window_consumer.config import Config, Loaded, Mask, WorkerConfig, effective_kafka, load
+from window_consumer.config import (
+    Config,
+    Loaded,
+    Mask,
+    WorkerConfig,
+    effective_kafka,
+    format_duration,
+    load,
+)
 from window_consumer.config.ttl import HeaderTtl
 from window_consumer.config.units import DURATION_UNITS
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.expiry import ExpiryRules, TtlHeader
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
+from window_consumer.core.rungs import Level
 from window_consumer.kafka import settings
 from window_consumer.kafka.trial import refused_by_client
 from window_consumer.model.errors import ConfigError
@@ -57,7 +66,7 @@ class PlannedWorker:
         )
 
     @property
-    def writes_copies(self) -> bool:
+    def writes_dead_letters(self) -> bool:
         """Whether the worker needs dead-letter topics."""
         config = self.config
         return (
@@ -173,6 +182,8 @@ def _plan_worker(
         on_oversize=retry.on_oversize,
         fatal=_classes(loaded, worker, "fatal", retry.fatal),
         retryable=_classes(loaded, worker, "retryable", retry.retryable),
+        levels=tuple(Level(format_duration(each), each) for each in retry.levels),
+        attempts_per_level=retry.attempts_per_level,
     )
     clients: dict[settings.Kind, dict[str, Any]] = {
         kind: dict(

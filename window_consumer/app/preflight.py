@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from window_consumer.app.copy_topics import CopyTopics, missing_right
+from window_consumer.app.copy_topics import CopyTopics, Ladder, missing_right
+from window_consumer.app.leftovers import Leftover, leftovers
 from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.app.patterns import matching
 from window_consumer.app.plan import Plan, PlannedWorker
-from window_consumer.core.copies import Target
+from window_consumer.config import ENTRY
+from window_consumer.core.rungs import Rung
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import ARGUMENT, OauthToken, Tokens, uses_tokens
@@ -32,8 +34,15 @@ class PreparedWorker:
     cluster: Cluster
     log: ClientLog
     topics: dict[str, TopicFacts]
-    targets: dict[str, Target] = field(factory=dict)
-    """The dead-letter topic of each source topic."""
+    """The source topics."""
+    ladders: dict[str, Ladder] = field(factory=dict)
+    """Where the copies of each source topic's records go."""
+    rungs: dict[str, Rung] = field(factory=dict)
+    """The topics with copies that are read, too."""
+    reads: frozenset[str] = frozenset()
+    """Those of ``rungs`` that are read now."""
+    leftovers: list[Leftover] = field(factory=list)
+    """Those of them, and others like them, that the configuration does not name."""
 
 
 @frozen
@@ -107,9 +116,33 @@ class Preparation:
             self._log,
             {name: TopicFacts(topic.partitions, topic.topic_id) for name, topic in topics.items()},
         )
-        if self._worker.writes_copies:
-            prepared.targets.update(self._copy_topics.of(topics))
+        self._build_ladders(prepared, topics)
         return prepared
+
+    def _build_ladders(self, prepared: PreparedWorker, topics: Mapping[str, Topic]) -> None:
+        """Make the copies' topics ready, and find out which topics with copies are to be read."""
+        new = {
+            name: topic
+            for name, topic in topics.items()
+            if name not in prepared.ladders or self._has_grown(prepared.ladders[name], topic)
+        }
+        prepared.ladders.update(self._copy_topics.of(new))
+        prepared.leftovers = leftovers(
+            self._plan, self._worker, self._cluster, list(topics), self._cluster.topic_names()
+        )
+        read = {each.name: each.rung for each in prepared.leftovers if each.is_read}
+        for name in topics:
+            levels = prepared.ladders[name].levels
+            read |= {
+                target.topic: Rung(name, level, is_copy=True) for level, target in levels.items()
+            }
+        prepared.rungs.update(read)
+        # What is not read any more may still be asked for by records on their way.
+        prepared.reads = frozenset(read)
+
+    @staticmethod
+    def _has_grown(ladder: Ladder, topic: Topic) -> bool:
+        return any(target.source_partitions != topic.partitions for target in ladder.targets)
 
     def _topic_names(self) -> list[str]:
         config = self._worker.config
@@ -126,9 +159,13 @@ class Preparation:
         names = self._cluster.topic_names()
         config = self._plan.config
         copies = {
-            worker.dlq_topic(name, config.topics)
+            copy
             for worker in config.workers.values()
             for name in names
+            for copy in (
+                *worker.ladder_topics(name, config.topics),
+                worker.retry_topic(name, ENTRY, config.topics),
+            )
         }
         return matching(patterns, names, copies)
 
@@ -173,9 +210,9 @@ class Preparation:
         patterns = self._worker.config.patterns
         names = self._matching(patterns) if patterns else list(self._worker.config.topics)
         topics = self._cluster.topics(names)
-        new = {name: topic for name, topic in topics.items() if name not in prepared.targets}
-        if new and self._worker.writes_copies:
-            prepared.targets.update(self._copy_topics.of(new))
+        self._build_ladders(prepared, topics)
+        copies = self._cluster.topics(sorted(prepared.reads))
         return {
-            name: TopicFacts(topic.partitions, topic.topic_id) for name, topic in topics.items()
+            name: TopicFacts(topic.partitions, topic.topic_id)
+            for name, topic in {**topics, **copies}.items()
         }

@@ -10,7 +10,7 @@ from window_consumer.app.handlers import Middleware
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Preparation, Prepared, PreparedWorker
-from window_consumer.core.copies import Origin, Target
+from window_consumer.core.copies import Origin
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
@@ -54,12 +54,13 @@ def setup_of(
         origin=Origin(config.group, planned.handler_names, app_version),
         engine=planned.engine,
         loop=LoopRules(
-            topics=tuple(worker.topics),
+            topics=(*worker.topics, *sorted(worker.reads)),
             revoke_timeout_s=config.revoke_timeout,
             stop_timeout_s=config.stop_timeout,
         ),
         handler=handler_of(planned, middleware, plan.config.topics, clock.wall_ms, warn),
-        target_of=_targets_of(worker),
+        target_of=lambda source, level: worker.ladders[source].target(level),
+        rungs=worker.rungs,
         ask_topics=lambda: preparation.refresh(worker),
         on_no_offset=config.on_no_offset,
         on_out_of_range=config.on_out_of_range,
@@ -82,12 +83,9 @@ def _worker(
         worker=config.name,
         ordered=config.ordering != "unordered",
         memory=config.memory,
-        partitions=sum(facts.partitions for facts in worker.topics.values()),
+        partitions=sum(facts.partitions for facts in worker.topics.values())
+        + sum(worker.topics[worker.rungs[name].source].partitions for name in worker.reads),
     )
     source = KafkaSource(planned.consumer, needs, worker.cluster, worker.log)
     sink = KafkaSink(planned.producer, config.name, worker.log, prepared.oauth_token)
     return Worker(setup, source, sink, state, on_phase)
-
-
-def _targets_of(worker: PreparedWorker) -> Callable[[str], Target]:
-    return worker.targets.__getitem__

@@ -80,8 +80,9 @@ def _overrides(broker: EmbeddedBroker) -> list[str]:
 def _topics_of(plan: Plan) -> list[str]:
     topics = {topic: None for worker in plan.workers for topic in worker.config.topics}
     copies = {
-        worker.config.dlq_topic(topic, plan.config.topics): None
+        copy: None
         for worker in plan.workers
         for topic in worker.config.topics
+        for copy in worker.config.ladder_topics(topic, plan.config.topics)
     }
     return [*topics, *copies]

@@ -11,7 +11,7 @@ from window_consumer.config.json_schema import json_schema
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.loading import Loaded, load
 from window_consumer.config.mask import Mask, is_secret_key
-from window_consumer.config.schema import Config, WorkerConfig, effective_kafka
+from window_consumer.config.schema import ENTRY, Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections import (
     DlqConfig,
     ExceptionName,
@@ -19,8 +19,10 @@ from window_consumer.config.sections import (
     TopicsConfig,
     WindowConfig,
 )
+from window_consumer.config.units import format_duration
 
 __all__ = [
+    "ENTRY",
     "Client",
     "Config",
     "DlqConfig",
@@ -36,6 +38,7 @@ __all__ = [
     "config_page",
     "effective_kafka",
     "example",
+    "format_duration",
     "is_secret_key",
     "json_schema",
     "load",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from itertools import islice, pairwise
 from typing import Final
 
 from attrs import evolve
@@ -28,6 +29,11 @@ is block, but without ordering no lane waits; choose:
   on_failure: overtake, or no on_failure: the record leaves when its attempts are spent
   ordering: key (or partition): the records of its lane wait for it"""
 
+_NO_LEVELS: Final = """\
+are of no use with on_failure: block: the lane waits for its record, which therefore stays; choose:
+  no levels: the record is retried where it is, without end
+  on_failure: overtake: it moves to the first level, and later ones of its lane go on"""
+
 _TWICE: Final = """\
 {what} is read by the worker {other} of the same group ({where}); each record goes to one of them
   to run both handlers on every record, give one of the workers a group of its own
@@ -38,7 +44,12 @@ has the name of a dead-letter topic of this very worker
   what fails would come round again: take the topic out and redrive dead letters instead
   or, if it is none, choose another group or another template for topics.dlq"""
 
-_SHORTER: Final = "choose a shorter group, or another template for topics.dlq"
+_READ_ANYWAY: Final = """\
+has the name of a retry topic of this very worker
+  retry topics are read without being named: take the topic out
+  or, if it is none, choose another group or another template for topics.retry"""
+
+_SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
 
 def check(
@@ -66,7 +77,7 @@ def check(
         for other in running[:index]:
             problems.extend(_overlap(worker, other, tree))
     if "topics" not in broken:
-        problems.extend(_dead_letter_topics(running, config.topics, tree))
+        problems.extend(_ladder_topics(running, config.topics, tree))
     return problems
 
 
@@ -95,10 +106,23 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
             hint = did_you_mean(handler, worker.handlers)
             message = f"is none of the worker's handlers, {', '.join(worker.handlers)}"
             yield Problem((*path, "routes", handler), f"{message}; {hint}" if hint else message)
+    yield from _levels(worker)
     for index, name in enumerate(worker.retry.retryable):
         if name in worker.retry.fatal:
             message = "is in fatal too; keep it in one of the two lists"
             yield Problem((*path, "retry", "retryable", index), message)
+
+
+def _levels(worker: WorkerConfig) -> Iterator[Problem]:
+    path: Path = ("workers", worker.name, "retry", "levels")
+    levels = worker.retry.levels
+    if levels and worker.retry.on_failure == "block":
+        yield Problem(path, _NO_LEVELS)
+    for index, (before, level) in enumerate(pairwise(levels), start=1):
+        if level <= before:
+            delay, after = units.format_duration(level), units.format_duration(before)
+            message = f"{delay} comes after {after}: levels are climbed, write the shortest first"
+            yield Problem((*path, index), message)
 
 
 def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:
@@ -153,29 +177,46 @@ def _shared(worker: WorkerConfig, other: WorkerConfig) -> Iterator[tuple[str, st
                 yield "patterns", pattern, f"the topic {topic}"
 
 
-def _dead_letter_topics(
+def _ladder_topics(
     workers: list[WorkerConfig], topics: TopicsConfig, tree: Tree
 ) -> Iterator[Problem]:
     owners: dict[str, tuple[WorkerConfig, str]] = {}
     for worker in workers:
         for index, topic in enumerate(worker.topics):
             path: Path = ("workers", worker.name, "topics", index)
-            name = worker.dlq_topic(topic, topics)
-            wrong = names.wrong_name(name)
-            if wrong is not None:
-                yield Problem(path, f"its dead-letter topic {name} {wrong}; {_SHORTER}")
-            if re.fullmatch(_own_dead_letters(worker, topics), topic):
+            if _matches(worker.dlq_topic("{topic}", topics), topic):
                 yield Problem(path, _ITS_OWN)
-            owner, source = owners.setdefault(name, (worker, topic))
-            if (owner.group, source) != (worker.group, topic):
-                yield Problem(
-                    path,
-                    f"its dead-letter topic {name} is that of {source} in the worker "
-                    f"{owner.name} too ({tree.origin(('workers', owner.name)).where}); "
-                    "choose another group, or another template for topics.dlq",
-                )
+            if _matches(worker.retry_topic("{topic}", "{delay}", topics), topic):
+                yield Problem(path, _READ_ANYWAY)
+            yield from islice(_wrong_copies(worker, topic, topics, owners, tree), 1)
 
 
-def _own_dead_letters(worker: WorkerConfig, topics: TopicsConfig) -> str:
-    before, topic, after = worker.dlq_topic("{topic}", topics).partition("{topic}")
-    return re.escape(before) + ".+" + re.escape(after.replace(topic, ""))
+def _wrong_copies(
+    worker: WorkerConfig,
+    topic: str,
+    topics: TopicsConfig,
+    owners: dict[str, tuple[WorkerConfig, str]],
+    tree: Tree,
+) -> Iterator[Problem]:
+    """Yield what is wrong with the names of the topics for copies of one topic's records."""
+    path: Path = ("workers", worker.name, "topics", worker.topics.index(topic))
+    for name in worker.ladder_topics(topic, topics):
+        is_dlq = name == worker.dlq_topic(topic, topics)
+        key, what = ("dlq", "dead-letter") if is_dlq else ("retry", "retry")
+        wrong = names.wrong_name(name)
+        if wrong is not None:
+            yield Problem(path, f"its {what} topic {name} {wrong}; {_SHORTER.format(key=key)}")
+        owner, source = owners.setdefault(name, (worker, topic))
+        if (owner.group, source) != (worker.group, topic):
+            yield Problem(
+                path,
+                f"its {what} topic {name} is that of {source} in the worker "
+                f"{owner.name} too ({tree.origin(('workers', owner.name)).where}); "
+                f"choose another group, or another template for topics.{key}",
+            )
+
+
+def _matches(filled: str, topic: str) -> bool:
+    """Tell whether a topic's name could come from a template whose group is filled in."""
+    pieces = re.split(r"\{(?:topic|delay)\}", filled)
+    return re.fullmatch(".+".join(map(re.escape, pieces)), topic) is not None

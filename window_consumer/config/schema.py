@@ -18,8 +18,12 @@ from window_consumer.config.options import about
 from window_consumer.config.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
 from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
 from window_consumer.config.ttl import HeaderTtl, ttl_kind
+from window_consumer.config.units import format_duration
 
 MIB = 1024**2
+ENTRY = "now"
+"""The delay in the name of the topic that redriven dead letters are put into."""
+
 MINUTE_S = 60.0
 HOUR_S = 3600.0
 
@@ -195,6 +199,12 @@ class WorkerConfig:
         """The names of the handlers that it runs, in the order in which they are asked."""
         return (self.handler,) if isinstance(self.handler, str) else self.handler
 
+    def ladder_topics(self, topic: str, topics_config: TopicsConfig) -> list[str]:
+        """Return the names of the topics for copies of a topic's records: DLQ, then levels."""
+        delays = map(format_duration, self.retry.levels)
+        levels = [self.retry_topic(topic, delay, topics_config) for delay in delays]
+        return [self.dlq_topic(topic, topics_config), *levels]
+
     def dlq_topic(self, topic: str, topics_config: TopicsConfig) -> str:
         """Return the name of the dead-letter topic for the records of a topic."""
         return _filled(topics_config.dlq, group=self.group, topic=topic)
@@ -202,7 +212,7 @@ class WorkerConfig:
     def retry_topic(self, topic: str, delay: str, topics_config: TopicsConfig) -> str:
         """Return the name of the retry topic of a delay such as ``10s``.
 
-        With ``now`` it is the topic that redriven dead letters are put into.
+        With ENTRY it is the topic that redriven dead letters are put into.
         """
         return _filled(topics_config.retry, group=self.group, topic=topic, delay=delay)
 

@@ -22,7 +22,8 @@ class TopicsConfig:
     create: bool = field(
         default=True,
         metadata=about(
-            "Whether missing dead-letter topics may be made at the start.",
+            "Whether missing retry and dead-letter topics may be made at the start, and retry "
+            "topics be given as many partitions as their source.",
             kind=kinds.boolean(),
             reason="a first start works without preparation; the broker's permissions still decide",
         ),
@@ -130,6 +131,24 @@ class RetryConfig:
             kind=kinds.whole_number(1, 100),
             reason="one end may be a kill or a lost machine; three, each with this very record "
             "started alone, are not",
+        ),
+    )
+    levels: tuple[float, ...] = field(
+        default=(),
+        metadata=about(
+            "Retry topics: the delay of each, shortest first. A record whose attempts are spent "
+            "moves to the first one, is called again when its delay is over, and moves on.",
+            kind=kinds.list_of(kinds.duration(0.1, 365 * DAY_S), "durations", may_be_empty=True),
+            reason="each level is a topic with its own partitions; whether an outage of minutes "
+            "should be waited for, only the application knows",
+        ),
+    )
+    attempts_per_level: int = field(
+        default=1,
+        metadata=about(
+            "Handler calls for a record at each level, with the backoff between them.",
+            kind=kinds.whole_number(1, 1000),
+            reason="after a wait of minutes a few milliseconds more seldom help",
         ),
     )
     fatal: tuple[ExceptionName, ...] = field(

@@ -18,6 +18,10 @@ BATCH_SHARE = 0.125
 _FORGET = 0.95
 """A batch of small records lets the usual size of a record fall by a twentieth."""
 
+WAITING_BUFFERS = 4
+"""A partition whose records wait until they are due may hold so many times what others hold in
+their buffers: each pause and resume fetches anew."""
+
 RESUME_ROOM = 0.25
 """A paused partition goes on when this share of its window is free: resuming costs a fetch."""
 
@@ -71,7 +75,7 @@ class Budget:
         """
         if partition.paused:
             return False
-        if partition.buffered >= self._buffer_records:
+        if partition.buffered >= self._most_buffered(partition):
             return True
         return not self.allows(partition, len(partitions)) and (
             self.used > self.limit * (1 + BATCH_SHARE) or self.wanted(partitions)
@@ -79,7 +83,9 @@ class Budget:
 
     def should_resume(self, partition: Partition, partitions: Collection[Partition]) -> bool:
         """Tell whether a paused partition has enough room to go on."""
-        if not partition.paused or partition.buffered or partition.commit.tight:
+        if not partition.paused or partition.commit.tight:
+            return False
+        if partition.buffered > (self._most_buffered(partition) / 2 if _waits(partition) else 0):
             return False
         window = partition.window
         return window.room >= RESUME_ROOM * window.capacity and (
@@ -91,7 +97,16 @@ class Budget:
         """Tell whether any partition could take a record now."""
         count = len(partitions)
         return any(
-            not (partition.paused or partition.buffered or partition.commit.tight)
+            not (partition.paused or partition.commit.tight)
+            and (not partition.buffered or _waits(partition))
             and self.allows(partition, count)
             for partition in partitions
         )
+
+    def _most_buffered(self, partition: Partition) -> int:
+        return self._buffer_records * (WAITING_BUFFERS if _waits(partition) else 1)
+
+
+def _waits(partition: Partition) -> bool:
+    """Tell whether the partition's records have to wait until they are due."""
+    return partition.rung.level is not None

@@ -1,4 +1,6 @@
-"""What a dead-letter copy looks like: the wire contract of facts in docs/wire.md, as one function.
+"""What a copy looks like, in a retry topic or among the dead letters.
+
+It is the wire contract of docs/wire.md as one function.
 
 Key, value and the user's own headers stay as they were, byte for byte. Our headers are replaced,
 never appended, and bounded in size.
@@ -12,8 +14,9 @@ from attrs import frozen
 
 from window_consumer.core.ladder import Detail, FailedRecord
 from window_consumer.model import headers as names
+from window_consumer.model.hop import Hop
 from window_consumer.model.protocols import Copy
-from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message
+from window_consumer.model.record import Message
 
 
 @frozen
@@ -35,22 +38,24 @@ class Target:
     source_partitions: int
 
 
-def dead_letter(
-    failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms: float
-) -> Copy:
-    """Make the copy of a record that leaves for the dead-letter topic.
+def copy_of(failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms: float) -> Copy:
+    """Make the copy of a record that leaves for a retry topic or for the dead letters.
 
     ``wall_offset_ms`` turns the record's monotonic times into milliseconds since 1970.
     """
     message = failed.message
+    hop = failed.hop
     fault = failed.failure.fault
     texts = failed.detail is not Detail.WITHOUT_ERROR_TEXTS
+    first_failure = _milliseconds(failed.first_failure, wall_offset_ms)
+    if hop.first_failure is not None:
+        first_failure = hop.first_failure
     ours: list[tuple[str, bytes]] = [
-        (names.ID, record_id(message)),
-        (names.ORIGINAL_TOPIC, message.topic().encode()),
-        (names.ORIGINAL_PARTITION, _decimal(message.partition())),
-        (names.ORIGINAL_OFFSET, _decimal(message.offset())),
-        *_original_timestamp(message),
+        (names.ID, hop.record_id),
+        (names.ORIGINAL_TOPIC, hop.origin.topic.encode()),
+        (names.ORIGINAL_PARTITION, _decimal(hop.origin.partition)),
+        (names.ORIGINAL_OFFSET, _decimal(hop.offset)),
+        *_original_timestamp(hop),
         (names.FORMAT, names.FORMAT_VERSION),
         (names.GROUP, origin.group.encode()),
         (names.HANDLER, (failed.failure.handler or origin.handler).encode()),
@@ -58,9 +63,10 @@ def dead_letter(
         (names.REASON, str(failed.reason).encode()),
         (names.ERROR_CLASS, fault.error_class.encode()),
         (names.ERROR_FINGERPRINT, fault.fingerprint.encode()),
-        (names.ATTEMPTS, _decimal(failed.attempts)),
-        (names.FIRST_FAILURE, _wall(failed.first_failure, wall_offset_ms)),
-        (names.LAST_FAILURE, _wall(failed.last_failure, wall_offset_ms)),
+        (names.ATTEMPTS, _decimal(hop.attempts + failed.attempts)),
+        (names.FIRST_FAILURE, _decimal(first_failure)),
+        (names.LAST_FAILURE, _decimal(_milliseconds(failed.last_failure, wall_offset_ms))),
+        *_level(failed, hop, wall_offset_ms),
     ]
     if texts:
         stack = cut_front(fault.stack, names.MAX_ERROR_STACK_BYTES)
@@ -68,11 +74,11 @@ def dead_letter(
         ours.append((names.ERROR_STACK, stack))
     value = message.value()
     if failed.detail is Detail.REFERENCE and value is not None:
-        ours.append((names.VALUE_REF, _reference(message, value)))
+        ours.append((names.VALUE_REF, _reference(hop, value)))
         value = None
-    partition = message.partition() if target.partitions == target.source_partitions else None
+    partition = hop.origin.partition if target.partitions == target.source_partitions else None
     if partition is not None and partition >= target.partitions:
-        # The source got partitions since its dead-letter topic was looked at.
+        # The source got partitions since its copies' topic was looked at.
         partition = None
     return Copy(
         topic=target.topic,
@@ -81,14 +87,6 @@ def dead_letter(
         value=value,
         headers=[*_users_own(message), *ours],
     )
-
-
-def record_id(message: Message) -> bytes:
-    """Return the record's id: the producer's, or where it was delivered first."""
-    for name, value in message.headers() or ():
-        if name == names.ID and value:
-            return bytes(value)
-    return f"{message.topic()}/{message.partition()}/{message.offset()}".encode()
 
 
 def cut(text: str, max_bytes: int) -> bytes:
@@ -116,15 +114,25 @@ def _users_own(message: Message) -> list[tuple[str, bytes | None]]:
     ]
 
 
-def _original_timestamp(message: Message) -> list[tuple[str, bytes]]:
-    kind, milliseconds = message.timestamp()
-    if kind == TIMESTAMP_NOT_AVAILABLE:
+def _original_timestamp(hop: Hop) -> list[tuple[str, bytes]]:
+    if hop.timestamp is None:
         return []
-    return [(names.ORIGINAL_TIMESTAMP, _decimal(milliseconds))]
+    return [(names.ORIGINAL_TIMESTAMP, _decimal(hop.timestamp))]
 
 
-def _reference(message: Message, value: bytes) -> bytes:
-    place = f"{message.topic()}/{message.partition()}/{message.offset()}"
+def _level(failed: FailedRecord, hop: Hop, wall_offset_ms: float) -> list[tuple[str, bytes]]:
+    """Say which level the copy goes to and when it is due there, or which level was the last."""
+    if failed.level is None:
+        return [] if hop.level is None else [(names.LEVEL, hop.level)]
+    due = failed.last_failure + failed.level.delay_s
+    return [
+        (names.LEVEL, failed.level.name.encode()),
+        (names.NOT_BEFORE, _decimal(_milliseconds(due, wall_offset_ms))),
+    ]
+
+
+def _reference(hop: Hop, value: bytes) -> bytes:
+    place = f"{hop.origin.topic}/{hop.origin.partition}/{hop.offset}"
     return f"{place} sha256:{sha256(value).hexdigest()}".encode()
 
 
@@ -132,5 +140,5 @@ def _decimal(number: int) -> bytes:
     return b"%d" % number
 
 
-def _wall(monotonic_s: float, wall_offset_ms: float) -> bytes:
-    return _decimal(round(monotonic_s * 1000 + wall_offset_ms))
+def _milliseconds(monotonic_s: float, wall_offset_ms: float) -> int:
+    return round(monotonic_s * 1000 + wall_offset_ms)

@@ -16,6 +16,8 @@ class Counters:
     skipped: int = 0
     retried: int = 0
     """Further calls of a handler after a failure."""
+    moved: int = 0
+    """Records whose copies in a retry topic were acked."""
     dead_lettered: int = 0
     dropped: int = 0
     expired: int = 0

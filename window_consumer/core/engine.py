@@ -23,7 +23,8 @@ on_stopping     drain: nothing new is taken in or started
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from window_consumer.core.budget import Budget
 from window_consumer.core.commits import CommitState
@@ -36,6 +37,7 @@ from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.metadata import MAX_BYTES
 from window_consumer.core.ordering import ByKey, ByPartition, Ordering, Unordered
 from window_consumer.core.partition import Partition
+from window_consumer.core.rungs import Rung
 from window_consumer.core.settling import Settling
 from window_consumer.core.slices import Slice
 from window_consumer.core.suspects import Suspects
@@ -44,6 +46,8 @@ from window_consumer.core.window import Window
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Batch, Commit, CommitResults
 from window_consumer.model.record import TopicPartition
+
+MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, Rung]], "Engine"]
 
 HOUSEKEEPING_S = 0.005
 """How often commits, pauses and hovering cells are looked at."""
@@ -67,8 +71,12 @@ class Engine:
     partition_type = Partition
     """What it makes of an assignment; the test kit has one that tells what it hears."""
 
-    def __init__(self, rules: EngineRules, jitter: Jitter):
+    def __init__(
+        self, rules: EngineRules, jitter: Jitter, rungs: Mapping[str, Rung] = MappingProxyType({})
+    ):
         self.rules = rules
+        self._rungs = rungs
+        """The topics that are no sources; whoever gave it adds topics that are read later on."""
         self.counters = Counters()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
@@ -83,6 +91,8 @@ class Engine:
         self._metadata_bytes = MAX_BYTES
         self._housekeeping_at = 0.0
         self._doubt_until = float("-inf")
+        self._next_due = float("inf")
+        """When the next copy is due that waits in a buffer."""
         self._hover_watch = HoverWatch(rules.hover_s)
 
     # ---- events
@@ -109,9 +119,13 @@ class Engine:
                 _ORDERINGS[rules.ordering](),
                 commit,
                 self.budget,
+                self._rungs.get(assigned.name.topic) or Rung(assigned.name.topic),
                 assigned.finished,
             )
             partition.closing = self.stopping
+            partition.join(
+                [each for each in self.partitions.values() if _same_lanes(each, partition)]
+            )
             self.partitions[assigned.name] = partition
             if assigned.unclean is not None and not self.stopping:
                 capacity = partition.window.capacity
@@ -121,8 +135,11 @@ class Engine:
                 self.suspects.begin(partition, suspicion)
         self._housekeeping_at = now
 
-    def on_records(self, batch: Batch, now: float) -> None:
-        """Take delivered records, which are in offset order, into the partition's window."""
+    def on_records(self, batch: Batch, now: float, wall_ms: float) -> None:
+        """Take delivered records, which are in offset order, into the partition's window.
+
+        ``wall_ms``, milliseconds since 1970, is what the due times of copies are compared with.
+        """
         partition = self.partitions.get(batch.name)
         messages = batch.messages
         count = len(messages)
@@ -141,7 +158,11 @@ class Engine:
         partition.hold(size)
         if self.budget.used > self.budget.limit:
             self._housekeeping_at = now  # pause before the next batch comes
-        self.counters.earlier += partition.take_in(unseen, size, now)
+        if partition.rung.level is None:
+            self.counters.earlier += partition.take_in(unseen, size, now)
+        else:
+            self.counters.earlier += partition.take_in_later(unseen, now, wall_ms)
+            self._next_due = min(self._next_due, partition.next_due)
         self.dispatcher.wake(partition)
 
     def on_completion(self, slice_: Slice, now: float) -> None:
@@ -232,7 +253,10 @@ class Engine:
             self.dispatcher.forget(partition)
             self.suspects.forget(partition)
             self._hover_watch.forget(name)
+            siblings = list(partition.siblings)
             partition.give_up()
+            for sibling in siblings:
+                self.dispatcher.wake(sibling)  # their lanes may be free now
         self.counters.outlived += len(outlived)
         return outlived
 
@@ -293,7 +317,8 @@ class Engine:
         elif self.waiting_for_results or self.suspects.cases:
             longest_s = min(longest_s, SLICE_TARGET_S)
         due = self.failures.next_due()
-        return longest_s if due is None else max(0.0, min(longest_s, due - now))
+        due = self._next_due if due is None else min(due, self._next_due)
+        return max(0.0, min(longest_s, due - now))
 
     # ---- decisions
 
@@ -303,6 +328,8 @@ class Engine:
         for slice_ in self.dispatcher.slow(now):
             self.counters.taken_back += self.settling.take_back(slice_, now)
         self.failures.look_at_clock(now)
+        if now >= self._next_due:
+            self._let_in(now)
         if now >= self._doubt_until:
             self._start(decisions, now)
         decisions.stop = self.failures.stop
@@ -333,6 +360,18 @@ class Engine:
             decisions.dispatch.append(self.dispatcher.again(failed, now))
         decisions.dispatch.extend(self.dispatcher.slices(now))
 
+    def _let_in(self, now: float) -> None:
+        """Let copies into their windows whose wait is over."""
+        self._next_due = float("inf")
+        for partition in self.partitions.values():
+            if partition.buffered and not partition.closing:
+                self._refill(partition, now)
+
+    def _refill(self, partition: Partition, now: float) -> None:
+        self.settling.go_on(partition, now)
+        if partition.next_due > now:
+            self._next_due = min(self._next_due, partition.next_due)
+
     def _keep_house(self, partition: Partition, decisions: Decisions, now: float) -> None:
         """Refill, pause, resume and commit, unless the partition is about to be given up."""
         if partition.closing:
@@ -340,7 +379,7 @@ class Engine:
         everyone = self.partitions.values()
         name = partition.name
         if partition.buffered:
-            self.settling.go_on(partition, now)
+            self._refill(partition, now)
         if self.budget.should_pause(partition, everyone):
             partition.paused = True
             decisions.pause.append(name)
@@ -370,3 +409,8 @@ class Engine:
             if each.stop > next_offset
         )
         return partition.commit.make(next_offset, beyond, now, self._metadata_bytes, clean=clean)
+
+
+def _same_lanes(one: Partition, other: Partition) -> bool:
+    """Tell whether a record of one may have its lane in common with a record of the other."""
+    return one.rung.source == other.rung.source and one.name.partition == other.name.partition

@@ -68,13 +68,14 @@ class Failures:
             failed.attempts += calls
         failed.failure = failure
         failed.last_failure = now
-        step = self._rules.next_step(failure.error, failed.attempts, self._jitter)
+        level = partition.rung.level
+        step = self._rules.next_step(failure.error, failed.attempts, self._jitter, level)
         if isinstance(step, Retry):
             failed.due = now + step.delay_s
             self._wait(failed)
             return failed
-        failed.reason, failed.end = step.reason, step.end
-        if failed.end == "dead_letter":
+        failed.reason, failed.end, failed.level = step.reason, step.end, step.level
+        if failed.level is not None or failed.end == "dead_letter":
             self._leaving.append(failed)
         elif failed.end == "stop":
             self.stop = _why_to_stop(failed)
@@ -90,8 +91,9 @@ class Failures:
                 self._leaving.append(failed)
                 return
             if failed.detail is Detail.WITHOUT_ERROR_TEXTS:
-                if self._rules.on_oversize == "reference":
-                    failed.detail = Detail.REFERENCE
+                if self._may_refer:
+                    # A level has to call the handler with the value: the reference ends the way.
+                    failed.detail, failed.level, failed.end = Detail.REFERENCE, None, "dead_letter"
                     self._leaving.append(failed)
                     return
                 if self._rules.on_oversize == "stop":
@@ -102,6 +104,10 @@ class Failures:
                     return
         failed.due = now + PUBLISH_BACKOFF.backoff(failed.publish_failures, self._jitter)
         self._wait(failed)
+
+    @property
+    def _may_refer(self) -> bool:
+        return self._rules.on_oversize == "reference" and self._rules.when_spent == "dead_letter"
 
     def answered(self) -> None:
         """Note that a copy's fate is known."""
@@ -156,7 +162,7 @@ def _why_to_stop(failed: FailedRecord) -> str:
     if isinstance(failed.failure.error, NotCalled):
         return f"{describe(failed)} {fault.message}, and otherwise is stop"
     return (
-        f"{describe(failed)} failed at attempt {failed.attempts}"
+        f"{describe(failed)} failed at attempt {failed.calls}"
         f" ({fault.error_class}) and retry.when_spent is stop"
     )
 

@@ -1,7 +1,8 @@
 """The ladder: what happens next to a record whose handler failed.
 
-Local retries after a growing delay, then the end of the ladder (a dead-letter copy, dropping it,
-or stopping the worker), or, for a blocking lane, retries without end.
+Local retries after a growing delay, then one retry level after another, then the end of the ladder
+(a dead-letter copy, dropping it, or stopping the worker), or, for a blocking lane, retries without
+end.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field, frozen
 
+from window_consumer.core.rungs import Level, next_level
 from window_consumer.model.errors import Fatal, NotCalled, ProcessCrashedError, RetryLater
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
+from window_consumer.model.hop import Hop
 
 if TYPE_CHECKING:
     from window_consumer.core.partition import Partition
@@ -44,7 +47,7 @@ class FailedRecord:
     seq: int
     lane: Lane | None
     attempts: int
-    """Handler calls so far."""
+    """Handler calls so far, since it was delivered from where it is now."""
     failure: Failure
     """The last one."""
     first_failure: float
@@ -56,8 +59,20 @@ class FailedRecord:
     """Why it leaves; None while it is retried."""
     end: WhenSpent = "dead_letter"
     """What becomes of it where the ladder ends."""
+    level: Level | None = None
+    """The retry level that it leaves for; None where the ladder ends."""
     detail: Detail = Detail.FULL
     publish_failures: int = 0
+
+    @property
+    def hop(self) -> Hop:
+        """What is known of its way before this delivery."""
+        return self.partition.rung.hop_of(self.message)
+
+    @property
+    def calls(self) -> int:
+        """Handler calls so far, over all hops."""
+        return self.hop.attempts + self.attempts
 
 
 @frozen
@@ -69,10 +84,11 @@ class Retry:
 
 @frozen
 class Spent:
-    """The record's attempts are spent: it goes where ``end`` says."""
+    """The record's attempts are spent: it moves to ``level``, or goes where ``end`` says."""
 
     reason: Reason
     end: WhenSpent = "dead_letter"
+    level: Level | None = None
 
 
 @frozen
@@ -88,20 +104,33 @@ class RetryRules:
     on_oversize: Literal["hold", "stop", "reference"] = "hold"
     fatal: tuple[type[BaseException], ...] = ()
     retryable: tuple[type[BaseException], ...] = ()
+    levels: tuple[Level, ...] = ()
+    """Shortest delay first."""
+    attempts_per_level: int = 1
     _verdicts: dict[type[BaseException], bool] = field(
         factory=dict, init=False, eq=False, repr=False
     )
 
-    def next_step(self, error: BaseException, attempts: int, jitter: Jitter) -> Retry | Spent:
-        """Decide after the ``attempts``-th call of the handler ended with ``error``."""
+    def next_step(
+        self, error: BaseException, attempts: int, jitter: Jitter, level: Level | None = None
+    ) -> Retry | Spent:
+        """Decide after the ``attempts``-th call of the handler ended with ``error``.
+
+        ``level`` is where the record was delivered from, and ``attempts`` counts since then. Who
+        asks for a longer wait than the local ones moves on to a level that waits as long.
+        """
         if isinstance(error, NotCalled):
             return Spent(error.reason, error.end)
         if type(error) is ProcessCrashedError:
             return Spent(Reason.CRASHED, self.when_spent)
         if self.is_fatal(error):
             return Spent(Reason.FATAL, self.when_spent)
-        if self.on_failure == "overtake" and attempts >= self.attempts:
-            return Spent(Reason.RETRIES_EXHAUSTED, self.when_spent)
+        if self.on_failure == "overtake":
+            wanted_s = error.after_s if isinstance(error, RetryLater) else 0.0
+            further = next_level(self.levels, level, wanted_s)
+            allowed = self.attempts if level is None else self.attempts_per_level
+            if attempts >= allowed or (further is not None and wanted_s > self.backoff_max_s):
+                return Spent(Reason.RETRIES_EXHAUSTED, self.when_spent, further)
         if isinstance(error, RetryLater):
             return Retry(min(error.after_s, self.backoff_max_s))
         return Retry(self.backoff(attempts, jitter))
@@ -135,6 +164,15 @@ class RetryRules:
             if ancestor is Fatal or ancestor in self.fatal:
                 return True
         return False
+
+    def most_calls(self, level: Level | None) -> int:
+        """Return how many calls a record may have had when its attempts at a level are spent.
+
+        A level that is not configured any more counts as where it would stand.
+        """
+        climbed = [] if level is None else [e for e in self.levels if e.delay_s < level.delay_s]
+        levels = 0 if level is None else len(climbed) + 1
+        return self.attempts + levels * self.attempts_per_level
 
     def schedule(self) -> list[tuple[float, float]]:
         """Return the shortest and longest wait in seconds before each further call."""

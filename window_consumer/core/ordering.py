@@ -4,6 +4,10 @@ An ordering holds the records of one partition that are in the window and not st
 which lanes are busy. Its promise: of a lane at most one record is out (in a slice, waiting for
 its retry, being copied to another topic) beside those that follow it in the very same slice, and
 the records of a lane leave in the order in which they were delivered.
+
+The partition of a source topic and those of its copies have their lanes in common: their orderings
+*join*, and a lane that is busy in one is busy in all. Among them, who waits longest goes next is
+not promised: a copy was overtaken already.
 """
 
 from __future__ import annotations
@@ -56,6 +60,14 @@ class Ordering(ABC):
         """Forget everything that waits."""
         self._queue.clear()
 
+    @abstractmethod
+    def join(self, others: Sequence[Ordering]) -> None:
+        """Share the lanes with these orderings, which share theirs with each other already."""
+
+    def leave(self) -> None:
+        """Forget everything, busy lanes too, and share nothing any more."""
+        self.clear()
+
 
 class Unordered(Ordering):
     """Everything may start at any time."""
@@ -65,6 +77,9 @@ class Unordered(Ordering):
         return None if run is None else (run, ())
 
     def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
+        """Nothing to do: there are no lanes."""
+
+    def join(self, others: Sequence[Ordering]) -> None:
         """Nothing to do: there are no lanes."""
 
 
@@ -84,24 +99,42 @@ class ByPartition(Ordering):
 
     def __init__(self) -> None:
         super().__init__()
-        self._busy = False
+        self.busy = False
+        self.others: list[ByPartition] = []
 
     @property
     def startable(self) -> int:
-        return 0 if self._busy else self._queue.records
+        return 0 if self.is_busy else self._queue.records
+
+    @property
+    def is_busy(self) -> bool:
+        return self.busy or any(other.busy for other in self.others)
 
     def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
-        if self._busy:
+        if self.is_busy:
             return None
         run = self._queue.take(count)
         if run is None:
             return None
-        self._busy = True
+        self.busy = True
         return run, (_WHOLE_PARTITION,)
 
     def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
         if _WHOLE_PARTITION in lanes and not but:
-            self._busy = False
+            self.busy = False
+
+    def join(self, others: Sequence[Ordering]) -> None:
+        for other in others:
+            if isinstance(other, ByPartition):
+                self.others.append(other)
+                other.others.append(self)
+
+    def leave(self) -> None:
+        self.clear()
+        self.busy = False
+        for other in self.others:
+            other.others.remove(self)
+        self.others.clear()
 
 
 class ByKey(Ordering):
@@ -109,48 +142,60 @@ class ByKey(Ordering):
 
     def __init__(self) -> None:
         super().__init__()
-        self._busy: set[Lane] = set()
+        self.busy: set[Lane] = set()
         """Lanes that a new record may not enter: a record is out, or others wait in line."""
-        self._lines: dict[Lane, deque[tuple[int, Message]]] = {}
+        self.lines: dict[Lane, deque[tuple[int, Message]]] = {}
         """Who waits in each busy lane, in delivered order."""
-        self._ready: dict[Lane, None] = {}
+        self.ready: dict[Lane, None] = {}
         """Lanes with a line whose last record has come back, oldest first."""
-        self._startable_in_lines = 0
+        self.startable_in_lines = 0
+        self.others: list[ByKey] = []
+        self.out: set[Lane] = set()
+        """Lanes of which a record is out; kept only while lanes are shared."""
 
     lane_of: LaneOf | None = staticmethod(lambda message: message.key())
 
     @property
     def startable(self) -> int:
-        return self._queue.records + self._startable_in_lines
+        return self._queue.records + self.startable_in_lines
 
     def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
-        if self._ready:
+        if self.ready:
             return self._take_ready(count)
         while True:
             run = self._queue.take(count)
             if run is None:
                 return None
             keys: list[Lane] = list(map(_key_function(run.messages), run.messages))
-            if not self._busy.isdisjoint(keys):
+            if any(not each.busy.isdisjoint(keys) for each in (self, *self.others)):
                 run, keys = self._queue_up(run, keys)
                 if not keys:
                     continue
-            self._busy.update(keys)
-            self._busy.discard(None)
+            self.busy.update(keys)
+            self.busy.discard(None)
+            self._note_out(keys)
             return run, keys
+
+    def _note_out(self, lanes: Iterable[Lane]) -> None:
+        if self.others:
+            self.out.update(lanes)
+            self.out.discard(None)
 
     def _queue_up(self, run: Run, keys: list[Lane]) -> tuple[Run, list[Lane]]:
         """Put the records whose lane is busy in line; return the others."""
-        busy = self._busy
+        busy = self.busy
+        if self.others:
+            busy = busy.union(*(other.busy.intersection(keys) for other in self.others))
         free = []
         for index, key in enumerate(keys):
             if key in busy:
-                line = self._lines.get(key)
+                line = self.lines.get(key)
                 if line is None:
-                    line = self._lines[key] = deque()
+                    line = self.lines[key] = deque()
+                    self.busy.add(key)
                 line.append((run.seqs[index], run.messages[index]))
-                if key in self._ready:
-                    self._startable_in_lines += 1
+                if key in self.ready:
+                    self.startable_in_lines += 1
             else:
                 free.append(index)
         rest = Run.of([run.messages[i] for i in free], [run.seqs[i] for i in free])
@@ -160,34 +205,49 @@ class ByKey(Ordering):
         messages: list[Message] = []
         seqs: list[int] = []
         lanes: list[Lane] = []
-        while self._ready and len(messages) < count:
-            lane = next(iter(self._ready))
-            line = self._lines[lane]
+        while self.ready and len(messages) < count:
+            lane = next(iter(self.ready))
+            line = self.lines[lane]
             lanes.append(lane)
             while line and len(messages) < count:
                 seq, message = line.popleft()
                 seqs.append(seq)
                 messages.append(message)
-                self._startable_in_lines -= 1
-            del self._ready[lane]
-            self._startable_in_lines -= len(line)
+                self.startable_in_lines -= 1
+            del self.ready[lane]
+            self.startable_in_lines -= len(line)
             if not line:
-                del self._lines[lane]
+                del self.lines[lane]
+        self._note_out(lanes)
         return Run.of(messages, seqs), lanes
 
     def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
-        if not self._lines and not but:
-            self._busy.difference_update(lanes)
+        if not self.lines and not but and not self.others:
+            self.busy.difference_update(lanes)
             return
         for lane in lanes:
             if lane in but or lane is None:
                 continue
-            line = self._lines.get(lane)
-            if line is None:
-                self._busy.discard(lane)
-            elif lane not in self._ready:
-                self._ready[lane] = None
-                self._startable_in_lines += len(line)
+            self.out.discard(lane)
+            if lane not in self.lines:
+                self.busy.discard(lane)
+            self.hand_on(lane)
+
+    def hand_on(self, lane: Lane) -> None:
+        """Let the next in a free lane start, whosever line it stands in.
+
+        Ours comes last, so that lines take turns.
+        """
+        for each in (*self.others, self):
+            line = each.lines.get(lane)
+            if line is not None:
+                if lane not in each.ready:
+                    each.ready[lane] = None
+                    each.startable_in_lines += len(line)
+                return
+
+    def is_out(self, lane: Lane) -> bool:
+        return any(lane in each.out or lane in each.ready for each in self.others)
 
     def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
         keyless_messages = []
@@ -198,16 +258,17 @@ class ByKey(Ordering):
                 keyless_messages.append(message)
                 keyless_seqs.append(seq)
                 continue
-            line = self._lines.get(lane)
+            line = self.lines.get(lane)
             if line is None:
-                line = self._lines[lane] = deque()
+                line = self.lines[lane] = deque()
             line.appendleft((seq, message))
-            if lane in self._ready:
-                self._startable_in_lines += 1
-            elif lane not in self._busy:
-                self._busy.add(lane)
-                self._ready[lane] = None
-                self._startable_in_lines += len(line)
+            if lane in self.ready:
+                self.startable_in_lines += 1
+            elif lane not in self.busy:
+                self.busy.add(lane)
+                if not any(lane in other.busy for other in self.others):
+                    self.ready[lane] = None
+                    self.startable_in_lines += len(line)
         if keyless_messages:
             keyless_messages.reverse()
             keyless_seqs.reverse()
@@ -215,7 +276,35 @@ class ByKey(Ordering):
 
     def clear(self) -> None:
         super().clear()
-        self._busy.clear()
-        self._lines.clear()
-        self._ready.clear()
-        self._startable_in_lines = 0
+        free = self.busy.intersection(self.ready) if self.others else self.busy.copy()
+        self.busy -= free
+        self.lines.clear()
+        self.ready.clear()
+        self.startable_in_lines = 0
+        for lane in free if self.others else ():
+            self.hand_on(lane)
+
+    def join(self, others: Sequence[Ordering]) -> None:
+        for other in others:
+            if isinstance(other, ByKey):
+                other.begin_to_share()
+                self.others.append(other)
+                other.others.append(self)
+
+    def begin_to_share(self) -> None:
+        if not self.others:
+            self.out = self.busy.difference(self.ready)
+
+    def leave(self) -> None:
+        held = self.busy.copy()
+        self.lines.clear()
+        self.clear()
+        self.busy.clear()
+        self.out.clear()
+        others, self.others = self.others, []
+        for other in others:
+            other.others.remove(self)
+        for lane in held if others else ():
+            heir = others[0]
+            if lane not in heir.out and lane not in heir.ready and not heir.is_out(lane):
+                heir.hand_on(lane)

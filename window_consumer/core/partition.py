@@ -12,6 +12,7 @@ from window_consumer.core.commits import CommitState
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.offsets import after, is_contiguous, runs_of
 from window_consumer.core.ordering import Ordering
+from window_consumer.core.rungs import Rung
 from window_consumer.core.runs import Run
 from window_consumer.core.slices import Lane
 from window_consumer.core.window import Window
@@ -20,6 +21,9 @@ from window_consumer.model.record import Message, TopicPartition
 
 if TYPE_CHECKING:
     from window_consumer.core.suspects import Case
+
+DUE_TOGETHER_S = 0.02
+"""Copies whose due times differ by less start together: one by one they would cost a slice each."""
 
 
 class Partition:
@@ -36,9 +40,13 @@ class Partition:
         ordering: Ordering,
         commit: CommitState,
         budget: Budget,
+        rung: Rung,
         finished_before: Sequence[range] = (),
     ):
         self.name = name
+        self.rung = rung
+        self.siblings: list[Partition] = []
+        """The other partitions with the same lanes: of the source topic, and of its copies."""
         self.epoch = epoch
         self.window = window
         self.ordering = ordering
@@ -48,8 +56,8 @@ class Partition:
         self.bytes = 0
         """Payload of unfinished and buffered records."""
         self._budget = budget
-        self.buffer: deque[list[Message]] = deque()
-        """Delivered while the window was full."""
+        self.buffer: deque[tuple[float, list[Message]]] = deque()
+        """Delivered while the window was full, or not due yet: when they are due, and who."""
         self.buffered = 0
         self.failed: dict[int, FailedRecord] = {}
         """By sequence number: who failed and has no final outcome."""
@@ -92,7 +100,7 @@ class Partition:
     def next_delivery(self) -> int:
         """The lowest offset that has not been delivered."""
         if self.buffer:
-            return after(_offset(self.buffer[-1][-1]))
+            return after(_offset(self.buffer[-1][1][-1]))
         return self.window.offsets.next_offset
 
     def take_in(self, messages: list[Message], size: int, now: float) -> int:
@@ -102,9 +110,28 @@ class Partition:
         """
         if len(messages) <= self.window.room and not (self.buffered or self.commit.tight):
             return self._admit(messages, size, now)
-        self.buffer.append(messages)
+        self.buffer.append((now, messages))
         self.buffered += len(messages)
         return self._refill(now)
+
+    def take_in_later(self, messages: list[Message], now: float, wall_ms: float) -> int:
+        """Take new copies that have to wait until they are due; returns as ``take_in`` does.
+
+        Those that are due within a few milliseconds of each other wait for the last of them.
+        """
+        dues = [now + self.rung.wait_s(message, wall_ms) for message in messages]
+        start = 0
+        for stop in range(1, len(dues) + 1):
+            if stop == len(dues) or abs(dues[stop] - dues[start]) > DUE_TOGETHER_S:
+                self.buffer.append((max(dues[start:stop]), messages[start:stop]))
+                start = stop
+        self.buffered += len(messages)
+        return self._refill(now)
+
+    @property
+    def next_due(self) -> float:
+        """When the first buffered record is due; infinity where none waits."""
+        return self.buffer[0][0] if self.buffer else float("inf")
 
     def slide(self, now: float) -> int:
         """Let go of what is complete at the window's start, and refill the window.
@@ -118,16 +145,16 @@ class Partition:
         earlier = 0
         while self.buffered and not self.closing and not self.commit.tight:
             room = self.window.room
-            if not room:
+            if not room or self.next_due > now:
                 break
             messages = self._take_from_buffer(room)
             earlier += self._admit(messages, sum(map(len, messages)), now)
         return earlier
 
     def _take_from_buffer(self, room: int) -> list[Message]:
-        messages = self.buffer.popleft()
+        due, messages = self.buffer.popleft()
         if len(messages) > room:
-            self.buffer.appendleft(messages[room:])
+            self.buffer.appendleft((due, messages[room:]))
             messages = messages[:room]
         self.buffered -= len(messages)
         return messages
@@ -198,6 +225,13 @@ class Partition:
         self.bytes += size
         self._budget.used += size
 
+    def join(self, siblings: Sequence[Partition]) -> None:
+        """Share the lanes of these partitions from now on."""
+        self.siblings.extend(siblings)
+        self.ordering.join([each.ordering for each in siblings])
+        for sibling in siblings:
+            sibling.siblings.append(self)
+
     def let_go(self, size: int) -> None:
         """Account for ``size`` bytes that are not needed any more."""
         self.bytes -= size
@@ -207,7 +241,10 @@ class Partition:
         """Forget what waits; what still runs will be ignored."""
         self.owned = False
         self.let_go(self.bytes)
-        self.ordering.clear()
+        self.ordering.leave()
+        for sibling in self.siblings:
+            sibling.siblings.remove(self)
+        self.siblings.clear()
         self.buffer.clear()
         self.failed.clear()
         self.failed_lanes.clear()

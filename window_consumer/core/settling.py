@@ -64,7 +64,11 @@ class Settling:
         if error is not None:
             self._failures.not_published(failed, error, now)
             return
-        self._finish(failed, self._outcome_of(failed, Outcome.DEAD_LETTERED), now)
+        if failed.level is not None:
+            self._counters.moved += 1
+            self._finish(failed, Outcome.MOVED, now)
+        else:
+            self._finish(failed, self._outcome_of(failed, Outcome.DEAD_LETTERED), now)
         self.go_on(partition, now)
 
     def crashed(
@@ -87,6 +91,8 @@ class Settling:
         self._counters.earlier += partition.slide(now)
         if not partition.closing:
             self._dispatcher.wake(partition)
+        for sibling in partition.siblings:
+            self._dispatcher.wake(sibling)
 
     def _settle(self, slice_: Slice, now: float) -> None:
         """Give each record of a slice that is over its outcome or its next step."""
@@ -122,7 +128,7 @@ class Settling:
         """Note that a record's call failed; drop the record where that is what it comes to."""
         failed = self._failures.add(partition, message, seq, lane, failure, now, calls)
         self._news.append(failed)
-        if failed.reason is not None and failed.end == "drop":
+        if failed.reason and failed.level is None and failed.end == "drop":
             self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
 
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:

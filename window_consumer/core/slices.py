@@ -83,7 +83,7 @@ class Slice:
         """The lanes that its records keep busy."""
         self.lane_of: LaneOf | None = partition.ordering.lane_of if attempt == 1 else None
         """None without an order among its records: the slot need not care what failed before."""
-        self.call = Call(attempt)
+        self.call = Call(attempt, before=partition.rung.attempts_before)
         """What its records tell their handler about this call."""
         self.unclaimed: Iterator[Message] = iter(messages)
         self.deviations: Deviations | None = None

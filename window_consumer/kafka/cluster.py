@@ -9,8 +9,14 @@ from itertools import chain, count
 from typing import Any
 
 from attrs import define
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, OffsetSpec
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.answers import (
@@ -52,6 +58,10 @@ class _Troubles:
             self.refused = error
         else:
             self.absent = error
+
+
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the client's stubs
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # as above
 
 
 class Cluster:
@@ -210,6 +220,15 @@ class Cluster:
                 if not validate_only:
                     self._topics_by_metadata([topic.name], timeout_s)
 
+    def widen(self, name: str, partitions: int, timeout_s: float = 30.0) -> None:
+        """Give a topic so many partitions; one that has them already is fine."""
+        futures = self._admin.create_partitions(
+            [NewPartitions(name, partitions)],
+            operation_timeout=timeout_s,
+            request_timeout=timeout_s,
+        )
+        self._answer(iter([futures[name]]), f"adding partitions to {name}", timeout_s)
+
     # ---- rights and groups
 
     def group(self, group: str, timeout_s: float = _ASK_S) -> Group:
@@ -225,6 +244,34 @@ class Cluster:
         except (UnsupportedError, NoGroupError):
             return Group(None, None)
         return Group.described(description)
+
+    def backlog(self, group: str, topic: str, timeout_s: float = _ASK_S) -> int:
+        """Return how many offsets of a topic a group has not committed; 0 where it has read all.
+
+        Holes in the log count: it is 0 exactly where nothing is left.
+        """
+        partitions = range(self.topics([topic], timeout_s)[topic].partitions)
+        names = [TopicPartition(topic, partition) for partition in partitions]
+        what = f"backlog of {topic}"
+        asked = ConsumerGroupTopicPartitions(group, names)
+        futures = self._admin.list_consumer_group_offsets([asked], request_timeout=timeout_s)
+        committed = self._answer(iter([futures[group]]), what, timeout_s)
+        ends, starts = (
+            self._log_ends(names, spec, what, timeout_s) for spec in (_LATEST, _EARLIEST)
+        )
+        return sum(
+            ends[each.partition] - max(each.offset, starts[each.partition])
+            for each in committed.topic_partitions
+        )
+
+    def _log_ends(
+        self, names: Sequence[TopicPartition], spec: OffsetSpec, what: str, timeout_s: float
+    ) -> dict[int, int]:
+        futures = self._admin.list_offsets(dict.fromkeys(names, spec), request_timeout=timeout_s)
+        return {
+            name.partition: self._answer(iter([future]), what, timeout_s).offset
+            for name, future in futures.items()
+        }
 
     def broker_config(self, timeout_s: float = _ASK_S) -> dict[str, str]:
         """Return one broker's settings; empty where the cluster does not tell them."""

@@ -19,5 +19,7 @@ class Outcome(IntEnum):
     DROPPED = 4
     EARLIER = 5
     """Finished before this assignment began: the commit's metadata said so."""
+    MOVED = 6
+    """Its copy lies in a retry topic."""
     EXPIRED = 7
     """It was older than its time to live: among the dead letters, or dropped."""

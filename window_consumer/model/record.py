@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 
@@ -54,13 +55,20 @@ TIMESTAMP_NOT_AVAILABLE = 0
 class Call:
     """What a record shares with the others of its slice: attempt, state and cancellation."""
 
-    __slots__ = ("attempt", "cancelled", "handler", "state")
+    __slots__ = ("attempt", "before", "cancelled", "handler", "state")
 
-    def __init__(self, attempt: int = 1, state: Any = None):
+    def __init__(
+        self,
+        attempt: int = 1,
+        state: Any = None,
+        before: Callable[[Message], int] | None = None,
+    ):
         self.attempt = attempt
         self.state = state
         self.handler = ""
         """Which of a worker's several handlers was called last; empty where it has one."""
+        self.before = before
+        """Tells how often a handler was called for a record in other topics of the ladder."""
         self.cancelled = False
 
 
@@ -131,8 +139,9 @@ class Record:
 
     @property
     def attempt(self) -> int:
-        """Which handler call this is for the record, 1 at first."""
-        return self._call.attempt
+        """Which handler call this is for the record, 1 at first, retry topics included."""
+        call = self._call
+        return call.attempt if call.before is None else call.attempt + call.before(self._message)
 
     @property
     def state(self) -> Any:

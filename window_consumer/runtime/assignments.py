@@ -6,7 +6,7 @@ cluster does not answer, the partition stays paused and is tried again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from window_consumer.core.decisions import Assigned
 from window_consumer.core.metadata import topic_hash
@@ -28,8 +28,16 @@ RETRY_S = 1.0
 class Assignments:
     """Finds out where partitions begin. Owner: poll thread."""
 
-    def __init__(self, source: Source, on_no_offset: OnNoOffset, warn: Callable[[str], None]):
+    def __init__(
+        self,
+        source: Source,
+        on_no_offset: OnNoOffset,
+        warn: Callable[[str], None],
+        copies: Container[str] = (),
+    ):
         self._source = source
+        self._copies = copies
+        """The topics of the ladder: nobody has skipped one of their records on purpose."""
         self._on_no_offset = on_no_offset
         self._warn = warn
         self._unread: set[TopicPartition] = set()
@@ -116,7 +124,7 @@ class Assignments:
             # Its offsets went with the old topic. Nobody has skipped a record of the new one.
             rule = "earliest"
             self._warn(f"{name.topic} was deleted and made anew: reading it from its beginning")
-        if name.topic in self._appeared:
+        if name.topic in self._copies or name.topic in self._appeared:
             # Like added partitions: nobody has skipped its first records on purpose.
             rule = "earliest"
         start = resolve(Found(name, committed[name], log, hashed, known), rule)

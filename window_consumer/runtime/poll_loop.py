@@ -188,8 +188,9 @@ class PollLoop:
     def _fetch(self, want: int, timeout_s: float, now: float) -> bool:
         batches = self._source.poll(want, timeout_s)
         self._served_at = now
+        wall_ms = self._clock.wall_ms()
         for batch in batches:
-            self._engine.on_records(batch, now)
+            self._engine.on_records(batch, now, wall_ms)
         return bool(batches)
 
     def _take_completions(self, timeout_s: float) -> bool:
@@ -232,8 +233,8 @@ class PollLoop:
         for name, offset in decisions.resume:
             self._source.seek(name, offset)
         if decisions.failed:
-            attempts = self._engine.rules.retry.attempts
-            self._reports.failed(decisions.failed, attempts, self._clock.now())
+            rules = self._engine.rules.retry
+            self._reports.failed(decisions.failed, rules, self._clock.now())
         self._reports.hovering(decisions.hovering)
 
     def _look_around(self, now: float) -> None:

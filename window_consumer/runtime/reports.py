@@ -10,7 +10,7 @@ from attrs import define
 
 from window_consumer.core.decisions import Hovering, Outlived
 from window_consumer.core.failures import describe
-from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.model.errors import (
     CommitFailedError,
     NotCalled,
@@ -105,7 +105,7 @@ class Reports:
         )
         self._say(logging.WARNING, text, str(error))
 
-    def failed(self, records: Iterable[FailedRecord], attempts: int, now: float) -> None:
+    def failed(self, records: Iterable[FailedRecord], rules: RetryRules, now: float) -> None:
         """Write down failed calls, with one traceback per kind and ten seconds."""
         for failed in records:
             unsaid = self._repetition.worth_saying(failed.failure.fault.fingerprint)
@@ -116,8 +116,8 @@ class Reports:
                 "%s: %s %s",
                 self._worker,
                 describe(failed),
-                _what_became_of(failed, attempts, now, more),
-                extra=_place(failed.partition.name, failed.message.offset(), failed.attempts),
+                _what_became_of(failed, rules, now, more),
+                extra=_place(failed.partition.name, failed.message.offset(), failed.calls),
             )
 
     def hovering(self, news: Iterable[Hovering]) -> None:
@@ -158,12 +158,13 @@ class Reports:
             self._logger.log(level, "%s: %s%s", self._worker, text, more)
 
 
-def _what_became_of(failed: FailedRecord, attempts: int, now: float, more: str) -> str:
+def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: str) -> str:
     fault = failed.failure.fault
     if isinstance(failed.failure.error, NotCalled):
         return f"{fault.message}; {_ENDS[failed.end]}{more}"
+    attempts = rules.most_calls(failed.partition.rung.level)
     return (
-        f"failed at attempt {failed.attempts} of {attempts} with {fault.error_class}:"
+        f"failed at attempt {failed.calls} of {attempts} with {fault.error_class}:"
         f" {fault.message}; {_next_step(failed, now)}{more}\n{fault.stack.rstrip()}"
     )
 
@@ -171,6 +172,8 @@ def _what_became_of(failed: FailedRecord, attempts: int, now: float, more: str) 
 def _next_step(failed: FailedRecord, now: float) -> str:
     if failed.reason is None:
         return f"next attempt in {max(0.0, failed.due - now):.1f} s"
+    if failed.level is not None:
+        return f"it moves to the retry topic of {failed.level.name}"
     why = _WHY.get(failed.reason, "its attempts are spent")
     return f"{why}, it leaves"
 

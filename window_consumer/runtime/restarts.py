@@ -5,7 +5,7 @@ Where the cluster does not answer, the partition stands and is tried again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Literal
 
 from window_consumer.core.decisions import Assigned
@@ -30,11 +30,14 @@ class Restarts:
         assignments: Assignments,
         rule: OnOutOfRange,
         reports: Reports,
+        copies: Container[str] = (),
     ):
         self._source = source
         self._engine = engine
         self._assignments = assignments
         self._rule = rule
+        self._copies = copies
+        """The topics of the ladder: what is left of their records is always read."""
         self._reports = reports
         self._standing: dict[TopicPartition, Callable[[], None]] = {}
         """What to try again for partitions that stand."""
@@ -109,13 +112,14 @@ class Restarts:
             # Only what the client had fetched ahead was gone, or the log has grown since.
             return position
         lost = _lost(position, low, end)
-        if self._rule == "fail":
+        rule = "earliest" if name.topic in self._copies else self._rule
+        if rule == "fail":
             raise WorkerStoppedError(
                 f"{name}: {lost}; on_out_of_range is fail. Set it to earliest or latest to go on,"
                 " or commit an offset for the group by hand"
             )
-        offset = low if self._rule == "earliest" else end
-        self._reports.warn(f"{name}: {lost}; going on at {offset} (on_out_of_range: {self._rule})")
+        offset = low if rule == "earliest" else end
+        self._reports.warn(f"{name}: {lost}; going on at {offset} (on_out_of_range: {rule})")
         return offset
 
     def _begin_anew(self, name: TopicPartition, facts: TopicFacts, now: float) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from time import perf_counter, sleep, time_ns
 from typing import Any
 
 from attrs import field, frozen
 
-from window_consumer.core.copies import Origin, Target, dead_letter
+from window_consumer.core.copies import Origin, Target, copy_of
 from window_consumer.core.counters import Counters
 from window_consumer.core.decisions import EngineRules
-from window_consumer.core.engine import Engine
+from window_consumer.core.engine import Engine, MakeEngine
 from window_consumer.core.ladder import FailedRecord, Jitter
+from window_consumer.core.rungs import Level, Rung
 from window_consumer.core.snapshot import Snapshot
 from window_consumer.core.start import OnNoOffset
 from window_consumer.model.protocols import Clock, Copy, Sink, Source
@@ -57,16 +58,19 @@ class WorkerSetup:
     loop: LoopRules
     handler: Handler
     """With its middleware."""
-    target_of: Callable[[str], Target]
-    """Gives a source topic's dead-letter topic."""
+    target_of: Callable[[str, Level | None], Target]
+    """Gives the topic for the copies of a source topic's records: of a level, or the dead-letter
+    topic."""
     ask_topics: Ask
     """Gives the topics that should be read, asked every few seconds on a thread of its own."""
+    rungs: Mapping[str, Rung] = field(factory=dict)
+    """The ladder's topics that are read; ``ask_topics`` adds what is found later."""
     on_no_offset: OnNoOffset = "earliest"
     on_out_of_range: OnOutOfRange = "fail"
     mask: Callable[[str], str] = str
     logger: logging.Logger = field(factory=lambda: logging.getLogger("window_consumer"))
     clock: Clock = field(factory=SystemClock)
-    make_engine: Callable[..., Engine] = Engine
+    make_engine: MakeEngine = Engine
     make_pool: Callable[[str, int, Caller, SimpleQueue[Any], Any], ThreadPool] = ThreadPool
     make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
     """The test kit runs everything on one thread: its slots and its completions queue differ."""
@@ -88,14 +92,14 @@ class Worker:
         self._clock = setup.clock
         self._completions = setup.make_queue()
         self._reports = Reports(setup.name, setup.logger, self._clock.now)
-        self._engine = setup.make_engine(setup.engine, setup.jitter)
+        self._engine = setup.make_engine(setup.engine, setup.jitter, setup.rungs)
         caller = Caller(setup.handler, Faults(setup.mask).failure)
         self._pool = setup.make_pool(
             setup.name, setup.engine.slots, caller, self._completions, state
         )
         self._publisher = Publisher(setup.name, sink, self._completions)
         self._watch = TopicWatch(setup.name, setup.ask_topics, self._completions)
-        assignments = Assignments(source, setup.on_no_offset, self._reports.warn)
+        assignments = Assignments(source, setup.on_no_offset, self._reports.warn, setup.rungs)
         parts = Parts(
             source=source,
             engine=self._engine,
@@ -104,7 +108,7 @@ class Worker:
             completions=self._completions,
             assignments=assignments,
             restarts=Restarts(
-                source, self._engine, assignments, setup.on_out_of_range, self._reports
+                source, self._engine, assignments, setup.on_out_of_range, self._reports, setup.rungs
             ),
             reports=self._reports,
             clock=self._clock,
@@ -166,9 +170,10 @@ class Worker:
         did = self.counters
         # Only where it can be: most workers let nothing expire.
         expired = f" {did.expired} expired," if did.expired else ""
+        moved = f"{did.moved} moved to retry topics, " if self.setup.engine.retry.levels else ""
         self._reports.info(
-            f"stopped: {did.processed} processed, {did.retried} retried, {did.dead_lettered}"
-            f" dead-lettered,{expired} {self.loop.unfinished} unfinished"
+            f"stopped: {did.processed} processed, {did.retried} retried, {moved}"
+            f"{did.dead_lettered} dead-lettered,{expired} {self.loop.unfinished} unfinished"
         )
         if self.loop.outlived:
             self._reports.error(
@@ -177,6 +182,6 @@ class Worker:
             )
 
     def _copy_of(self, failed: FailedRecord) -> Copy:
-        topic = failed.partition.name.topic
         offset_ms = self._clock.wall_ms() - self._clock.now() * 1000
-        return dead_letter(failed, self.setup.origin, self.setup.target_of(topic), offset_ms)
+        target = self.setup.target_of(failed.partition.rung.source, failed.level)
+        return copy_of(failed, self.setup.origin, target, offset_ms)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy, Delivery, Headers
-from window_consumer.model.record import TopicPartition
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.testing.events import DeadLettered
 from window_consumer.testing.fake_log import FakeMessage
 from window_consumer.testing.history import History
@@ -23,11 +23,17 @@ class CopyWatch:
     def __init__(self, history: History):
         self._history = history
         self._acked: list[tuple[KnownRecord, Copy]] = []
+        self._made: dict[int, tuple[Copy, TopicPartition, int]] = {}
+        """What each copy is a copy of; with the copy, so that its id stays its own."""
+
+    def made(self, copy: Copy, name: TopicPartition, message: Message) -> None:
+        """A member made a copy of this message."""
+        self._made[id(copy)] = (copy, name, message.offset())
 
     def writing(self, member: SimulatedMember, copy: Copy, on_delivery: Delivery) -> Delivery:
         """A member writes a copy; returns whom to tell of its fate."""
         history = self._history
-        name, offset = _origin(copy.headers)
+        _, name, offset = self._made[id(copy)]
         if history.trace is not None:
             history.say(f"{member} copies {name}@{offset} to {copy.topic}")
         tenure = history.tenure(member, name)
@@ -37,9 +43,21 @@ class CopyWatch:
             return on_delivery
         if offset not in tenure.leaving:
             history.violate(f"{name}@{offset} is copied although it may still be tried")
-        for text in differences(record.message, copy):
+        found = [*differences(record.message, copy), *_forgotten(tenure, record, copy)]
+        for text in found:
             history.violate(f"the copy of {name}@{offset} is another record: {text}")
         return self._until_answered(tenure, record, copy, on_delivery)
+
+    def written(self, name: TopicPartition, copy: Copy, message: FakeMessage) -> None:
+        """A copy lies in its topic; in a level it is a record like any other."""
+        history = self._history
+        if name.topic not in history.plan.rungs:
+            return
+        tenure_name, offset = self._made[id(copy)][1:]
+        log = history.broker.log(*tenure_name)
+        record = history.ledger(log).records.get(offset)
+        poison = record is not None and record.poison
+        history.produced(history.broker.log(*name), message, poison=poison)
 
     def _until_answered(
         self, tenure: Tenure, record: KnownRecord, copy: Copy, on_delivery: Delivery
@@ -88,9 +106,11 @@ def differences(message: FakeMessage, copy: Copy) -> list[str]:
     if len(ours) != len(set(ours)):
         found.append(f"headers of ours that were appended: {ours}")
     before = dict(message.headers() or ())
+    # A copy's copy may say the same again; a record that claims to be one was not written by us.
+    kept = () if names.FORMAT in before else (names.ATTEMPTS, names.REASON)
     found.extend(
         f"header {name} was not replaced"
-        for name in (names.ATTEMPTS, names.REASON)
+        for name in kept
         if name in before and by_name.get(name) == before[name]
     )
     found.extend(
@@ -100,6 +120,22 @@ def differences(message: FakeMessage, copy: Copy) -> list[str]:
     )
     if len(by_name.get(names.ERROR_STACK) or b"") > names.MAX_ERROR_STACK_BYTES:
         found.append("an error stack that is too long")
+    return found
+
+
+def _forgotten(tenure: Tenure, record: KnownRecord, copy: Copy) -> list[str]:
+    """Say what a copy does not tell of its record's way."""
+    found = []
+    by_name = dict(copy.headers)
+    offset = record.message.offset()
+    calls = record.hop.attempts + tenure.attempts.get(offset, 0)
+    if by_name.get(names.ATTEMPTS) != b"%d" % calls:
+        found.append(f"{by_name.get(names.ATTEMPTS)!r} attempts instead of {calls}")
+    if _origin(copy.headers) != (record.hop.origin, record.hop.offset):
+        found.append(f"its origin is told as {_origin(copy.headers)}")
+    before = record.hop.first_failure
+    if before is not None and by_name.get(names.FIRST_FAILURE) != b"%d" % before:
+        found.append("its first failure is told as another")
     return found
 
 

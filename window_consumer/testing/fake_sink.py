@@ -9,6 +9,7 @@ from enum import Enum
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy, Delivery
 from window_consumer.model.record import TopicPartition
+from window_consumer.testing.fake_log import FakeMessage
 from window_consumer.testing.fake_topics import FakeTopics, partition_of, size_of
 
 
@@ -57,6 +58,10 @@ class FakeSink:
         self.serve(timeout_s)
         return len(self._unanswered)
 
+    def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
+        """Write a copy into its log."""
+        return self._topics.write(name, copy.key, copy.value, copy.headers)
+
     def _decide(self, copy: Copy, fate: Fate) -> PublishFailedError | None:
         topic = self._topics.by_name.get(copy.topic)
         if topic is None:
@@ -74,7 +79,7 @@ class FakeSink:
                     f"copy to {copy.topic}: there is no partition {partition}"
                 )
             name = TopicPartition(copy.topic, partition)
-            self._topics.write(name, copy.key, copy.value, copy.headers)
+            self.append(name, copy)
         if fate is Fate.ACKED:
             return None
         return PublishFailedError(f"copy to {copy.topic}: no answer in time")

@@ -14,6 +14,7 @@ from window_consumer.core.decisions import Outlived
 from window_consumer.core.metadata import decode
 from window_consumer.core.offsets import after
 from window_consumer.core.partition import Partition
+from window_consumer.core.rungs import MAX_SKEW_S, Level, Rung
 from window_consumer.core.slices import Slice
 from window_consumer.model.errors import RetryLater, Skip
 from window_consumer.model.record import Message, TopicPartition
@@ -40,10 +41,17 @@ TOLERANCE_S = 1e-9
 class History:
     """Everything that happened, and what was wrong with it. Owner: one thread."""
 
-    def __init__(self, plan: Plan, broker: FakeBroker, now: Callable[[], float]):
+    def __init__(
+        self,
+        plan: Plan,
+        broker: FakeBroker,
+        now: Callable[[], float],
+        wall_ms: Callable[[], float],
+    ):
         self.plan = plan
         self.broker = broker
         self.now = now
+        self.wall_ms = wall_ms
         self.violations: list[str] = []
         self.trace: list[str] | None = None
         """What happened in words, where somebody wants to read it."""
@@ -52,6 +60,8 @@ class History:
         self.catch_up: Callable[[], None] = lambda: None
         """Takes note of what the broker has committed lately."""
         self._records: dict[int, KnownRecord] = {}
+        self._running: dict[tuple[TopicPartition, Lane], list[SimulatedCall]] = {}
+        """The calls that run now, over all members: by the lane's source partition, and lane."""
         self._tenures: dict[Partition, Tenure] = {}
         self._latest: dict[tuple[SimulatedMember, TopicPartition], Tenure] = {}
         self._known_partitions: dict[str, int] = {}
@@ -83,7 +93,8 @@ class History:
         """A record was written."""
         ledger = self.ledger(log)
         offset = message.offset()
-        record = KnownRecord(ledger, message, poison=poison)
+        hop = self._rung(log.name).hop_of(message)
+        record = KnownRecord(ledger, message, hop, self.wall_ms(), poison=poison)
         ledger.records[offset] = self._records[id(message)] = record
         key = message.key()
         self.events.append(
@@ -151,7 +162,8 @@ class History:
             # The log was cut below them: nobody knows which records those ranges speak of.
             ledger.durable = {o for o in ledger.durable if o < note.next_offset}
         tenure = Tenure(member, partition, ledger)
-        if committed.next_offset is None and self.plan.on_no_offset == "latest":
+        is_source = name.topic not in self.plan.rungs
+        if committed.next_offset is None and is_source and self.plan.on_no_offset == "latest":
             self._excuse_as_latest(tenure)
         if (member, name) in self._out_of_range or tenure.start < (committed.next_offset or 0):
             tenure.restarted = True
@@ -169,7 +181,7 @@ class History:
         if member.source.is_out_of_range(name):
             if name not in member.engine.partitions:
                 self._out_of_range.add((member, name))
-            if self.plan.on_out_of_range == "latest":
+            if self.plan.on_out_of_range == "latest" and name.topic not in self.plan.rungs:
                 self.excuse(self.ledger(self.broker.log(*name)), offset, "latest")
 
     def _excuse_as_latest(self, tenure: Tenure) -> None:
@@ -258,6 +270,9 @@ class History:
             self.violate(f"{place} is called as attempt {call.attempt} after {before}")
         if self.now() < tenure.not_before.get(offset, 0.0) - TOLERANCE_S:
             self.violate(f"{place} is called again before its backoff is over")
+        level = self._rung(tenure.name).level
+        if level is not None and self.wall_ms() < self._due_ms(call.record, level) - 1:
+            self.violate(f"{place} is called before it is due")
 
     def _check_lane(self, call: SimulatedCall, lane: Lane) -> None:
         tenure = call.tenure
@@ -269,7 +284,7 @@ class History:
                 f"{tenure.name}@{call.offset} of lane {lane!r} is called although {line[0]} is not"
                 " over"
             )
-        running = tenure.ledger.running.setdefault(lane, [])
+        running = self._calls_of(call, lane)
         for other in running:
             if not (self._may_overlap(other) or self._may_overlap(call)):
                 self.violate(
@@ -293,7 +308,7 @@ class History:
         tenure = call.tenure
         tenure.running.discard(call.offset)
         if call.lane is not None:
-            tenure.ledger.running[call.lane].remove(call)
+            self._calls_of(call, call.lane).remove(call)
         result = self._result(call, error)
         if self.trace is not None:
             late = "" if tenure.current else " (late)"
@@ -332,10 +347,31 @@ class History:
             return "done"
         if isinstance(error, Skip):
             return "skipped"
-        is_spent = retry.on_failure == "overtake" and call.attempt >= retry.attempts
-        if not (retry.is_fatal(error) or is_spent):
+        if retry.is_fatal(error):
+            return "dropped" if retry.when_spent == "drop" else "spent"
+        level = self._rung(call.tenure.name).level
+        further = [each for each in retry.levels if level is None or each.delay_s > level.delay_s]
+        allowed = retry.attempts if level is None else retry.attempts_per_level
+        waits_long = isinstance(error, RetryLater) and error.after_s > retry.backoff_max_s
+        if retry.on_failure == "block":
             return "failed"
-        return "dropped" if retry.when_spent == "drop" else "spent"
+        if call.attempt < allowed and not (waits_long and further):
+            return "failed"
+        return "dropped" if retry.when_spent == "drop" and not further else "spent"
+
+    def _rung(self, name: TopicPartition) -> Rung:
+        return self.plan.rungs.get(name.topic) or Rung(name.topic)
+
+    def _calls_of(self, call: SimulatedCall, lane: Lane) -> list[SimulatedCall]:
+        """Return the calls that run now of a lane, whose records may lie in several topics."""
+        name = call.tenure.name
+        source = TopicPartition(self._rung(name).source, name.partition)
+        return self._running.setdefault((source, lane), [])
+
+    def _due_ms(self, record: KnownRecord, level: Level) -> float:
+        """Return when a copy may be called: as its header says, unless a clock was wrong."""
+        not_before = record.hop.not_before or 0
+        return min(not_before, record.written_ms + (level.delay_s + MAX_SKEW_S) * 1000)
 
     def _shortest_wait(self, call: SimulatedCall, error: Exception | None) -> float:
         retry = self.plan.engine.retry
@@ -359,9 +395,8 @@ class History:
 
     def gone(self, member: SimulatedMember) -> None:
         """A member's process has ended, and its calls with it."""
-        for ledger in self.ledgers.values():
-            for running in ledger.running.values():
-                running[:] = [call for call in running if call.tenure.member is not member]
+        for running in self._running.values():
+            running[:] = [call for call in running if call.tenure.member is not member]
         self.events.append(Killed(str(member), self.now()))
 
 

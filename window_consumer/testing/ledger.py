@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from window_consumer.core.partition import Partition
+from window_consumer.model.hop import Hop
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fake_log import FakeLog, FakeMessage
 
@@ -19,11 +20,25 @@ Lane = Hashable
 class KnownRecord:
     """A record that was produced."""
 
-    __slots__ = ("excused", "handled", "ledger", "message", "poison", "reborn")
+    __slots__ = (
+        "excused",
+        "handled",
+        "hop",
+        "ledger",
+        "message",
+        "poison",
+        "reborn",
+        "written_ms",
+    )
 
-    def __init__(self, ledger: Ledger, message: FakeMessage, *, poison: bool):
+    def __init__(
+        self, ledger: Ledger, message: FakeMessage, hop: Hop, written_ms: float, *, poison: bool
+    ):
         self.ledger = ledger
         self.message = message
+        self.hop = hop
+        """Where it came from, and what happened to it before."""
+        self.written_ms = written_ms
         self.poison = poison
         """Every call for it fails."""
         self.handled = False
@@ -37,15 +52,13 @@ class KnownRecord:
 class Ledger:
     """Everything about one log."""
 
-    __slots__ = ("durable", "excused_below", "log", "records", "running")
+    __slots__ = ("durable", "excused_below", "log", "records")
 
     def __init__(self, log: FakeLog):
         self.log = log
         self.records: dict[int, KnownRecord] = {}
         self.durable: set[int] = set()
         """Offsets that the group's committed offset and metadata say are finished."""
-        self.running: dict[Lane, list[SimulatedCall]] = {}
-        """The calls that run now, by lane, over all members."""
         self.excused_below = 0
         """The log was cut: offsets below this come twice."""
 

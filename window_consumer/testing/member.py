@@ -16,10 +16,10 @@ from typing import Any
 
 import attrs
 
-from window_consumer.core.copies import Origin, Target, dead_letter
-from window_consumer.core.decisions import EngineRules, Outlived
-from window_consumer.core.engine import Engine
-from window_consumer.core.ladder import FailedRecord, Jitter
+from window_consumer.core.copies import Origin, Target, copy_of
+from window_consumer.core.decisions import Outlived
+from window_consumer.core.engine import MakeEngine
+from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy, Delivery
@@ -33,13 +33,12 @@ from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.commit_watch import CommitWatch
 from window_consumer.testing.copy_watch import CopyWatch
 from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.testing.fake_log import FakeMessage
 from window_consumer.testing.fake_sink import FakeSink
 from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.history import History
-from window_consumer.testing.schedule import GROUP, Plan
+from window_consumer.testing.schedule import GROUP, Plan, copy_topic
 from window_consumer.testing.slots import Handler, SteppedSlots
-
-MakeEngine = Callable[[EngineRules, Jitter], Engine]
 
 _SILENT = logging.getLogger("window_consumer.simulated")
 _SILENT.setLevel(logging.CRITICAL + 1)
@@ -54,7 +53,7 @@ class Scene:
         self.make_engine = make_engine
         self.clock = ManualClock(now=1.0)
         self.broker = FakeBroker()
-        self.history = History(plan, self.broker, self.clock.now)
+        self.history = History(plan, self.broker, self.clock.now, self.clock.wall_ms)
         self.commits = CommitWatch(self.history)
         self.copies = CopyWatch(self.history)
 
@@ -114,6 +113,12 @@ class WatchedSink(FakeSink):
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
         """Send a copy."""
         super().write(copy, self._scene.copies.writing(self.member, copy, on_delivery))
+
+    def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
+        """Let the history know what lies in a level now."""
+        message = super().append(name, copy)
+        self._scene.copies.written(name, copy, message)
+        return message
 
 
 class Ears(Reports):
@@ -196,12 +201,12 @@ class SimulatedMember:
         """It waits for something at this moment: it cannot take another turn."""
         self.source = WatchedSource(scene)
         self.sink = WatchedSink(scene)
-        self.engine = scene.make_engine(plan.engine, scene.rng.random)
+        self.engine = scene.make_engine(plan.engine, scene.rng.random, plan.rungs)
         self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
         self.slots = SteppedSlots(plan.engine.slots, handler, scene.history, scene.clock.now)
         self.source.member = self.sink.member = self.slots.member = self
         reports = Ears(self, scene)
-        assignments = Assignments(self.source, plan.on_no_offset, reports.warn)
+        assignments = Assignments(self.source, plan.on_no_offset, reports.warn, plan.rungs)
         parts = Parts(
             source=self.source,
             engine=self.engine,
@@ -209,7 +214,9 @@ class SimulatedMember:
             publisher=Publisher(name, self.sink, self.completions),
             completions=self.completions,
             assignments=assignments,
-            restarts=Restarts(self.source, self.engine, assignments, plan.on_out_of_range, reports),
+            restarts=Restarts(
+                self.source, self.engine, assignments, plan.on_out_of_range, reports, plan.rungs
+            ),
             reports=reports,
             clock=scene.clock,
             copy_of=self._copy_of,
@@ -279,15 +286,12 @@ class SimulatedMember:
         )
 
     def _copy_of(self, failed: FailedRecord) -> Copy:
-        topic = failed.partition.name.topic
+        topic = failed.partition.rung.source
         partitions = self.scene.broker.topics.partitions
-        copies = dead_letter_topic(topic)
+        copies = copy_topic(topic, failed.level)
         target = Target(copies, partitions(copies), partitions(topic))
         clock = self.scene.clock
         wall_offset_ms = clock.wall_ms() - clock.now() * 1000
-        return dead_letter(failed, Origin(GROUP, "charge"), target, wall_offset_ms)
-
-
-def dead_letter_topic(topic: str) -> str:
-    """Return where the dead letters of a topic go."""
-    return f"{GROUP}.{topic}.dlq"
+        copy = copy_of(failed, Origin(GROUP, "charge"), target, wall_offset_ms)
+        self.scene.copies.made(copy, failed.partition.name, failed.message)
+        return copy

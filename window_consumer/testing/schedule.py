@@ -6,6 +6,7 @@ milliseconds. Bugs that need a window of 16,000 records to be full are found wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import accumulate
 from random import Random
 from typing import Literal
@@ -14,6 +15,7 @@ from attrs import field, frozen
 
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.ladder import RetryRules
+from window_consumer.core.rungs import Level, Rung
 from window_consumer.core.start import OnNoOffset
 from window_consumer.runtime.poll_loop import LoopRules
 from window_consumer.runtime.restarts import OnOutOfRange
@@ -95,6 +97,10 @@ class Plan:
 
     engine: EngineRules
     loop: LoopRules
+    sources: tuple[str, ...]
+    """The topics that records are written to; ``loop`` has those of the retry levels, too."""
+    rungs: Mapping[str, Rung]
+    """Those of the retry levels."""
     incremental: bool
     on_no_offset: OnNoOffset
     on_out_of_range: OnOutOfRange
@@ -123,10 +129,19 @@ def draw(rng: Random) -> Plan:
     if on_no_offset == "latest":
         # Nobody can tell what "latest" meant for a topic that is gone.
         actions.pop("remake", None)
+    engine = _engine(rng)
+    sources = TOPICS[: 1 if rng.random() < 0.7 else 2]
+    rungs = {
+        copy_topic(source, level): Rung(source, level, is_copy=True)
+        for source in sources
+        for level in engine.retry.levels
+    }
     return Plan(
-        engine=_engine(rng),
+        engine=engine,
+        sources=sources,
+        rungs=rungs,
         loop=LoopRules(
-            topics=TOPICS[: 1 if rng.random() < 0.7 else 2],
+            topics=(*sources, *rungs),
             revoke_timeout_s=rng.choice((0.05, 0.5)),
             stop_timeout_s=rng.choice((0.05, 0.5)),
         ),
@@ -145,7 +160,20 @@ def draw(rng: Random) -> Plan:
     )
 
 
+def copy_topic(topic: str, level: Level | None = None) -> str:
+    """Return where the copies of a topic's records go."""
+    return f"{GROUP}.{topic}.dlq" if level is None else f"{GROUP}.{topic}.retry.{level.name}"
+
+
+def _levels(rng: Random) -> tuple[Level, ...]:
+    if rng.random() < 0.4:
+        return ()
+    delays = rng.sample((0.0, 0.05, 0.3, 1.0, 6.0), rng.randint(1, 3))
+    return tuple(Level(f"{delay:g}", delay) for delay in sorted(delays))
+
+
 def _engine(rng: Random) -> EngineRules:
+    on_failure: Literal["overtake", "block"] = rng.choice(("overtake", "overtake", "block"))
     return EngineRules(
         slots=rng.randint(1, 8),
         ordering=rng.choice(("unordered", "key", "key", "partition")),
@@ -153,7 +181,9 @@ def _engine(rng: Random) -> EngineRules:
             attempts=rng.randint(1, 4),
             backoff_min_s=rng.choice((0.0, 0.01, 0.2)),
             backoff_max_s=rng.choice((0.2, 1.0)),
-            on_failure=rng.choice(("overtake", "overtake", "block")),
+            on_failure=on_failure,
+            levels=_levels(rng) if on_failure == "overtake" else (),
+            attempts_per_level=rng.choice((1, 1, 2)),
             when_spent=rng.choice(("dead_letter", "dead_letter", "dead_letter", "drop", "stop")),
             on_oversize=rng.choice(("hold", "reference", "stop")),
             fatal=(InvalidOrderError,),

@@ -6,14 +6,15 @@ from bisect import bisect
 from collections.abc import Callable
 from random import Random
 
+from window_consumer.core.engine import MakeEngine
 from window_consumer.model import headers as names
 from window_consumer.model.protocols import Commit, Headers
 from window_consumer.runtime.topic_watch import TopicNews
 from window_consumer.testing.bounds import check_bounds
 from window_consumer.testing.fake_log import FakeLog
 from window_consumer.testing.fake_source import FakeSource
-from window_consumer.testing.member import MakeEngine, Scene, SimulatedMember, dead_letter_topic
-from window_consumer.testing.schedule import GROUP, Action, Plan
+from window_consumer.testing.member import Scene, SimulatedMember
+from window_consumer.testing.schedule import GROUP, Action, Plan, copy_topic
 from window_consumer.testing.weather import Weather
 
 _FOREIGN = ("", "AAAB", "wc1.", "wc1.AAAA", "wc1.____________________", "\u00e9\u4e16")
@@ -54,9 +55,10 @@ class Simulation:
             "widen": self._widen,
             "weather": self._change_weather,
         }
-        for topic in plan.loop.topics:
+        for topic in plan.sources:
             self.broker.create_topic(topic, plan.partitions)
-            self.broker.create_topic(dead_letter_topic(topic), plan.partitions, plan.copy_limit)
+            for copies in self._copy_topics(topic):
+                self.broker.create_topic(copies, plan.partitions, plan.copy_limit)
         group = self.broker.group(GROUP, incremental=plan.incremental)
         group.commit_fault = self.weather.commit_fault
         self.broker.fate_of = self.weather.fate_of
@@ -204,6 +206,10 @@ class Simulation:
         message = log.append(key, value, self._headers(), 1_700_000_000_000)
         self.history.produced(log, message, poison=rng.random() < self.plan.handlers.poison)
 
+    def _copy_topics(self, topic: str) -> list[str]:
+        levels = self.plan.engine.retry.levels
+        return [copy_topic(topic), *(copy_topic(topic, level) for level in levels)]
+
     def _headers(self) -> Headers:
         if self.rng.random() < 0.7:
             return ()
@@ -216,7 +222,7 @@ class Simulation:
         )
 
     def _any_log(self) -> FakeLog:
-        topics = self.plan.loop.topics
+        topics = self.plan.sources
         topic = topics[int(self.rng.random() * len(topics))]
         logs = self.broker.topics.by_name[topic].logs
         return logs[int(self.rng.random() * len(logs))]
@@ -245,19 +251,26 @@ class Simulation:
         self.history.cut(log, end)
 
     def _remake(self) -> None:
-        topic = self.rng.choice(self.plan.loop.topics)
-        partitions = self.broker.topics.partitions(topic)
-        self.broker.remake_topic(topic, partitions + (self.rng.random() < 0.3))
+        topic = self.rng.choice(self.plan.sources)
+        partitions = self.broker.topics.partitions(topic) + (self.rng.random() < 0.3)
+        self._widen_copies(topic, partitions)
+        self.broker.remake_topic(topic, partitions)
         self.history.say(f"{topic} is deleted and made anew")
         if self.rng.random() < 0.5:
             self._rebalance()
 
     def _widen(self) -> None:
-        topic = self.rng.choice(self.plan.loop.topics)
+        topic = self.rng.choice(self.plan.sources)
         partitions = self.broker.topics.partitions(topic)
         if partitions < 6:
+            self._widen_copies(topic, partitions + 1)
             self.broker.add_partitions(topic, partitions + 1)
             self.history.say(f"{topic} has {partitions + 1} partitions now")
+
+    def _widen_copies(self, topic: str, partitions: int) -> None:
+        """Give the levels as many partitions, so that equal numbers stay with one member."""
+        for level in self.plan.engine.retry.levels:
+            self.broker.topics.widen(copy_topic(topic, level), partitions)
 
     # ---- trouble
 
@@ -306,7 +319,8 @@ class Simulation:
         self.broker.topics.answering = True
         for member in self.members:
             member.source.answers_held = False
-        for topic in self.plan.loop.topics:
-            self.broker.topics.by_name[dead_letter_topic(topic)].max_message_bytes = 10**6
+        for topic in self.plan.sources:
+            for copies in self._copy_topics(topic):
+                self.broker.topics.by_name[copies].max_message_bytes = 10**6
         self.notice_the_dead()
         self.broker.group(GROUP).rebalance()

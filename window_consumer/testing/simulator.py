@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from random import Random
 
-from window_consumer.core.engine import Engine
+from window_consumer.core.engine import Engine, MakeEngine
 from window_consumer.testing.events import Committed, LogEnd, Produced
 from window_consumer.testing.fake_log import FakeLog
 from window_consumer.testing.guarantees import (
@@ -25,7 +25,6 @@ from window_consumer.testing.guarantees import (
     OneAtATimePerKey,
     check,
 )
-from window_consumer.testing.member import MakeEngine
 from window_consumer.testing.schedule import GROUP, draw
 from window_consumer.testing.simulation import Simulation
 
@@ -69,7 +68,7 @@ class Run:
             self._judge()
         self.simulation.calm_down()
         self._drain()
-        for log in self._logs():
+        for log in self._logs(self.plan.sources):
             for key in self.plan.keys[:3]:
                 self.simulation.produce(log, key)
         self._drain()
@@ -96,9 +95,9 @@ class Run:
         self.history.violate(f"not finished after {ROUNDS} rounds without a fault: {self._rest()}")
         self._judge()
 
-    def _logs(self) -> list[FakeLog]:
+    def _logs(self, names: Sequence[str] = ()) -> list[FakeLog]:
         topics = self.simulation.broker.topics.by_name
-        return [log for topic in self.plan.loop.topics for log in topics[topic].logs]
+        return [log for name in names or self.plan.loop.topics for log in topics[name].logs]
 
     def _is_idle(self) -> bool:
         return not self._rest()

@@ -1,0 +1,104 @@
+"""What a copy's headers say of its record's way so far: the wire contract, read.
+
+Only copies in a group's own ladder topics are read like this. On other topics nearly all of our
+headers mean nothing: somebody may have copied them along.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from window_consumer.model import headers as names
+from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message, TopicPartition
+
+
+@frozen
+class Hop:
+    """Where a record came from and what happened to it; times in milliseconds since 1970."""
+
+    record_id: bytes
+    origin: TopicPartition
+    offset: int
+    """Of the first delivery, like ``origin``."""
+    timestamp: int | None
+    """The record's own time, None where it has none."""
+    attempts: int = 0
+    """Handler calls before it came to where it is now."""
+    first_failure: int | None = None
+    not_before: int | None = None
+    level: bytes | None = None
+
+
+def of_source(message: Message) -> Hop:
+    """Return the hop of a record that was delivered from a source topic."""
+    name = TopicPartition(message.topic(), message.partition())
+    offset = message.offset()
+    return Hop(_own_id(message) or _place(name, offset), name, offset, _timestamp(message))
+
+
+def of_copy(message: Message) -> Hop:
+    """Return the hop of a copy in the group's own ladder.
+
+    What is missing or cannot be read counts as if it had never been written: the copy is then a
+    record of the topic where it lies, called for the first time, and due.
+    """
+    found: dict[str, bytes] = {
+        name: value
+        for name, value in message.headers() or ()
+        if value is not None and name.startswith(names.PREFIX)
+    }
+    topic = found.get(names.ORIGINAL_TOPIC)
+    partition = _number(found.get(names.ORIGINAL_PARTITION))
+    offset = _number(found.get(names.ORIGINAL_OFFSET))
+    if topic is None or partition is None or offset is None:
+        hop = of_source(message)
+        origin, offset, record_id, timestamp = hop.origin, hop.offset, hop.record_id, hop.timestamp
+    else:
+        origin = TopicPartition(topic.decode("utf-8", "replace"), partition)
+        record_id = found.get(names.ID) or _place(origin, offset)
+        timestamp = _number(found.get(names.ORIGINAL_TIMESTAMP))
+    return Hop(
+        record_id=record_id,
+        origin=origin,
+        offset=offset,
+        timestamp=timestamp,
+        attempts=_number(found.get(names.ATTEMPTS)) or 0,
+        first_failure=_number(found.get(names.FIRST_FAILURE)),
+        not_before=_number(found.get(names.NOT_BEFORE)),
+        level=found.get(names.LEVEL),
+    )
+
+
+def attempts_before(message: Message) -> int:
+    """Return how often a handler was called for a copy before it came to its topic."""
+    for name, value in message.headers() or ():
+        if name == names.ATTEMPTS:
+            return _number(value) or 0
+    return 0
+
+
+def _own_id(message: Message) -> bytes | None:
+    for name, value in message.headers() or ():
+        if name == names.ID and value:
+            return bytes(value)
+    return None
+
+
+def _place(name: TopicPartition, offset: int) -> bytes:
+    return f"{name.topic}/{name.partition}/{offset}".encode()
+
+
+def _timestamp(message: Message) -> int | None:
+    kind, milliseconds = message.timestamp()
+    return None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds
+
+
+def _number(text: bytes | None) -> int | None:
+    """Read a decimal number that is not negative; None for anything else."""
+    if text is None or not text.isdigit() or len(text) > _MOST_DIGITS:
+        return None
+    return int(text)
+
+
+_MOST_DIGITS = 19
+"""Those of 2**63 - 1."""
