@@ -180,6 +180,25 @@ def test_within_a_handler_time_passes_as_in_a_slow_one() -> None:
         assert wc_app.clock.now() == began + 60
 
 
+def test_the_worker_goes_on_beside_a_call_that_lasts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = App("shop")
+    holder: list[TestApp] = []
+
+    @app.handler("orders", group="shop")
+    def charge(order: Record) -> None:
+        if order.json() == "hang":
+            holder[0].advance("1m")
+            holder[0].send("orders", "sent meanwhile")
+
+    with TestApp(app, config(charge={}), topics={"orders": 1}) as wc_app:
+        holder.append(wc_app)
+        assert wc_app.send("orders", '"hang"').outcome is DONE
+        assert [each.outcome for each in wc_app.records] == [DONE, RETRYING]
+        assert "hovers: its start cell has made no progress" in caplog.text
+
+
 # ---- order
 
 

@@ -231,12 +231,12 @@ class TestApp:
     def advance(self, duration: float | str) -> None:
         """Let time pass, seconds or a text such as ``10m``, and everything happen that falls due.
 
-        Within a handler time passes as if the handler took so long.
+        Within a handler time passes as if the handler took so long, and is found to.
         """
         seconds = parse_duration(duration) if isinstance(duration, str) else duration
         process = self._running()
         if process.calling:
-            self.clock.advance(seconds)
+            process.last(seconds)
             return
         deadline = self.clock.now() + seconds
         self.run_until_idle()

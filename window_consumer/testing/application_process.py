@@ -14,6 +14,9 @@ from window_consumer.testing.stepped_worker import Rival, Scenery, SteppedWorker
 _MOMENT_S = 0.005
 """The Engine looks after pauses this often, and records wait for company as long."""
 
+_LOOK_S = 0.5
+"""How often poll loops look beside a call that lasts: a real one looks every few milliseconds."""
+
 _QUIET_ROUNDS = 2
 """What one worker does in a round another one may see in the next."""
 
@@ -79,6 +82,15 @@ class ApplicationProcess:
                 self.failure = worker.failure or error
                 raise
         return worked
+
+    def last(self, seconds: float) -> None:
+        """Let time pass within a handler; the poll loops go on beside it."""
+        clock = self._scenery.clock
+        deadline = clock.now() + seconds
+        while (left := deadline - clock.now()) > 0:
+            clock.advance(min(left, _LOOK_S))
+            for worker in self.workers:
+                worker.look()
 
     def next_event_s(self, longest_s: float) -> float:
         """Return the seconds until something is due by itself, at most so many."""

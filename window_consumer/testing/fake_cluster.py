@@ -62,6 +62,16 @@ class FakeCluster(Cluster):
                 most = int(topic.config.get(_MAX_MESSAGE_BYTES, DEFAULT_MAX_MESSAGE_BYTES))
                 self._broker.create_topic(topic.name, topic.partitions, most)
 
+    def widen(self, name: str, partitions: int, timeout_s: float = 0.0) -> None:  # noqa: ARG002 - answers at once
+        """Give a topic so many partitions."""
+        self._broker.add_partitions(name, partitions)
+
+    def backlog(self, group: str, topic: str, timeout_s: float = 0.0) -> int:  # noqa: ARG002 - answers at once
+        """Return how many offsets of a topic a group has not committed."""
+        committed = self._broker.group(group).committed
+        logs = self._broker.topics.by_name[topic].logs
+        return sum(log.end - max(log.start, committed(log.name).next_offset or 0) for log in logs)
+
     def group(self, group: str, timeout_s: float = 0.0) -> Group:  # noqa: ARG002 - answers at once
         """Describe a consumer group."""
         return Group(len(self._broker.group(group).members), None)

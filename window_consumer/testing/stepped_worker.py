@@ -49,6 +49,7 @@ class SteppedWorker:
         self.name = setup.name
         self._scenery = scenery
         self._slots: InlineSlots | None = None
+        self._turning = False
         self._setup = setup
         group = setup.origin.group
         self.source = scenery.broker.source(group)
@@ -123,17 +124,30 @@ class SteppedWorker:
         that is no error of a handler.
         """
         before = self._impression()
-        # It is the test that takes its time, not a process that was frozen.
-        self.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
-        if not self._engine.appetite():
-            self.loop._fetch(0, 0.0, self._scenery.clock.now())  # noqa: SLF001 - as above
-        try:
-            self.loop._turn()  # noqa: SLF001 - as above
-        except WindowConsumerError as error:
-            self.loop.failure = error
-            raise
+        self._turn()
+        if self.failure is not None:
+            raise self.failure
         self._work()
         return self._impression() != before
+
+    def look(self) -> None:
+        """Take a turn beside a call that lasts, as the poll thread does; it starts nothing."""
+        if not self._turning:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Take one turn of the poll loop; what a rule stops it for is its ``failure``."""
+        self._turning = True
+        # It is the test that takes its time, not a process that was frozen.
+        self.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
+        try:
+            if not self._engine.appetite():
+                self.loop._fetch(0, 0.0, self._scenery.clock.now())  # noqa: SLF001 - as above
+            self.loop._turn()  # noqa: SLF001 - as above
+        except WindowConsumerError as error:
+            self.loop.failure = self.loop.failure or error
+        finally:
+            self._turning = False
 
     def _work(self) -> bool:
         worked = False
@@ -145,8 +159,9 @@ class SteppedWorker:
         return worked
 
     def _wait(self, timeout_s: float) -> None:
-        """Do what a real loop waits for; within a revoke or a stop time passes without it."""
-        if not self._work() and (self.source.in_callback or self.loop.phase is Phase.DRAINING):
+        """Do what a revoke or a stop waits for, or let time pass; a turn is taken again anyway."""
+        captive = self.source.in_callback or self.loop.phase is Phase.DRAINING
+        if captive and not self._work():
             self._scenery.clock.advance(timeout_s)
 
     def _impression(self) -> tuple[object, ...]:
