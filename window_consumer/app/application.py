@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from window_consumer.app.calls import handler_of
 from window_consumer.app.handlers import (
     Handler,
     HandlerSpec,
@@ -19,11 +20,13 @@ from window_consumer.app.handlers import (
     with_middleware,
 )
 from window_consumer.app.patience import LOGGER, Patience
-from window_consumer.app.plan import Plan, make_plan
+from window_consumer.app.plan import Plan, PlannedWorker, make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
 from window_consumer.app.wiring import setup_of, wire
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
+from window_consumer.model.record_lookup import WallMs
+from window_consumer.runtime.expiry import Warn
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
 
@@ -245,6 +248,15 @@ class App:
         Raises UsageError where the decorated function gives no context manager.
         """
         return as_context(self._lifespan)
+
+    def handler_of(
+        self, plan: Plan, worker: PlannedWorker, wall_ms: WallMs, warn: Warn = lambda _text: None
+    ) -> Handler:
+        """Return what is called for a worker's records: its routes, its middleware, its handlers.
+
+        ``wall_ms`` is the time by which records expire, in milliseconds since 1970.
+        """
+        return handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
 
     def setup_of(
         self, plan: Plan, worker: PreparedWorker, clock: Clock | None = None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 import window_consumer
 from window_consumer.app.loading import load_app
+from window_consumer.cli import options
 from window_consumer.cli.check import check
 from window_consumer.cli.demo import demo_command
 from window_consumer.cli.dlq import dlq_group
@@ -20,38 +20,11 @@ from window_consumer.cli.embedded import broker_command, run_embedded
 from window_consumer.cli.errors import guarded
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.run import run_until_stopped
+from window_consumer.cli.simulate import simulate_command
 from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.config import config_page, json_schema
 
 Command = Callable[..., Any]
-
-
-_app = click.argument("application", metavar="MODULE:APP")
-_config = click.option(
-    "-c",
-    "--config",
-    type=click.Path(path_type=Path),
-    default=Path("workers.yaml"),
-    show_default=True,
-    help="The configuration file.",
-)
-_only = click.option(
-    "--only", multiple=True, metavar="WORKER", help="Only this worker; may be repeated."
-)
-_set = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a key, as in workers.charge.concurrency=8; may be repeated.",
-)
-_start_timeout = click.option(
-    "--start-timeout",
-    type=Duration(),
-    default=None,
-    metavar="DURATION",
-    help="Give up when no broker answers for so long (exit code 1). [default: never]",
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -61,11 +34,11 @@ def cli() -> None:
 
 
 @cli.command("run")
-@_app
-@_config
-@_only
-@_set
-@_start_timeout
+@options.application
+@options.config
+@options.only
+@options.overrides
+@options.start_timeout
 @click.option("--embedded", is_flag=True, help="Start an embedded broker in this process.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text")
 @click.option(
@@ -88,36 +61,36 @@ def cli() -> None:
     show_default=True,
     help="New objects that start a garbage collection; 0 leaves Python's settings alone.",
 )
-def run_command(**options: Any) -> int:
+def run_command(**given: Any) -> int:
     """Run the workers of a configuration until a signal comes.
 
     SIGTERM or Ctrl-C: drain, commit, leave the group; a second one: end at once. SIGUSR1: print
     the windows and where the running handlers stand.
     """
-    formatter = set_up(options["log_format"], options["log_level"])
-    tune(options["switch_interval"], options["gc_threshold"])
-    app = load_app(options["application"])
-    config, only, overrides = options["config"], options["only"], options["overrides"]
-    if options["embedded"]:
+    formatter = set_up(given["log_format"], given["log_level"])
+    tune(given["switch_interval"], given["gc_threshold"])
+    app = load_app(given["application"])
+    config, only, overrides = given["config"], given["only"], given["overrides"]
+    if given["embedded"]:
         return run_embedded(app, config, only, overrides, formatter)
     plan = app.plan(config, only=only, overrides=overrides)
-    return run_until_stopped(app, plan, formatter, options["start_timeout"])
+    return run_until_stopped(app, plan, formatter, given["start_timeout"])
 
 
 @cli.command("check")
-@_app
-@_config
-@_only
-@_set
-@_start_timeout
+@options.application
+@options.config
+@options.only
+@options.overrides
+@options.start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--connect", is_flag=True, help="Ask the cluster, too.")
-def check_command(**options: Any) -> int:
+def check_command(**given: Any) -> int:
     """Check a configuration without running it, and work out its bounds."""
-    app = load_app(options["application"])
-    plan = app.plan(options["config"], only=options["only"], overrides=options["overrides"])
-    report = check(app, plan, connect=options["connect"], start_timeout=options["start_timeout"])
-    click.echo(json.dumps(report.as_json(), indent=2) if options["as_json"] else report.as_text())
+    app = load_app(given["application"])
+    plan = app.plan(given["config"], only=given["only"], overrides=given["overrides"])
+    report = check(app, plan, connect=given["connect"], start_timeout=given["start_timeout"])
+    click.echo(json.dumps(report.as_json(), indent=2) if given["as_json"] else report.as_text())
     return 0
 
 
@@ -132,6 +105,7 @@ def schema_command(*, markdown: bool) -> int:
 cli.add_command(broker_command)
 cli.add_command(demo_command)
 cli.add_command(dlq_group)
+cli.add_command(simulate_command)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -21,7 +21,7 @@ from window_consumer.testing.journal import (
     Outcome,
     Sent,
 )
-from window_consumer.testing.producer import make_record
+from window_consumer.testing.records import make_record
 
 __all__ = [
     "DEAD_LETTERED",

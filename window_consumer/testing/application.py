@@ -31,7 +31,8 @@ from window_consumer.testing.journal import (
     Journal,
     Sent,
 )
-from window_consumer.testing.producer import HeaderValues, TestProducer, Value
+from window_consumer.testing.producer import TestProducer
+from window_consumer.testing.records import HeaderValues, Value
 from window_consumer.testing.stepped_worker import Scenery, StillClock
 from window_consumer.testing.topics import TestTopics
 

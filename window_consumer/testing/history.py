@@ -16,7 +16,7 @@ from window_consumer.core.offsets import after
 from window_consumer.core.partition import Partition
 from window_consumer.core.rungs import MAX_SKEW_S, Level, Rung
 from window_consumer.core.slices import Slice
-from window_consumer.model.errors import RetryLater, Skip
+from window_consumer.model.errors import NotCalled, RetryLater, Skip
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.testing.events import (
     Ended,
@@ -347,6 +347,8 @@ class History:
             return "done"
         if isinstance(error, Skip):
             return "skipped"
+        if isinstance(error, NotCalled):
+            return "dropped" if error.end == "drop" else "spent"
         if retry.is_fatal(error):
             return "dropped" if retry.when_spent == "drop" else "spent"
         level = self._rung(call.tenure.name).level

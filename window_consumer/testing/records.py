@@ -1,30 +1,64 @@
-"""Records made by hand, for tests that call a handler themselves."""
+"""Records made by hand: values, keys and headers as tests like to write them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from window_consumer.model.errors import UsageError
+from window_consumer.model.protocols import Headers
 from window_consumer.model.record import Call, Record, TopicPartition
 from window_consumer.testing.fake_log import FakeMessage
 
+Value = bytes | str | Mapping[str, Any] | Sequence[Any] | float | bool | None
+HeaderValues = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 
-def make_record(  # noqa: PLR0913 - the parts of a record
+
+def make_record(  # noqa: PLR0913 - what a record may have, by name
+    value: Value = None,
+    key: bytes | str | None = None,
     *,
-    topic: str,
-    value: bytes | None,
-    key: bytes | None = None,
-    headers: Sequence[tuple[str, bytes | None]] = (),
+    topic: str = "test",
     partition: int = 0,
     offset: int = 0,
+    headers: HeaderValues = (),
     timestamp: int | None = None,
     attempt: int = 1,
     state: Any = None,
 ) -> Record:
-    """Return a record as a handler gets it, made of these bytes.
+    """Return a record, for a test that calls a handler by itself.
 
-    ``timestamp`` is in milliseconds since 1970; ``state`` is what ``record.state`` shall be, where
-    the handler needs what the application's lifespan yields.
+    ``value``, ``key`` and ``headers`` are written as for ``TestApp.send``, ``timestamp`` is in
+    milliseconds since 1970. UsageError for a value that JSON cannot say.
     """
-    message = FakeMessage(TopicPartition(topic, partition), offset, key, value, headers, timestamp)
+    message = FakeMessage(
+        TopicPartition(topic, partition),
+        offset,
+        key.encode() if isinstance(key, str) else key,
+        bytes_of(value),
+        headers_of(headers),
+        timestamp,
+    )
     return Record.of(message, Call(attempt, state))
+
+
+def bytes_of(value: Value) -> bytes | None:
+    """Return what a value is on the wire; UsageError where JSON cannot say it."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    try:
+        return json.dumps(value).encode()
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"a value is bytes, text, None, or what JSON can say; {value!r} is none of these"
+            f" ({error})"
+        ) from error
+
+
+def headers_of(headers: HeaderValues) -> Headers:
+    """Return headers as pairs of name and bytes."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]

@@ -6,7 +6,7 @@ milliseconds. Bugs that need a window of 16,000 records to be full are found wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from random import Random
 from typing import Literal
@@ -114,6 +114,12 @@ class Plan:
     pace_s: float
     """How much time passes in a step, on average."""
     handlers: Handlers
+    waits_s: tuple[float, ...] = (0.001, 0.02, 0.2, 1.0, 20.0)
+    """How long the world may stand still for everyone."""
+    calm_step_s: float = 0.3
+    """How much time passes in a round without a fault."""
+    values: tuple[bytes, ...] = ()
+    """What records hold; made up where there are none."""
     actions: tuple[Action, ...] = ()
     weights: tuple[float, ...] = field(factory=tuple)
     """Cumulative, of ``actions``."""
@@ -131,11 +137,7 @@ def draw(rng: Random) -> Plan:
         actions.pop("remake", None)
     engine = _engine(rng)
     sources = TOPICS[: 1 if rng.random() < 0.7 else 2]
-    rungs = {
-        copy_topic(source, level): Rung(source, level, is_copy=True)
-        for source in sources
-        for level in engine.retry.levels
-    }
+    rungs = rungs_of(sources, engine.retry.levels)
     return Plan(
         engine=engine,
         sources=sources,
@@ -163,6 +165,15 @@ def draw(rng: Random) -> Plan:
 def copy_topic(topic: str, level: Level | None = None) -> str:
     """Return where the copies of a topic's records go."""
     return f"{GROUP}.{topic}.dlq" if level is None else f"{GROUP}.{topic}.retry.{level.name}"
+
+
+def rungs_of(sources: Sequence[str], levels: Sequence[Level]) -> dict[str, Rung]:
+    """Return the topics of the retry levels."""
+    return {
+        copy_topic(source, level): Rung(source, level, is_copy=True)
+        for source in sources
+        for level in levels
+    }
 
 
 def _levels(rng: Random) -> tuple[Level, ...]:

@@ -9,6 +9,7 @@ from random import Random
 from window_consumer.core.engine import MakeEngine
 from window_consumer.model import headers as names
 from window_consumer.model.protocols import Commit, Headers
+from window_consumer.runtime.standstill import STANDSTILL_S
 from window_consumer.runtime.topic_watch import TopicNews
 from window_consumer.testing.bounds import check_bounds
 from window_consumer.testing.fake_log import FakeLog
@@ -23,14 +24,15 @@ _FOREIGN = ("", "AAAB", "wc1.", "wc1.AAAA", "wc1.____________________", "\u00e9\
 class Simulation:
     """The world of one schedule. Owner: one thread."""
 
-    def __init__(self, plan: Plan, rng: Random, make_engine: MakeEngine):
+    def __init__(self, plan: Plan, rng: Random, make_engine: MakeEngine, weather: Weather):
         self.plan = plan
         self.rng = rng
         self.scene = scene = Scene(plan, rng, make_engine)
         self.clock = scene.clock
         self.broker = scene.broker
         self.history = scene.history
-        self.weather = Weather(plan, rng)
+        self.weather = weather
+        weather.wall_ms = self.clock.wall_ms
         self.members: list[SimulatedMember] = []
         self.unnoticed: list[FakeSource] = []
         """Members that were killed and that the group still counts."""
@@ -98,8 +100,11 @@ class Simulation:
                     break
                 member.slots.step(self.rng)
             member.sink.serve()
-        self.clock.advance(0.3)
+        self.clock.advance(self.plan.calm_step_s)
         for member in list(self.members):
+            if self.plan.calm_step_s > STANDSTILL_S:
+                # Between two such steps a real member would have taken many turns.
+                member.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
             self._take_turn(member)
             self._take_turn(member)
 
@@ -134,7 +139,7 @@ class Simulation:
             member.sink.serve(at_most=1 + int(self.rng.random() * 3))
 
     def _wait(self) -> None:
-        self.clock.advance(self.rng.choice((0.001, 0.02, 0.2, 1.0, 20.0)))
+        self.clock.advance(self.rng.choice(self.plan.waits_s))
 
     def start(self) -> None:
         """Start a member where one is missing."""
@@ -202,7 +207,11 @@ class Simulation:
         """Write a record."""
         rng = self.rng
         size = int(rng.random() * (self.plan.max_value + 1))
-        value = None if rng.random() < 0.05 else b"x" * size
+        value: bytes | None = b"x" * size
+        if self.plan.values:
+            value = self.plan.values[int(rng.random() * len(self.plan.values))]
+        if rng.random() < 0.05:
+            value = None
         message = log.append(key, value, self._headers(), 1_700_000_000_000)
         self.history.produced(log, message, poison=rng.random() < self.plan.handlers.poison)
 

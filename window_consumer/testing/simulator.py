@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from window_consumer.core.engine import Engine, MakeEngine
@@ -25,14 +25,19 @@ from window_consumer.testing.guarantees import (
     OneAtATimePerKey,
     check,
 )
-from window_consumer.testing.schedule import GROUP, draw
+from window_consumer.testing.schedule import GROUP, Plan, draw
 from window_consumer.testing.simulation import Simulation
+from window_consumer.testing.weather import Weather
 
 ROUNDS = 300
 """Within so many rounds without a fault, of 0.3 s each, everything has to be finished."""
 
 LAST_LINES = 30
 """How much of its history a violation tells."""
+
+
+Draw = Callable[[Random], Plan]
+MakeWeather = Callable[[Plan, Random], Weather]
 
 
 class ViolationError(AssertionError):
@@ -49,13 +54,21 @@ class ViolationError(AssertionError):
 class Run:
     """One schedule from its beginning to its end. Owner: one thread."""
 
-    def __init__(self, seed: int, make_engine: MakeEngine, *, tell: bool):
+    def __init__(
+        self,
+        seed: int,
+        make_engine: MakeEngine,
+        *,
+        tell: bool,
+        draw: Draw = draw,
+        make_weather: MakeWeather = Weather,
+    ):
         rng = Random(seed)
         self.seed = seed
         self.steps_taken = 0
         self.plan = draw(rng)
         self.rng = rng
-        self.simulation = Simulation(self.plan, rng, make_engine)
+        self.simulation = Simulation(self.plan, rng, make_engine, make_weather(self.plan, rng))
         self.history = self.simulation.history
         if tell:
             self.history.trace = []
@@ -160,20 +173,28 @@ class Run:
 
 
 def simulate(
-    seed: int, *, steps: int | None = None, make_engine: MakeEngine = Engine, tell: bool = False
+    seed: int,
+    *,
+    steps: int | None = None,
+    make_engine: MakeEngine = Engine,
+    tell: bool = False,
+    draw: Draw = draw,
+    make_weather: MakeWeather = Weather,
 ) -> list[str]:
     """Run the schedule of a seed; ViolationError, with what led to it, at a broken promise.
 
     ``steps`` replaces the drawn length. With ``tell`` it returns what happened, line by line.
+    ``draw`` makes a schedule of random numbers, ``make_weather`` decides how its calls end.
     """
-    run = Run(seed, make_engine, tell=tell)
+    run = Run(seed, make_engine, tell=tell, draw=draw, make_weather=make_weather)
     try:
         run.go(steps)
     except ViolationError:
         if tell:
             raise
         # The same again, in words: telling all the time would cost more than everything else.
-        Run(seed, make_engine, tell=True).go(steps)
+        again = Run(seed, make_engine, tell=True, draw=draw, make_weather=make_weather)
+        again.go(steps)
         raise
     return run.history.trace or []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from window_consumer.model.errors import CommitFailedError, Fatal, RetryLater, Skip
@@ -30,6 +31,8 @@ class Weather:
         self._rng = rng
         self.calm = False
         """Nothing fails any more, and calls that hang return."""
+        self.wall_ms: Callable[[], int] = lambda: 0
+        """The simulation's time of day, milliseconds since 1970; it sets this."""
         self.commits_fail = False
         self.copies_fail = False
 

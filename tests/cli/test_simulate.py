@@ -1,0 +1,164 @@
+"""``window-consumer simulate``: what it runs, what it finds, what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.commands import Commands
+from tests.simulation import mutants
+from tests.testing.shops import Shop, config
+from window_consumer.cli.simulate import Task, run
+from window_consumer.core.engine import Engine
+from window_consumer.testing.likeness import Likeness
+
+SHOP = """
+from window_consumer import App, Fatal, Record
+
+app = App("shop")
+
+
+@app.lifespan
+def resources():
+    print("opened")
+    yield "the pool"
+    print("closed")
+
+
+@app.handler("orders", group="shop", ordering="key")
+def charge(order: Record) -> None:
+    if order.value is not None and order.json()["amount"] == 0:
+        print("called with", order.state)
+        raise Fatal("nothing to charge")
+
+
+@app.handler("bills", group="post")
+def post(bill: Record) -> None: ...
+"""
+
+WORKERS = """
+workers:
+  charge: {retry: {on_failure: overtake}}
+  post: {}
+"""
+
+
+@pytest.fixture
+def shop(commands: Commands) -> Commands:
+    commands.application(SHOP)
+    commands.configure(WORKERS)
+    return commands
+
+
+def test_every_worker_is_simulated_and_summed_up(shop: Commands) -> None:
+    ended = shop.run("simulate", "shop:app", "--seeds", "20")
+    assert ended.code == 0, ended.said
+    assert [re.sub(r"\(.*", "", line) for line in ended.out.splitlines()] == [
+        "charge: 20 schedules, every promise kept ",
+        "post: 20 schedules, every promise kept ",
+    ]
+
+
+def test_a_seed_is_told_step_by_step_and_is_the_same_each_time(shop: Commands) -> None:
+    command = ("simulate", "shop:app", "--only", "charge", "--seed", "7")
+    first, second = shop.run(*command), shop.run(*command)
+    assert "joins" in first.out
+    assert "the faults end" in first.out
+    assert first.out.splitlines()[:-1] == second.out.splitlines()[:-1]
+    assert "charge: 1 schedule, every promise kept" in first.out
+
+
+def test_handlers_are_called_with_the_values_of_a_file(shop: Commands) -> None:
+    (shop.directory / "values").write_text('{"amount": 1}\n\n{"amount": 0}\n')
+    ended = shop.run(
+        *("simulate", "shop:app", "--only", "charge", "--seeds", "5"),
+        *("--call-handlers", "--values", "values"),
+    )
+    assert ended.code == 0, ended.said
+    lines = ended.out.splitlines()
+    assert (lines[0], lines[-1]) == ("opened", "closed")
+    assert "called with the pool" in lines
+
+
+def test_without_being_asked_for_no_handler_is_called(shop: Commands) -> None:
+    ended = shop.run("simulate", "shop:app", "--seeds", "5")
+    assert "opened" not in ended.said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--seeds", "many"], "neither a number nor a range such as 200..300"),
+        (["--seeds", "0"], "has no seed"),
+        (["--seeds", "9..3"], "has no seed"),
+        (["--seed", "1"], "choose one with --only (charge, post)"),
+        (["--values", "values"], "add --call-handlers"),
+        (["--call-handlers", "--values", "nowhere"], "--values nowhere: cannot be read"),
+        (["--call-handlers", "--values", "empty"], "--values empty: holds no value"),
+        (["--only", "chrage"], "there is no such worker"),
+    ],
+)
+def test_wrong_arguments_are_told(shop: Commands, arguments: list[str], told: str) -> None:
+    (shop.directory / "empty").write_text("\n")
+    ended = shop.run("simulate", "shop:app", *arguments)
+    assert ended.code == 2, ended.said
+    assert told in ended.err
+
+
+def test_a_broken_promise_is_told_with_the_command_that_replays_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = Shop()
+    file = tmp_path / "workers.yaml"
+    file.write_text(json.dumps({"workers": {"charge": {}}}))
+    plan = shop.app.plan(file)
+    replay = "window-consumer simulate shop:app"
+    broken = mutants.CommitsPastAnOpenCell
+    task = Task(range(30), False, None, (), False, replay, broken)
+    assert run(shop.app, plan, task) == 1
+    told = capsys.readouterr().out
+    found = re.search(r"charge: seed (\d+): .*belong together", told)
+    assert found is not None, told
+    assert f"{replay} --only charge --seed {found[1]}" in told
+    assert re.search(r"charge: 30 schedules, \d+ with a broken promise", told)
+    seed = int(found[1])
+    again = Task(range(seed, seed + 1), True, None, (), False, replay, broken)
+    assert run(shop.app, plan, again) == 1
+    assert "commits orders" in capsys.readouterr().out
+    assert run(shop.app, plan, Task(range(seed, seed + 1), False, None, (), False, "")) == 0
+
+
+def test_schedules_have_the_rules_of_the_worker_and_now_and_then_small_windows(
+    tmp_path: Path,
+) -> None:
+    shop = Shop()
+    file = tmp_path / "workers.yaml"
+    retry = {"attempts": 7, "backoff": "1s..1m", "on_failure": "overtake", "when_spent": "drop"}
+    file.write_text(json.dumps(config(charge={"ordering": "key", "retry": retry})))
+    file.write_text(file.read_text().replace("${NOBODY_SETS_THIS}", "nowhere"))
+    (worker,) = shop.app.plan(file).workers
+    likeness = Likeness(worker.engine, 10.0, 20.0)
+    seen: Counter[int] = Counter()
+    for seed in range(40):
+        plan = likeness.draw(Random(seed))
+        assert plan.engine.ordering == "key"
+        assert plan.engine.retry == worker.engine.retry
+        assert (plan.loop.revoke_timeout_s, plan.loop.stop_timeout_s) == (10.0, 20.0)
+        assert 60.0 in plan.waits_s
+        seen[plan.engine.cell_records == 500] += 1
+    assert min(seen[True], seen[False]) > 5
+
+
+def test_handlers_that_always_fail_break_no_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    shop = Shop()
+    shop.down = True
+    with shop.run({"ordering": "key", "retry": {"on_failure": "block"}}) as wc_app:
+        task = Task(range(10), False, None, (b"{}",), True, "", Engine)
+        assert run(shop.app, wc_app.plan, task) == 0
+    assert "every promise kept" in capsys.readouterr().out
+    assert shop.seen

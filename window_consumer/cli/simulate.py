@@ -1,0 +1,207 @@
+"""``window-consumer simulate``: a configuration on random schedules, every promise checked."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from random import Random
+from time import perf_counter
+from typing import Any
+
+import click
+from attrs import frozen
+
+from window_consumer.app import App, Plan
+from window_consumer.app.loading import load_app
+from window_consumer.app.plan import PlannedWorker
+from window_consumer.cli import options
+from window_consumer.cli.errors import FAILED, OK
+from window_consumer.core.engine import Engine, MakeEngine
+from window_consumer.model.errors import UsageError
+from window_consumer.testing.likeness import HandlerWeather, Likeness
+from window_consumer.testing.schedule import Plan as Schedule
+from window_consumer.testing.simulator import MakeWeather, ViolationError, simulate
+from window_consumer.testing.weather import Weather
+
+SEEDS = 1000
+
+_TOLD = 5
+"""So many broken schedules of a worker are told; the others are counted."""
+
+
+class Seeds(click.ParamType[range]):
+    """How many schedules, or which ones: ``1000`` or ``200..300``."""
+
+    name = "seeds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> range:
+        """Return the seeds."""
+        if isinstance(value, range):
+            return value
+        first, dots, last = str(value).partition("..")
+        try:
+            seeds = range(int(first), int(last)) if dots else range(int(first))
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor a range such as 200..300", param, ctx)
+        if not seeds or seeds.start < 0:
+            self.fail(f"{value!r} has no seed: they count from 0", param, ctx)
+        return seeds
+
+
+@frozen
+class Task:
+    """What to simulate of each worker."""
+
+    seeds: range
+    tell: bool
+    steps: int | None
+    values: tuple[bytes, ...]
+    calling: bool
+    replay: str
+    """How to call the command again, but for worker and seed."""
+    make_engine: MakeEngine = Engine
+
+
+@click.command("simulate")
+@options.application
+@options.config
+@options.only
+@options.overrides
+@click.option(
+    "--seeds",
+    type=Seeds(),
+    default=range(SEEDS),
+    metavar="N|A..B",
+    help=f"How many schedules, or which ones. [default: {SEEDS}]",
+)
+@click.option("--seed", type=click.IntRange(0), help="Only this schedule, told step by step.")
+@click.option("--steps", type=click.IntRange(1), help="End the faults after so many steps.")
+@click.option(
+    "--call-handlers",
+    is_flag=True,
+    help="Call the handlers, middleware and lifespan included, instead of making outcomes up.",
+)
+@click.option(
+    "--values",
+    type=click.Path(path_type=Path),
+    help="A file with what records hold, one value a line, for --call-handlers. [default: {}]",
+)
+def simulate_command(**given: Any) -> int:
+    """Run a configuration through random schedules and check every promise.
+
+    Each seed is a schedule of records, failures, slow calls, rebalances, refused commits, lost
+    copies and crashes, on a broker in memory, with the order, the windows and the retry rules of
+    the configuration. Needs no Kafka. Ends with 1 where a promise was broken.
+    """
+    if given["values"] is not None and not given["call_handlers"]:
+        raise UsageError("--values is for handlers that are called: add --call-handlers")
+    app = load_app(given["application"])
+    plan = app.plan(given["config"], only=given["only"], overrides=given["overrides"])
+    seed = given["seed"]
+    task = Task(
+        seeds=given["seeds"] if seed is None else range(seed, seed + 1),
+        tell=seed is not None,
+        steps=given["steps"],
+        values=_values(given["values"]) if given["call_handlers"] else (),
+        calling=given["call_handlers"],
+        replay=_replay(given),
+    )
+    if task.tell and len(plan.workers) > 1:
+        names = ", ".join(worker.name for worker in plan.workers)
+        raise UsageError(f"--seed tells one worker's schedule: choose one with --only ({names})")
+    return run(app, plan, task)
+
+
+def run(app: App, plan: Plan, task: Task) -> int:
+    """Simulate the workers of a plan; return the exit code."""
+    with app.resources() if task.calling else nullcontext() as state:
+        kept = [_simulate_worker(app, plan, worker, task, state) for worker in plan.workers]
+    return OK if all(kept) else FAILED
+
+
+def _simulate_worker(app: App, plan: Plan, worker: PlannedWorker, task: Task, state: Any) -> bool:
+    """Run all schedules of a worker; tell whether every promise was kept."""
+    config = worker.config
+    likeness = Likeness(
+        worker.engine,
+        config.revoke_timeout,
+        config.stop_timeout,
+        config.on_no_offset,
+        config.on_out_of_range,
+        task.values,
+    )
+    make_weather: MakeWeather = Weather
+    if task.calling:
+        make_weather = partial(_weather, app, plan, worker, state)
+    broken = 0
+    started = perf_counter()
+    for seed in task.seeds:
+        try:
+            told = simulate(
+                seed,
+                steps=task.steps,
+                tell=task.tell,
+                make_engine=task.make_engine,
+                draw=likeness.draw,
+                make_weather=make_weather,
+            )
+        except ViolationError as violation:
+            broken += 1
+            _say_broken(plan, worker.name, violation, task, broken)
+        else:
+            click.echo("\n".join(told), nl=bool(told))
+    seconds = perf_counter() - started
+    found = f"{broken} with a broken promise" if broken else "every promise kept"
+    schedules = f"{len(task.seeds)} schedule{'' if len(task.seeds) == 1 else 's'}"
+    click.echo(f"{worker.name}: {schedules}, {found} ({seconds:.1f} s)")
+    return not broken
+
+
+def _weather(
+    app: App, plan: Plan, worker: PlannedWorker, state: Any, schedule: Schedule, rng: Random
+) -> Weather:
+    weather = HandlerWeather(schedule, rng, state)
+    weather.handler = app.handler_of(plan, worker, weather.time_ms)
+    return weather
+
+
+def _say_broken(
+    plan: Plan, worker: str, violation: ViolationError, task: Task, broken: int
+) -> None:
+    if task.tell:
+        click.echo("\n".join(violation.trace))
+    if broken <= _TOLD:
+        click.echo(plan.mask(f"{worker}: seed {violation.seed}: {violation.violations[0]}"))
+        if not task.tell:
+            click.echo(f"  step by step: {task.replay} --only {worker} --seed {violation.seed}")
+
+
+def _replay(given: dict[str, Any]) -> str:
+    words = ["window-consumer", "simulate", given["application"], "-c", str(given["config"])]
+    for override in given["overrides"]:
+        words += ["--set", override]
+    if given["steps"] is not None:
+        words += ["--steps", str(given["steps"])]
+    if given["call_handlers"]:
+        words.append("--call-handlers")
+    if given["values"] is not None:
+        words += ["--values", str(given["values"])]
+    return shlex.join(words)
+
+
+def _values(file: Path | None) -> tuple[bytes, ...]:
+    if file is None:
+        return (b"{}",)
+    try:
+        lines: Sequence[bytes] = file.read_bytes().splitlines()
+    except OSError as error:
+        raise UsageError(f"--values {file}: cannot be read: {error.strerror}") from error
+    values = tuple(line for line in lines if line.strip())
+    if not values:
+        raise UsageError(f"--values {file}: holds no value: write one a line")
+    return values

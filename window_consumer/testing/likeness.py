@@ -1,0 +1,110 @@
+"""Schedules with the rules of a user's worker: its order, its windows, its ladder.
+
+Everything else is drawn: records, keys, failures, rebalances, crashes, refused commits. Half of the
+schedules have the worker's rules on windows of a few records and a few bytes: what goes wrong only
+where a window is full is not found in one of 16,000 records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from window_consumer.core.decisions import EngineRules
+from window_consumer.core.start import OnNoOffset
+from window_consumer.model.record import Call, Record
+from window_consumer.runtime.restarts import OnOutOfRange
+from window_consumer.testing.ledger import SimulatedCall
+from window_consumer.testing.schedule import Plan, draw, rungs_of
+from window_consumer.testing.simulator import ROUNDS
+from window_consumer.testing.weather import Weather
+
+MAX_SLOTS = 16
+"""More do not do more in a schedule of some hundred steps."""
+
+_LONGEST_WAITS = 10
+"""How many of a ladder's longest waits, one after the other, the end of a schedule has time for."""
+
+
+@frozen
+class Likeness:
+    """What a schedule takes from a worker's configuration."""
+
+    engine: EngineRules
+    revoke_timeout_s: float
+    stop_timeout_s: float
+    on_no_offset: OnNoOffset = "earliest"
+    on_out_of_range: OnOutOfRange = "earliest"
+    values: tuple[bytes, ...] = ()
+    """What records hold, where handlers are called."""
+
+    def draw(self, rng: Random) -> Plan:
+        """Draw a schedule for the worker."""
+        drawn = draw(rng)
+        engine = attrs.evolve(self.engine, slots=min(self.engine.slots, MAX_SLOTS))
+        if rng.random() < 0.5:
+            engine = _small(engine, drawn.engine)
+        waits_s = (engine.retry.backoff_max_s, *(each.delay_s for each in engine.retry.levels))
+        rungs = rungs_of(drawn.sources, engine.retry.levels)
+        return attrs.evolve(
+            drawn,
+            engine=engine,
+            rungs=rungs,
+            loop=attrs.evolve(
+                drawn.loop,
+                topics=(*drawn.sources, *rungs),
+                revoke_timeout_s=self.revoke_timeout_s,
+                stop_timeout_s=self.stop_timeout_s,
+            ),
+            # A worker that stops at once, because a rule says so, shows nothing.
+            on_no_offset=drawn.on_no_offset if self.on_no_offset == "fail" else self.on_no_offset,
+            on_out_of_range=drawn.on_out_of_range
+            if self.on_out_of_range == "fail"
+            else self.on_out_of_range,
+            waits_s=(*drawn.waits_s, *waits_s),
+            calm_step_s=max(drawn.calm_step_s, _LONGEST_WAITS * max(waits_s) / ROUNDS),
+            values=self.values,
+        )
+
+
+def _small(engine: EngineRules, drawn: EngineRules) -> EngineRules:
+    return attrs.evolve(
+        engine,
+        slots=min(engine.slots, drawn.slots),
+        window_cells=min(engine.window_cells, drawn.window_cells),
+        cell_records=min(engine.cell_records, drawn.cell_records),
+        window_bytes=min(engine.window_bytes, drawn.window_bytes),
+        batch_records=min(engine.batch_records, drawn.batch_records),
+    )
+
+
+class HandlerWeather(Weather):
+    """Weather in which calls end as a handler lets them end. Owner: one thread."""
+
+    def __init__(self, plan: Plan, rng: Random, state: Any):
+        super().__init__(plan, rng)
+        self.handler: Callable[[Record], object] = lambda _record: None
+        """What is called; whoever makes it knows the weather's time by then."""
+        self._state = state
+
+    def time_ms(self) -> int:
+        """Return the simulation's time of day, in milliseconds since 1970."""
+        return self.wall_ms()
+
+    def ending(self, call: SimulatedCall) -> Exception | None:
+        """Call the handler; return what it raises, None where it returns.
+
+        At the end, when everything has to become finished, calls return without it.
+        """
+        if self.calm:
+            return None
+        record = Record.of(call.record.message, Call(call.attempt, self._state))
+        try:
+            self.handler(record)
+        except Exception as error:
+            return error
+        return None
