@@ -8,7 +8,6 @@ import click
 
 from window_consumer.cli.durations import Duration
 
-
 application = click.argument("application", metavar="MODULE:APP")
 config = click.option(
     "-c",
