@@ -347,10 +347,9 @@ class History:
             return "done"
         if isinstance(error, Skip):
             return "skipped"
-        if isinstance(error, NotCalled):
-            return "dropped" if error.end == "drop" else "spent"
-        if retry.is_fatal(error):
-            return "dropped" if retry.when_spent == "drop" else "spent"
+        if isinstance(error, NotCalled) or retry.is_fatal(error):
+            end = error.end if isinstance(error, NotCalled) else retry.when_spent
+            return "dropped" if end == "drop" else "spent"
         level = self._rung(call.tenure.name).level
         further = [each for each in retry.levels if level is None or each.delay_s > level.delay_s]
         allowed = retry.attempts if level is None else retry.attempts_per_level
