@@ -78,7 +78,7 @@ ACTS = {
 
 
 @app.handler("orders", group="shop", fatal=[InvalidOrder],
-             retry={"attempts": 2, "backoff": "10ms..20ms"})
+             retry={"attempts": 2, "backoff": "10ms..20ms"}, breaker={"enabled": False})
 def charge(order: Record) -> None:
     ACTS[order.text()]()
 """

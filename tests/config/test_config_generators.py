@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from window_consumer.config import (
+    BreakerConfig,
     Config,
     DlqConfig,
     Loaded,
@@ -24,7 +25,7 @@ from window_consumer.config.options import options
 
 Load = Callable[..., Loaded]
 
-SECTIONS = (DlqConfig, RetryConfig, TopicsConfig, WindowConfig, WorkerConfig)
+SECTIONS = (BreakerConfig, DlqConfig, RetryConfig, TopicsConfig, WindowConfig, WorkerConfig)
 KINDS = [
     pytest.param(attribute.default, option.kind, id=f"{section.__name__}.{key}")
     for section in SECTIONS
@@ -51,6 +52,7 @@ def test_the_example_shows_every_key_of_a_worker_but_a_few() -> None:
     assert set(options(WorkerConfig)) - set(shown) == {"enabled", "patterns", "kafka", "routes"}
     assert set(options(RetryConfig)) - set(shown["retry"]) == {"retryable"}
     assert set(options(WindowConfig)) == set(shown["window"])
+    assert set(options(BreakerConfig)) - set(shown["breaker"]) == {"enabled"}
 
 
 def test_the_example_is_valid_by_the_schema(validator: Any) -> None:
@@ -89,10 +91,13 @@ def test_a_default_as_it_is_written_is_valid_by_the_schema(default: Any, kind: K
     assert jsonschema.Draft202012Validator(schema).is_valid(raw)
 
 
+_PARTS = ("retry", "window", "kafka", "breaker")
+
+
 def sound() -> dict[str, Any]:
     return {
         "kafka": {"bootstrap.servers": "h:1", "consumer": {"fetch.min.bytes": 1}},
-        "workers": {"w": {"topics": ["t"], "group": "g", "retry": {}, "window": {}, "kafka": {}}},
+        "workers": {"w": {"topics": ["t"], "group": "g", **{part: {} for part in _PARTS}}},
         "topics": {},
         "dlq": {},
     }
@@ -135,6 +140,10 @@ def sound() -> dict[str, Any]:
         ("workers.w.retry.fatal", ["a b"]),
         ("workers.w.retry.when_spent", "dlq"),
         ("workers.w.window.cells", 1),
+        ("workers.w.breaker.failures", 0.5),
+        ("workers.w.breaker.failures", "50"),
+        ("workers.w.breaker.min_calls", 0),
+        ("workers.w.breaker.cool_down", 30),
         ("workers.w.kafka.sasl", {"password": "x"}),
         ("kafka.consumer.producer", {"a": 1}),
         ("kafka.a", [1]),

@@ -47,6 +47,18 @@ def test_sizes_are_bytes_in_powers_of_1024_with_an_i_and_of_1000_without(
     assert units.parse_size(text) == size
 
 
+@pytest.mark.parametrize(
+    ("text", "share"), [("50%", 0.5), ("100%", 1.0), ("12.5%", 0.125), ("0.1%", 0.001), ("0", 0.0)]
+)
+def test_percentages_are_shares_of_one(text: str, share: float) -> None:
+    assert units.parse_percent(text) == share
+
+
+@given(st.floats(min_value=0, max_value=1))
+def test_a_formatted_percentage_parses_to_exactly_the_same_share(share: float) -> None:
+    assert units.parse_percent(units.format_percent(share)) == share
+
+
 @given(SECONDS)
 def test_a_formatted_duration_parses_to_exactly_the_same_seconds(seconds: float) -> None:
     assert units.parse_duration(units.format_duration(seconds)) == seconds
@@ -115,6 +127,24 @@ def test_what_is_no_duration_is_refused_with_what_was_meant(
 ) -> None:
     with pytest.raises(UnitError) as caught:
         units.parse_duration(text)
+    assert (str(caught.value), caught.value.hint) == (wrong, hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "hint"),
+    [
+        ("50", "has no unit", "write 50%"),
+        ("0.5", "has no unit", "write 50%"),
+        ("50 %", "is no percentage", ""),
+        ("half", "is no percentage", ""),
+        ("-5%", "is negative", ""),
+    ],
+)
+def test_what_is_no_percentage_is_refused_with_what_was_meant(
+    text: str, wrong: str, hint: str
+) -> None:
+    with pytest.raises(UnitError) as caught:
+        units.parse_percent(text)
     assert (str(caught.value), caught.value.hint) == (wrong, hint)
 
 

@@ -93,6 +93,25 @@ def test_a_wrong_value_is_told_with_place_key_expectation_and_what_was_meant(
 @pytest.mark.parametrize(
     ("line", "key", "wrong"),
     [
+        ("failures: 0%", "failures", "'0%' is not a percentage such as 50%, from 1% to 100%"),
+        ("failures: 101%", "failures", "'101%' is not a percentage such as 50%, from 1% to 100%"),
+        ("failures: 0.5", "failures", "0.5 is not a percentage such as 50%, from 1% to 100%: it "),
+        ("min_calls: 0", "min_calls", "0 is not a whole number from 1 to 1000"),
+        ("window: 0", "window", "0 is not a duration such as 500ms, 10s or 1m, from 1s to 1h"),
+        ("cool_down: 2h", "cool_down", "'2h' is not a duration such as 500ms, 10s or 1m, from 1"),
+        ("enabled: 0", "enabled", "0 is not true or false"),
+    ],
+)
+def test_a_wrong_value_of_the_breaker_is_told(
+    refused: Refuse, worker_text: WorkerText, line: str, key: str, wrong: str
+) -> None:
+    message = refused(worker_text("breaker:", f"  {line}"))
+    assert message.startswith(f"workers.yaml:8: workers.charge.breaker.{key}: {wrong}")
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "wrong"),
+    [
         ("attempts: 0", "attempts", "0 is not a whole number from 1 to 1000"),
         ("attempts: 1001", "attempts", "1001 is not a whole number from 1 to 1000"),
         (

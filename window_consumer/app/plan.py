@@ -23,6 +23,7 @@ from window_consumer.config import (
 )
 from window_consumer.config.ttl import HeaderTtl
 from window_consumer.config.units import DURATION_UNITS
+from window_consumer.core.breaker import BreakerRules
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.expiry import ExpiryRules, TtlHeader
 from window_consumer.core.ladder import RetryRules
@@ -63,6 +64,13 @@ class PlannedWorker:
             cell_records=config.window.cell_records,
             window_bytes=config.memory - config.memory // settings.PREFETCH_SHARE,
             commit_interval_s=config.commit_interval,
+            breaker=BreakerRules(
+                failures=config.breaker.failures,
+                window_s=config.breaker.window,
+                min_calls=config.breaker.min_calls,
+                cool_down_s=config.breaker.cool_down,
+                enabled=config.breaker.enabled,
+            ),
         )
 
     @property

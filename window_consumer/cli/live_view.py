@@ -8,7 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from window_consumer.core.snapshot import CellState, PartitionPicture, Snapshot
+from window_consumer.core.breaker import BreakerState
+from window_consumer.core.snapshot import BreakerPicture, CellState, PartitionPicture, Snapshot
 
 # A letter and a colour each: the states can be told apart without seeing colours.
 _LOOK: Mapping[CellState, tuple[str, str]] = {
@@ -41,6 +42,7 @@ def view(snapshots: Mapping[str, Snapshot], title: str, seconds: float) -> Rende
     for name, snapshot in snapshots.items():
         parts.append(_worker(name, snapshot))
         parts.append(_summary(snapshot))
+        parts.extend(_breaker(snapshot.breaker))
         parts.extend(_long_calls(snapshot))
     return Group(*parts)
 
@@ -79,6 +81,15 @@ def _summary(snapshot: Snapshot) -> Text:
         f"  {did.processed} processed, {did.retried} retried, {did.dead_lettered} dead-lettered;"
         f" {busy} of {snapshot.slots} slots busy, {snapshot.cost_s * 1000:.1f} ms a call"
     )
+
+
+def _breaker(breaker: BreakerPicture) -> Iterable[Text]:
+    if breaker.state is not BreakerState.CLOSED:
+        yield Text(
+            f"  breaker {breaker.state} for {breaker.seconds:.1f} s: {breaker.failed} of"
+            f" {breaker.calls} calls failed",
+            style="bold red",
+        )
 
 
 def _long_calls(snapshot: Snapshot) -> Iterable[Text]:

@@ -115,7 +115,12 @@ def _describe(name: str, picture: Snapshot, stack_of: Callable[[int], list[str]]
     pace = (
         f"{picture.queued} slices for {picture.slots} slots, {picture.cost_s * 1e3:.3g} ms a call"
     )
+    breaker = picture.breaker
     lines = [f"{name}: {done}, {pace}"]
+    lines.append(
+        f"  breaker {breaker.state} for {breaker.seconds:.1f} s, opened {did.breaker_opened} times;"
+        f" {breaker.failed} of {breaker.calls} calls failed lately"
+    )
     for each in picture.partitions:
         cells = "".join(_LETTERS[cell.state.value] for cell in each.cells)
         lines.append(

@@ -11,6 +11,7 @@ from window_consumer.config.json_schema import json_schema
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.loading import Loaded, load
 from window_consumer.config.mask import Mask, is_secret_key
+from window_consumer.config.safety import BreakerConfig
 from window_consumer.config.schema import ENTRY, Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections import (
     DlqConfig,
@@ -23,6 +24,7 @@ from window_consumer.config.units import format_duration
 
 __all__ = [
     "ENTRY",
+    "BreakerConfig",
     "Client",
     "Config",
     "DlqConfig",

@@ -9,6 +9,7 @@ from attrs import Attribute
 
 from window_consumer.config.kafka_properties import KafkaConfig
 from window_consumer.config.options import Option, options
+from window_consumer.config.safety import BreakerConfig
 from window_consumer.config.schema import Config, WorkerConfig
 from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
 
@@ -34,6 +35,7 @@ _WRITING: Final = """\
 | durations | `200ms`, `1.5s`, `1m`, `2h`, `14d`; `0` needs no unit |
 | sizes | `1024B`, `500KiB`, `64MiB`, `1GiB` (powers of 1024), `10MB`, `1GB` (powers of 1000) |
 | ranges | two durations, `200ms..5s` |
+| percentages | `50%`, `12.5%` |
 | `${NAME}` | the environment variable, which has to be set |
 | `${NAME:-default}` | the default where the variable is unset or empty |
 | `${file:/run/secrets/x}` | the file's content without its last newline; always a secret |
@@ -58,6 +60,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("workers.NAME", "`workers.NAME`", WorkerConfig),
     ("workers.NAME.window", "`workers.NAME.window`", WindowConfig),
     ("workers.NAME.retry", "`workers.NAME.retry`", RetryConfig),
+    ("workers.NAME.breaker", "`workers.NAME.breaker`", BreakerConfig),
     ("topics", "`topics`", TopicsConfig),
     ("dlq", "`dlq`", DlqConfig),
 )

@@ -136,6 +136,27 @@ def size(lower: int, upper: int) -> Kind:
     )
 
 
+def percent(lower: float, upper: float) -> Kind:
+    """A percentage within limits, both included; its value is a share, 1.0 for 100 %."""
+    limits = units.format_percent(lower), units.format_percent(upper)
+    expected = f"a percentage such as 50%, from {limits[0]} to {limits[1]}"
+
+    def read(raw: Any) -> float:
+        value: float = _quantity(raw, units.parse_percent, expected)
+        if not lower <= value <= upper:
+            raise InvalidError.of(raw, expected)
+        return value
+
+    return Kind(
+        "percentage",
+        expected,
+        read,
+        units.format_percent,
+        _quantity_schema(units.PERCENT_UNITS, zero=lower == 0),
+        f"{limits[0]} to {limits[1]}",
+    )
+
+
 def choice(*words: str) -> Kind:
     """One of some words."""
     alternatives = f"{', '.join(words[:-1])} or {words[-1]}"

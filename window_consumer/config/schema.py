@@ -16,6 +16,7 @@ from window_consumer.config import kinds, names
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.options import about
 from window_consumer.config.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
+from window_consumer.config.safety import BreakerConfig
 from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
 from window_consumer.config.ttl import HeaderTtl, ttl_kind
 from window_consumer.config.units import format_duration
@@ -169,6 +170,10 @@ class WorkerConfig:
             kind=kinds.choice("dead_letter", "drop"),
             reason="nothing is lost that somebody may want to look at",
         ),
+    )
+    breaker: BreakerConfig = field(
+        factory=BreakerConfig,
+        metadata=about("When most calls fail: stop calling for a while, and move nothing."),
     )
     on_no_offset: Literal["earliest", "latest", "fail"] = field(
         default="earliest",

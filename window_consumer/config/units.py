@@ -34,7 +34,10 @@ SIZE_UNITS: Final[Mapping[str, Fraction]] = {
 }
 """Units of size, in bytes."""
 
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]*)")
+PERCENT_UNITS: Final[Mapping[str, Fraction]] = {"%": Fraction(1, 100)}
+"""The one unit of shares."""
+
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)")
 
 
 class UnitError(ValueError):
@@ -117,6 +120,20 @@ def format_size(size: int) -> str:
         if size and size % factor == 0:
             return f"{size // factor}{unit}"
     return f"{size}B"
+
+
+def parse_percent(text: str) -> float:
+    """Return the share that ``50%`` or ``12.5%`` stands for, 1.0 for all. Raises UnitError."""
+    if re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,9})?", text) and float(text):
+        share = float(text) if float(text) <= 1 else float(text) / 100
+        raise UnitError("has no unit", f"write {format_percent(share)}")
+    return _as_float(_parse(text, PERCENT_UNITS, "percentage", ("%", "%")))
+
+
+def format_percent(share: float) -> str:
+    """Write a share (>= 0 and finite) the way that ``parse_percent`` reads it."""
+    text = _shifted(share, 2)
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}%"
 
 
 def _parse(text: str, units: Mapping[str, Fraction], noun: str, usual: tuple[str, str]) -> Fraction:

@@ -36,6 +36,8 @@ class Counters:
     """Records that were moved from a slow slice to others."""
     publish_failures: int = 0
     """Copies that the broker did not ack (each is tried again)."""
+    breaker_opened: int = 0
+    """How often the circuit breaker has opened."""
     commits: int = 0
     """Acked commits of a partition."""
     commit_failures: int = 0

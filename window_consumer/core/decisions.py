@@ -7,6 +7,7 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
+from window_consumer.core.breaker import BreakerNews, BreakerRules
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.slices import Slice
 from window_consumer.core.suspicion import UncleanEnds
@@ -23,6 +24,7 @@ class EngineRules:
     slots: int
     ordering: OrderingName = "unordered"
     retry: RetryRules = field(factory=RetryRules)
+    breaker: BreakerRules = field(factory=lambda: BreakerRules(enabled=False))
     window_cells: int = 32
     cell_records: int = 500
     window_bytes: int = 192 * 2**20
@@ -90,5 +92,6 @@ class Decisions:
     failed: list[FailedRecord] = field(factory=list)
     """News: calls that failed since the last tick."""
     hovering: list[Hovering] = field(factory=list)
+    breaker: list[BreakerNews] = field(factory=list)
     stop: str | None = None
     """Why the worker has to stop, where it has to."""

@@ -161,6 +161,18 @@ class Dispatcher:
         run, lanes = taken
         return Slice(partition, run.messages, run.seqs, run.bytes, lanes)
 
+    def single(self, now: float) -> Slice | None:
+        """Make a slice of the first record that may start, None where none can."""
+        for partition in self._partitions:
+            taken = None if partition.closing else partition.ordering.take(1)
+            if taken is not None:
+                run, lanes = taken
+                slice_ = Slice(partition, run.messages, run.seqs, run.bytes, lanes)
+                self._send(slice_, now)
+                self._partitions.rotate(-1)
+                return slice_
+        return None
+
     def again(self, failed: FailedRecord, now: float) -> Slice:
         """Make a slice of one record that failed before; its lane is busy already."""
         lanes: Sequence[Lane] = () if failed.lane is None else (failed.lane,)

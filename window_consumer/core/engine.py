@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from window_consumer.core.breaker import Breaker, BreakerNews, BreakerState
 from window_consumer.core.budget import Budget
 from window_consumer.core.commits import CommitState
 from window_consumer.core.counters import Counters
@@ -82,7 +83,8 @@ class Engine:
         self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
         self.dispatcher = Dispatcher(rules.slots, rules.batch_records)
         self.failures = Failures(rules.retry, jitter, self.counters)
-        self.settling = Settling(self.dispatcher, self.failures, self.counters)
+        self.breaker = Breaker(rules.breaker)
+        self.settling = Settling(self.breaker, self.dispatcher, self.failures, self.counters)
         self.suspects = Suspects(
             rules.retry.crash_attempts, self.dispatcher, self.failures, self.settling
         )
@@ -93,6 +95,8 @@ class Engine:
         self._doubt_until = float("-inf")
         self._next_due = float("inf")
         """When the next copy is due that waits in a buffer."""
+        self._in_a_hurry = False
+        """Partitions are about to be given up: what is spent leaves now or not at all."""
         self._hover_watch = HoverWatch(rules.hover_s)
 
     # ---- events
@@ -172,6 +176,7 @@ class Engine:
             self.settling.complete(slice_, now)
         else:
             self.counters.late += len(slice_.messages)
+        self.breaker.probe_is_back(slice_)
 
     def on_published(
         self, failed: FailedRecord, error: PublishFailedError | None, now: float
@@ -210,6 +215,7 @@ class Engine:
 
     def on_revoking(self, names: Iterable[TopicPartition], now: float) -> None:
         """Start nothing more of these partitions; take back what has not started."""
+        self._in_a_hurry = True
         for name in names:
             partition = self.partitions.get(name)
             if partition is not None and not partition.closing:
@@ -257,6 +263,7 @@ class Engine:
             partition.give_up()
             for sibling in siblings:
                 self.dispatcher.wake(sibling)  # their lanes may be free now
+        self._in_a_hurry = self.stopping
         self.counters.outlived += len(outlived)
         return outlived
 
@@ -316,6 +323,10 @@ class Engine:
             longest_s = min(longest_s, COMPANY_S)
         elif self.waiting_for_results or self.suspects.cases:
             longest_s = min(longest_s, SLICE_TARGET_S)
+        longest_s = min(longest_s, max(0.0, self.breaker.next_look() - now))
+        leaving = self.failures.next_to_leave()
+        if leaving and (settled_at := self.breaker.settled_at(leaving.last_failure)) > now:
+            longest_s = min(longest_s, settled_at - now)
         due = self.failures.next_due()
         due = self._next_due if due is None else min(due, self._next_due)
         return max(0.0, min(longest_s, due - now))
@@ -330,6 +341,9 @@ class Engine:
         self.failures.look_at_clock(now)
         if now >= self._next_due:
             self._let_in(now)
+        decisions.breaker = self.breaker.look(now)
+        for news in decisions.breaker:
+            self._obey(news, now)
         if now >= self._doubt_until:
             self._start(decisions, now)
         decisions.stop = self.failures.stop
@@ -344,13 +358,25 @@ class Engine:
 
     def _start(self, decisions: Decisions, now: float) -> None:
         """Hand out what may start, and what leaves."""
-        if self.suspects.cases:
-            decisions.dispatch.extend(self.suspects.slices(now))
-            if self.suspects.unsaid:
-                self._housekeeping_at = now
-        if not self.suspects.holds_the_worker(now):
-            self._start_others(decisions, now)
-        for failed in self.failures.to_publish(self.budget):
+        if self.breaker.lets_start:
+            if self.suspects.cases:
+                decisions.dispatch.extend(self.suspects.slices(now))
+                if self.suspects.unsaid:
+                    self._housekeeping_at = now
+            if not self.suspects.holds_the_worker(now):
+                self._start_others(decisions, now)
+        elif self.breaker.wants_probe and (probe := self._probe(now)):
+            self.breaker.probing(probe, now)
+            decisions.dispatch.append(probe)
+
+        def may_leave(failed: FailedRecord) -> bool:
+            spent_at = failed.last_failure
+            return self.breaker.lets_leave(spent_at, now, in_a_hurry=self._in_a_hurry)
+
+        for failed in self.failures.to_publish(self.budget, may_leave):
+            if failed.is_dropped:
+                self.settling.drop(failed, now)
+                continue
             failed.partition.publishing += 1
             decisions.publish.append(failed)
 
@@ -371,6 +397,34 @@ class Engine:
         self.settling.go_on(partition, now)
         if partition.next_due > now:
             self._next_due = min(self._next_due, partition.next_due)
+
+    def _obey(self, news: BreakerNews, now: float) -> None:
+        """Do what follows from the breaker's new state."""
+        if news.pardon:
+            self.failures.pardon()
+        if news.state is BreakerState.OPEN:
+            self.counters.breaker_opened += 1
+            for slice_ in list(self.dispatcher.out):
+                partition = slice_.partition
+                # The commit names a suspect that was handed out: it is as good as started.
+                if partition.owned and not partition.closing and partition.case is None:
+                    self.settling.take_back(slice_, now)
+
+    def _probe(self, now: float) -> Slice | None:
+        """Hand out one record: a new one and one that failed before in turn, as far as there are.
+
+        Those that failed may be what is wrong, and so may those that are new.
+        """
+        if self.suspects.cases and (suspect := next(self.suspects.slices(now), None)):
+            return suspect
+        for is_again in (self.breaker.probes % 2 == 1, self.breaker.probes % 2 == 0):
+            if not is_again:
+                slice_ = self.dispatcher.single(now)
+                if slice_ is not None:
+                    return slice_
+            elif failed := self.failures.next_call():
+                return self.dispatcher.again(failed, now)
+        return None
 
     def _keep_house(self, partition: Partition, decisions: Decisions, now: float) -> None:
         """Refill, pause, resume and commit, unless the partition is about to be given up."""

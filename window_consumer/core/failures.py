@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 
 from window_consumer.core.budget import Budget
@@ -25,10 +25,17 @@ from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Lane
 from window_consumer.model.errors import NotCalled, PublishFailedError
 from window_consumer.model.fault import Failure
+from window_consumer.model.headers import Reason
 from window_consumer.model.record import Message
 
 MAX_UNACKED = 1000
 """Copies on their way to the broker at once: enough for its batches, little to hold twice."""
+
+PARDONED = frozenset({Reason.RETRIES_EXHAUSTED, Reason.STALLED})
+"""Why records leave that another call may save, when what they failed of is over."""
+
+MayLeave = Callable[[FailedRecord], bool]
+"""Tells whether a record may leave now; when not, those behind it may not either."""
 
 
 class Failures:
@@ -75,7 +82,8 @@ class Failures:
             self._wait(failed)
             return failed
         failed.reason, failed.end, failed.level = step.reason, step.end, step.level
-        if failed.level is not None or failed.end == "dead_letter":
+        held = failed.is_dropped and failed.reason in PARDONED
+        if failed.level is not None or failed.end == "dead_letter" or held:
             self._leaving.append(failed)
         elif failed.end == "stop":
             self.stop = _why_to_stop(failed)
@@ -134,20 +142,44 @@ class Failures:
         """Take records back whose next call is due."""
         self._ready.extend(records)
 
-    def to_publish(self, budget: Budget) -> Iterator[FailedRecord]:
+    def pardon(self) -> None:
+        """Let the records that were about to leave be called once more, where that can help."""
+        leaving, self._leaving = self._leaving, deque()
+        for failed in leaving:
+            if failed.reason in PARDONED and not failed.publish_failures:
+                failed.reason = failed.level = None
+                self._ready.append(failed)
+            else:
+                self._leaving.append(failed)
+
+    def not_called(self, failed: FailedRecord) -> None:
+        """Take a record back whose next call was handed out and did not start."""
+        self._counters.retried -= 1
+        self._ready.appendleft(failed)
+
+    def to_publish(self, budget: Budget, may_leave: MayLeave) -> Iterator[FailedRecord]:
         """Yield the records whose copies should be sent now, as many as may be unacked.
 
-        A copy is held beside its record. One is always sent, whatever its size.
+        A copy is held beside its record. One is always sent, whatever its size. Among them are
+        those that are to be dropped by now, which have no copies.
         """
         while self._leaving and self.unacked < MAX_UNACKED:
             failed = self._leaving[0]
             if self.unacked and not budget.has_room_for(len(failed.message)):
                 return
+            if not may_leave(failed):
+                return
             self._leaving.popleft()
-            if failed.partition.owned:
+            if failed.partition.owned and failed.is_dropped:
+                yield failed
+            elif failed.partition.owned:
                 self.unacked += 1
                 failed.partition.hold(len(failed.message))
                 yield failed
+
+    def next_to_leave(self) -> FailedRecord | None:
+        """Return the record that leaves next, None where none wants to."""
+        return self._leaving[0] if self._leaving else None
 
     def next_due(self) -> float | None:
         """Return when the next record that waits is due, None where none waits."""

@@ -65,6 +65,11 @@ class FailedRecord:
     publish_failures: int = 0
 
     @property
+    def is_dropped(self) -> bool:
+        """It leaves, and there will be no copy of it."""
+        return self.reason is not None and self.level is None and self.end == "drop"
+
+    @property
     def hop(self) -> Hop:
         """What is known of its way before this delivery."""
         return self.partition.rung.hop_of(self.message)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+
+from window_consumer.core.breaker import Breaker
 from window_consumer.core.counters import Counters
 from window_consumer.core.dispatcher import Dispatcher
-from window_consumer.core.failures import Failures
+from window_consumer.core.failures import PARDONED, Failures
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Lane, Slice
@@ -14,11 +18,17 @@ from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 
+COUNTED = frozenset({None, Reason.RETRIES_EXHAUSTED})
+"""What becomes of a record after a call that counts as failed for the breaker."""
+
 
 class Settling:
     """Reads results of slots and of copies. Owner: poll thread."""
 
-    def __init__(self, dispatcher: Dispatcher, failures: Failures, counters: Counters):
+    def __init__(
+        self, breaker: Breaker, dispatcher: Dispatcher, failures: Failures, counters: Counters
+    ):
+        self._breaker = breaker
         self._dispatcher = dispatcher
         self._failures = failures
         self._counters = counters
@@ -36,6 +46,7 @@ class Settling:
             partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
             partition.ordering.release(slice_.lanes)
             self._counters.processed += len(slice_.messages)
+            self._breaker.returned(len(slice_.messages), now, slice_)
         else:
             self._settle(slice_, now)
             still_busy = {lane for lane in slice_.lanes if self._is_out(partition, lane)}
@@ -48,7 +59,10 @@ class Settling:
         past, unclaimed, seqs = self._dispatcher.split(slice_)
         # Later records of a lane go back before earlier ones, so that those end up in front.
         if unclaimed and not partition.closing:
-            partition.ordering.put_back(unclaimed, seqs)
+            if slice_.call.attempt == 1:
+                partition.ordering.put_back(unclaimed, seqs)
+            else:
+                self._failures.not_called(partition.failed[seqs[0]])
         if past.messages:
             self._settle(past, now)
         running = [_lane(slice_, index) for index in range(len(slice_.messages))]
@@ -86,6 +100,11 @@ class Settling:
         self._fail(partition, message, seq, lane, failure, now, times)
         self.go_on(partition, now)
 
+    def drop(self, failed: FailedRecord, now: float) -> None:
+        """Finish a record without a copy."""
+        self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
+        self.go_on(failed.partition, now)
+
     def go_on(self, partition: Partition, now: float) -> None:
         """Slide, refill and look for work after something was finished or released."""
         self._counters.earlier += partition.slide(now)
@@ -108,9 +127,11 @@ class Settling:
         if slice_.call.attempt > 1 and not results.failed:
             for seq in seqs:
                 partition.forget_failure(seq)
-        for index, failure in results.failed:
-            lane = _lane(slice_, index)
-            self._fail(partition, messages[index], seqs[index], lane, failure, now)
+        failed = [
+            self._fail(partition, messages[index], seqs[index], _lane(slice_, index), failure, now)
+            for index, failure in results.failed
+        ]
+        self._tell_breaker(slice_, [done for done, _ in results.done], failed, now)
         if results.held and not partition.closing:
             held = results.held
             partition.ordering.put_back([messages[i] for i in held], [seqs[i] for i in held])
@@ -124,12 +145,31 @@ class Settling:
         failure: Failure,
         now: float,
         calls: int = 1,
-    ) -> None:
-        """Note that a record's call failed; drop the record where that is what it comes to."""
+    ) -> FailedRecord:
+        """Note that a record's call failed; drop it where the breaker has no say."""
         failed = self._failures.add(partition, message, seq, lane, failure, now, calls)
         self._news.append(failed)
-        if failed.reason and failed.level is None and failed.end == "drop":
+        if failed.is_dropped and failed.reason not in PARDONED:
             self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
+        return failed
+
+    def _tell_breaker(
+        self,
+        slice_: Slice,
+        done: Iterable[Sequence[int]],
+        failed: Iterable[FailedRecord],
+        now: float,
+    ) -> None:
+        """Note the calls of a slice in their order, those that say nothing left out."""
+        calls: list[tuple[int, int, FailedRecord | None]] = [
+            (seqs[0], len(seqs), None) for seqs in done
+        ]
+        calls += [(each.seq, 1, each) for each in failed if each.reason in COUNTED]
+        for _, count, each in sorted(calls, key=itemgetter(0)):
+            if each is None:
+                self._breaker.returned(count, now, slice_)
+            else:
+                self._breaker.failed(now, in_words(each), slice_)
 
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Give a record that failed its final outcome and free its lane."""
@@ -160,6 +200,12 @@ class Settling:
         """
         slices = self._dispatcher.slices_of(partition)
         return any(slice_.settled and lane in slice_.lanes for slice_ in slices)
+
+
+def in_words(failed: FailedRecord) -> str:
+    """Return what a record's last call failed with."""
+    fault = failed.failure.fault
+    return f"{fault.error_class}: {fault.message}"
 
 
 def _lane(slice_: Slice, index: int) -> Lane | None:

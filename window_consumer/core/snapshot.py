@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from attrs import evolve, frozen
 
+from window_consumer.core.breaker import Breaker, BreakerState
 from window_consumer.core.counters import Counters
 from window_consumer.core.engine import Engine
 from window_consumer.core.partition import Partition
@@ -64,6 +65,17 @@ class PartitionPicture:
 
 
 @frozen
+class BreakerPicture:
+    """The circuit breaker and the calls within its window."""
+
+    state: BreakerState
+    failed: int
+    calls: int
+    seconds: float
+    """Since it came into this state."""
+
+
+@frozen
 class Snapshot:
     """All windows and calls of one worker."""
 
@@ -75,6 +87,7 @@ class Snapshot:
     """Slices that are queued or running."""
     cost_s: float
     """The estimated seconds that a call takes."""
+    breaker: BreakerPicture
 
 
 SHOWN_HOVERING_S = 1.0
@@ -97,7 +110,13 @@ def picture(engine: Engine, now: float) -> Snapshot:
         slots=engine.rules.slots,
         queued=len(slices),
         cost_s=engine.dispatcher.cost_s,
+        breaker=_breaker(engine.breaker, now),
     )
+
+
+def _breaker(breaker: Breaker, now: float) -> BreakerPicture:
+    failed, calls = breaker.calls_within_window(now)
+    return BreakerPicture(breaker.state, failed, calls, max(0.0, now - breaker.since))
 
 
 def _partition(

@@ -236,6 +236,7 @@ class PollLoop:
             rules = self._engine.rules.retry
             self._reports.failed(decisions.failed, rules, self._clock.now())
         self._reports.hovering(decisions.hovering)
+        self._reports.breaker(decisions.breaker)
 
     def _look_around(self, now: float) -> None:
         """Do what has to be done now and then."""

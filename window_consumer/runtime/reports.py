@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from attrs import define
 
+from window_consumer.core.breaker import BreakerNews, BreakerState
 from window_consumer.core.decisions import Hovering, Outlived
 from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord, RetryRules
@@ -24,6 +25,12 @@ _ENDS = {
     "dead_letter": "it leaves for the dead letters",
     "drop": "it is dropped",
     "stop": "the worker stops",
+}
+
+_NOW = {
+    BreakerState.OPEN: "nothing starts and nothing leaves until the cool-down is over",
+    BreakerState.HALF_OPEN: "one call at a time finds out whether it is over",
+    BreakerState.CLOSED: "everything goes on",
 }
 
 QUIET_S = 10.0
@@ -132,6 +139,20 @@ class Reports:
                 each.offset,
                 each.attempt,
             )
+
+    def breaker(self, news: Iterable[BreakerNews]) -> None:
+        """Write down that the circuit breaker has opened, half opened or closed."""
+        for each in news:
+            if each.worth_a_line:
+                level = logging.WARNING if each.state is BreakerState.OPEN else logging.INFO
+                self._logger.log(
+                    level,
+                    "%s: breaker %s: %s; %s",
+                    self._worker,
+                    each.state,
+                    each.why,
+                    _NOW[each.state],
+                )
 
     def outlived(self, calls: Iterable[Outlived]) -> None:
         """Write down calls that go on although their partition was given up."""

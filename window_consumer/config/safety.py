@@ -1,0 +1,59 @@
+"""The sections that say what keeps trouble small: the circuit breaker."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from window_consumer.config import kinds
+from window_consumer.config.options import about
+
+HOUR_S = 3600.0
+
+
+@frozen(kw_only=True)
+class BreakerConfig:
+    """When a worker stops calling its handler for a while, because most calls fail."""
+
+    enabled: bool = field(
+        default=True,
+        metadata=about(
+            "Whether there is a circuit breaker.",
+            kind=kinds.boolean(),
+            reason="without it an outage of a database moves a whole topic to the dead letters",
+        ),
+    )
+    failures: float = field(
+        default=0.5,
+        metadata=about(
+            "It opens when more than this share of the calls failed; with 100% when all did. "
+            "Failures that are fatal do not count.",
+            kind=kinds.percent(0.01, 1.0),
+            reason="bad records are few; when most calls fail, something else is wrong",
+        ),
+    )
+    window: float = field(
+        default=30.0,
+        metadata=about(
+            "Over how long the share is taken.",
+            kind=kinds.duration(1.0, HOUR_S),
+            reason="slow handlers make enough calls in it, and it forgets an outage that is over",
+        ),
+    )
+    min_calls: int = field(
+        default=20,
+        metadata=about(
+            "Fewer calls within the window tell nothing. While most of the last so many calls "
+            "failed, records whose attempts are spent are held.",
+            kind=kinds.whole_number(1, 1000),
+            reason="with fewer a few bad records in a row would open it",
+        ),
+    )
+    cool_down: float = field(
+        default=30.0,
+        metadata=about(
+            "How long it stays open before one call at a time finds out whether things are well "
+            "again.",
+            kind=kinds.duration(0.1, HOUR_S),
+            reason="a restart of what the handler needs takes about as long",
+        ),
+    )
