@@ -313,8 +313,13 @@ class TestApp:
 
     @property
     def dropped(self) -> list[Handling]:
-        """The records that a rule has dropped."""
-        return self._journal.with_outcome(DROPPED, EXPIRED)
+        """The records whose attempts were spent and that a rule has dropped."""
+        return self._journal.with_outcome(DROPPED)
+
+    @property
+    def expired(self) -> list[Handling]:
+        """The records that were older than their time to live."""
+        return self._journal.with_outcome(EXPIRED)
 
     @property
     def retried(self) -> list[Handling]:
