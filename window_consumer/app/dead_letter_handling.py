@@ -53,7 +53,7 @@ def as_test(letter: DeadLetter, module: str, app: str, handler: str) -> str:
     return (
         f'"""{_docstring(letter)}"""\n\n'
         f"from {module} import {app.split('.', maxsplit=1)[0]}\n"
-        "from window_consumer.testing.records import make_record\n\n\n"
+        "from window_consumer.testing import make_record\n\n\n"
         f"def test_{_identifier(letter.id)}_is_handled() -> None:\n"
         f"    record = make_record(\n{fields}    )\n"
         f"    {app}.handlers[{json.dumps(handler)}].function(record)\n"

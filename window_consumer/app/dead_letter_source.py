@@ -98,8 +98,13 @@ class Source:
             if not self.topics or name in self.topics or origin in self.topics:
                 yield name, origin
         for name in self.topics:
-            if name in names and name not in ours and name not in ours.values():
+            # A topic that workers read holds no dead letters, even if nothing has failed so far.
+            if name in names and name not in ours and name not in self._sources():
                 yield name, None
+
+    def _sources(self) -> set[str]:
+        workers = () if self.config is None else self.config.workers.values()
+        return {topic for worker in workers for topic in worker.topics}
 
     def _dead_letters_of(self, worker: WorkerConfig, names: Sequence[str]) -> dict[str, str]:
         """Return the worker's dead-letter topics that are there, each with its source.

@@ -31,6 +31,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.features import Features
 from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.topics import Group, NewCopyTopic, Topic
+from window_consumer.model import record
 from window_consumer.model.errors import (
     AuthenticationError,
     BrokerUnavailableError,
@@ -228,6 +229,27 @@ class Cluster:
             request_timeout=timeout_s,
         )
         self._answer(iter([futures[name]]), f"adding partitions to {name}", timeout_s)
+
+    def delete_records(
+        self, before: Mapping[record.TopicPartition, int], timeout_s: float = 30.0
+    ) -> dict[record.TopicPartition, int]:
+        """Delete the records below these offsets; return each log's first offset from now on.
+
+        Raises NotPermittedError, or another WindowConsumerError that names the first partition that
+        was not cut; others may have been.
+        """
+        wanted = [TopicPartition(*name, offset) for name, offset in before.items()]
+        if not wanted:
+            return {}
+        answers = self._admin.delete_records(
+            wanted, operation_timeout=timeout_s, request_timeout=timeout_s
+        )
+        found = {}
+        for partition, future in answers.items():
+            name = record.TopicPartition(partition.topic, partition.partition)
+            done = self._answer(iter([future]), f"deleting records of {name}", timeout_s)
+            found[name] = int(done.low_watermark)
+        return found
 
     # ---- rights and groups
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from window_consumer.cli.dlq.debug_command import debug_command
+from window_consumer.cli.dlq.export_command import export_command
 from window_consumer.cli.dlq.list_command import list_command
+from window_consumer.cli.dlq.purge_command import purge_command
 from window_consumer.cli.dlq.redrive import redrive_command
 from window_consumer.cli.dlq.show_command import show_command
 
@@ -22,4 +24,6 @@ def dlq_group() -> None:
 dlq_group.add_command(list_command)
 dlq_group.add_command(show_command)
 dlq_group.add_command(debug_command)
+dlq_group.add_command(export_command)
 dlq_group.add_command(redrive_command)
+dlq_group.add_command(purge_command)

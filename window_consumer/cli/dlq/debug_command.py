@@ -22,7 +22,7 @@ from window_consumer.cli.errors import FAILED, OK
 from window_consumer.model.dead_letter import DeadLetter
 from window_consumer.model.errors import LifespanError, Skip
 from window_consumer.model.record import Record
-from window_consumer.testing.records import make_record
+from window_consumer.testing import make_record
 
 
 @click.command("debug")

@@ -1,0 +1,161 @@
+"""``window-consumer dlq purge`` on a real Kafka: the embedded broker deletes nothing when asked."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cli.dead_letters import headers_of
+from tests.commands import Commands, Ended
+from tests.conftest import MakeTopic
+from tests.integration.access import Access
+from tests.model.test_dead_letter import SPRING
+from window_consumer.model.protocols import Headers
+from window_consumer.testing.real_kafka import RealKafka
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def group(kafka: RealKafka, commands: Commands, unique_name: Callable[[str], str]) -> str:
+    name = unique_name("shop")
+    commands.configure(
+        {
+            "kafka": {"bootstrap.servers": kafka.bootstrap},
+            "workers": {"charge": {"group": name, "topics": ["orders"]}},
+        }
+    )
+    return name
+
+
+@pytest.fixture
+def dead_letters(kafka: RealKafka, group: str) -> str:
+    """A topic of two partitions: offsets 0 and 1 of each are three and two hours old, 2 is new."""
+    name = f"{group}.orders.dlq"
+    make(kafka, name, 2)
+    for partition in (0, 1):
+        fill(kafka, name, headers_of(1), partition)
+    return name
+
+
+def make(kafka: RealKafka, name: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+
+
+def fill(kafka: RealKafka, topic: str, headers: Headers, partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    now = round(time.time() * 1000)
+    for hours in (3, 2, 0):
+        producer.produce(
+            topic,
+            b"{}",
+            partition=partition,
+            timestamp=now - hours * HOUR_MS,
+            headers=list(headers),
+        )
+    assert producer.flush(30) == 0
+
+
+def totals(commands: Commands, topic: str) -> int:
+    found = commands.run("dlq", "list", "--json", "--topic", topic).json["topics"][topic]
+    return int(found["total"])
+
+
+def test_what_is_older_is_deleted_and_the_rest_stays(commands: Commands, dead_letters: str) -> None:
+    ended = commands.run("dlq", "purge", "--before", "1h", "--yes")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == (
+        f"deleted:\n  {dead_letters}[0]: 2 offsets, 0 to 1; 1 stay\n"
+        f"  {dead_letters}[1]: 2 offsets, 0 to 1; 1 stay\n"
+    )
+    assert totals(commands, dead_letters) == 2
+    again = commands.run("dlq", "purge", "--before", "1h", "--yes")
+    assert again.code == 0
+    assert again.out.startswith("nothing stands before ")
+
+
+def test_a_dry_run_deletes_nothing_and_neither_does_a_run_without_yes(
+    commands: Commands, dead_letters: str
+) -> None:
+    ended = commands.run("dlq", "purge", "--before", "1h", "--dry-run", "--json", "--yes")
+    assert ended.code == 0
+    told = json.loads(ended.out)
+    assert told["deleted"] is False
+    assert [each["offsets"] for each in told["partitions"]] == [2, 2]
+    refused = commands.run("dlq", "purge", "--before", "1h")
+    assert refused.code == 2
+    assert f"{dead_letters}[1]: 2 offsets" in refused.err
+    assert "add --yes" in refused.err
+    assert totals(commands, dead_letters) == 6
+
+
+def test_a_point_in_time_between_them(commands: Commands, dead_letters: str) -> None:
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 2.5 * 3600))
+    ended = commands.run("dlq", "purge", "--before", moment, "--yes", "--json")
+    assert [each["before"] for each in ended.json["partitions"]] == [1, 1]
+    assert totals(commands, dead_letters) == 4
+
+
+def test_an_offset_is_one_of_a_partition(commands: Commands, dead_letters: str) -> None:
+    ended = commands.run("dlq", "purge", "--before", "2", "--yes")
+    assert ended.code == 2
+    assert "choose one with --partition" in ended.err
+    ended = commands.run("dlq", "purge", "--before", "2", "--partition", "1", "--yes")
+    assert ended.out == f"deleted:\n  {dead_letters}[1]: 2 offsets, 0 to 1; 1 stay\n"
+    ended = commands.run("dlq", "purge", "--before", "99", "--partition", "1", "--yes")
+    assert ended.out == f"deleted:\n  {dead_letters}[1]: 1 offsets, 2 to 2; 0 stay\n"
+    ended = commands.run("dlq", "purge", "--before", "1", "--partition", "7", "--yes")
+    assert ended.code == 2
+    assert totals(commands, dead_letters) == 3
+
+
+def test_only_topics_of_dead_letters_are_emptied(
+    commands: Commands, kafka: RealKafka, make_topic: MakeTopic, group: str
+) -> None:
+    """A slip of the hand in --topic must not cost anybody the records of another topic."""
+    other = make_topic("payments")
+    fill(kafka, other, [("tenant", b"eu")])
+    ended = commands.run("dlq", "purge", "--topic", other, "--before", "1h", "--yes")
+    assert ended.code == 2
+    assert "is no dead letter that we know" in ended.err
+    assert totals(commands, other) == 3
+    springs = make_topic("orders-dlt")
+    fill(kafka, springs, SPRING)
+    assert purge_there(commands, kafka, springs).code == 0
+    assert totals(commands, springs) == 1
+    config = {"group": group, "topics": [other]}
+    commands.configure(
+        {"kafka": {"bootstrap.servers": kafka.bootstrap}, "workers": {"charge": config}}
+    )
+    ended = commands.run("dlq", "purge", "--topic", other, "--before", "1h", "--yes")
+    assert ended.code == 2
+    assert "no dead-letter topic for it" in ended.err
+
+
+def purge_there(commands: Commands, kafka: RealKafka, topic: str) -> Ended:
+    where = ("--bootstrap", kafka.bootstrap, "--topic", topic)
+    return commands.run("dlq", "purge", *where, "--before", "1h", "--yes")
+
+
+def test_deleting_needs_a_right(commands: Commands, kafka: RealKafka, dead_letters: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    Access(admin, "bob").grant("topic", dead_letters, "READ", "DESCRIBE")
+    config = {"group": dead_letters.split(".", maxsplit=1)[0], "topics": ["orders"]}
+    commands.configure({"kafka": kafka.sasl_settings("bob"), "workers": {"charge": config}})
+    ended = commands.run("dlq", "purge", "--before", "1h", "--yes")
+    assert ended.code == 2
+    assert f"deleting records of {dead_letters}" in ended.err
+    assert "an ACL is missing" in ended.err
+
+
+@pytest.mark.parametrize("before", ["yesterday", "-5", "3 weeks", "2026-13-01"])
+def test_what_is_neither_time_nor_offset_is_wrong_usage(commands: Commands, before: str) -> None:
+    ended = commands.run("dlq", "purge", f"--before={before}", "--yes")
+    assert ended.code == 2
+    assert "no age such as 14d" in ended.err
