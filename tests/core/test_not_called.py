@@ -8,7 +8,15 @@ import pytest
 
 from tests.core.support import ORDERS, Driven, failure, notes, spent_after
 from window_consumer.core.copies import Origin, Target, copy_of
-from window_consumer.model.errors import Expired, Fatal, NotCalled, Unroutable
+from window_consumer.core.ladder import Detail
+from window_consumer.core.rungs import Level
+from window_consumer.model.errors import (
+    Expired,
+    Fatal,
+    NotCalled,
+    PublishFailedError,
+    Unroutable,
+)
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.headers import Reason
 
@@ -106,3 +114,21 @@ def test_a_copy_names_the_handler_that_failed(handler: str, named: bytes) -> Non
     copy = copy_of(failed, origin, Target("shop.orders.dlq", 1, 1), 0.0)
     assert dict(copy.headers)["wc-handler"] == named
     assert driven.engine.partitions[ORDERS].failed
+
+
+@pytest.mark.parametrize("when_spent", ["dead_letter", "drop"])
+def test_a_copy_that_is_too_large_may_refer_to_its_value(when_spent: str) -> None:
+    driven = after(Expired("old"), when_spent=when_spent, on_oversize="reference")
+    too_large = PublishFailedError("too large", too_large=True)
+    for _ in range(2):
+        (failed,) = driven.last.publish
+        driven.engine.on_published(failed, too_large, driven.now)
+        driven.tick()
+    (failed,) = driven.last.publish
+    assert failed.detail is Detail.REFERENCE
+
+
+def test_it_does_not_climb_to_a_retry_level() -> None:
+    driven = after(Unroutable("odd"), levels=(Level("10s", 10.0),))
+    (failed,) = driven.last.publish
+    assert (failed.level, failed.reason) == (None, Reason.UNROUTABLE)

@@ -176,7 +176,7 @@ def _retry_warnings(worker: PlannedWorker) -> Iterator[str]:
     retry = worker.config.retry
     if worker.retry.on_failure == "block" and retry.attempts != _DEFAULT_ATTEMPTS:
         yield "retry.attempts has no effect with on_failure: block: it retries without end"
-    if retry.when_spent != "dead_letter" and retry.on_oversize != "hold":
+    if retry.on_oversize != "hold" and not (worker.writes_dead_letters or retry.levels):
         yield (
             f"retry.on_oversize has no effect with when_spent: {retry.when_spent}: no copies are"
             " written"

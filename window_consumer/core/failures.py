@@ -99,7 +99,7 @@ class Failures:
                 self._leaving.append(failed)
                 return
             if failed.detail is Detail.WITHOUT_ERROR_TEXTS:
-                if self._may_refer:
+                if self._rules.on_oversize == "reference" and failed.end == "dead_letter":
                     # A level has to call the handler with the value: the reference ends the way.
                     failed.detail, failed.level, failed.end = Detail.REFERENCE, None, "dead_letter"
                     self._leaving.append(failed)
@@ -112,10 +112,6 @@ class Failures:
                     return
         failed.due = now + PUBLISH_BACKOFF.backoff(failed.publish_failures, self._jitter)
         self._wait(failed)
-
-    @property
-    def _may_refer(self) -> bool:
-        return self._rules.on_oversize == "reference" and self._rules.when_spent == "dead_letter"
 
     def answered(self) -> None:
         """Note that a copy's fate is known."""

@@ -74,6 +74,8 @@ class CommitWatch:
             self._history.excuse(ledger, commit.next_offset, "an administrator moved the offset")
             ledger.durable = {offset for offset in ledger.records if offset < commit.next_offset}
             return
+        if id(commit) not in self._sent:
+            return  # it was a broken promise to send it, and that has been said
         tenure = self._sent[id(commit)][1]
         note = decode(commit.metadata)
         if tenure.ledger is not ledger or note is None:

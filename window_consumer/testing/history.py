@@ -307,6 +307,8 @@ class History:
         """A handler call is over."""
         tenure = call.tenure
         tenure.running.discard(call.offset)
+        if isinstance(error, NotCalled):
+            tenure.attempts[call.offset] -= 1
         if call.lane is not None:
             self._calls_of(call, call.lane).remove(call)
         result = self._result(call, error)

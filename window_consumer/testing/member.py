@@ -71,9 +71,9 @@ class WatchedSource(FakeSource):
 
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
         """Return records and serve the listener."""
-        self._look()
+        self.look()
         batches = super().poll(max_records, timeout_s)
-        self._look()
+        self.look()
         size = 0
         for batch in batches:
             self._scene.history.delivered(self.member, batch.name, batch.messages)
@@ -81,7 +81,7 @@ class WatchedSource(FakeSource):
         self.largest_batch = max(self.largest_batch, size)
         return batches
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Let the history see what the Engine has been assigned."""
         for name in self.held:
             self._scene.history.tenure(self.member, name)
@@ -238,6 +238,8 @@ class SimulatedMember:
         self.on_stack = True
         try:
             self.loop._turn()  # noqa: SLF001 - the loop without its thread
+            # What began late may end before the next poll, at a stop.
+            self.source.look()
         except WorkerStoppedError as error:
             self.scene.history.say(f"{self} stops by itself: {error}")
             self.stop()

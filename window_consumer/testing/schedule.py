@@ -36,6 +36,8 @@ class Handlers:
     fatal: float
     skips: float
     later: float
+    leaves: float
+    """Not called at all: expired, or for nobody."""
     hangs: float
     """Calls that last until the faults are over."""
     slow: float
@@ -226,4 +228,5 @@ def _handlers(rng: Random) -> Handlers:
         hangs=share(0.05),
         slow=share(0.4),
         poison=share(0.2),
+        leaves=share(0.1),
     )

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from window_consumer.model.errors import CommitFailedError, Fatal, RetryLater, Skip
+from window_consumer.model.errors import (
+    CommitFailedError,
+    Expired,
+    Fatal,
+    PassedOver,
+    RetryLater,
+    Skip,
+    Unroutable,
+)
 from window_consumer.model.protocols import Commit, Copy
 from window_consumer.testing.fake_group import Refusal
 from window_consumer.testing.fake_sink import Fate
@@ -63,6 +71,7 @@ class Weather:
             (handlers.fatal, self._fatal),
             (handlers.skips, Skip),
             (handlers.later, lambda: RetryLater(self._rng.choice((0.0, 0.05, 60.0)))),
+            (handlers.leaves, self._not_called),
         ):
             if chance < share:
                 return make()
@@ -71,6 +80,10 @@ class Weather:
 
     def _fatal(self) -> Exception:
         return Fatal("made to fail") if self._rng.random() < 0.5 else InvalidOrderError()
+
+    def _not_called(self) -> Exception:
+        ends = Expired("old"), Expired("old", "drop"), Unroutable("odd"), PassedOver("odd")
+        return self._rng.choice(ends)
 
     def commit_fault(self, _commit: Commit) -> Refusal | None:
         """Decide about a commit."""
