@@ -162,3 +162,17 @@ def test_handlers_that_always_fail_break_no_promise(capsys: pytest.CaptureFixtur
         assert run(shop.app, wc_app.plan, task) == 0
     assert "every promise kept" in capsys.readouterr().out
     assert shop.seen
+
+
+def test_rules_that_wait_for_long_are_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = Shop()
+    file = tmp_path / "workers.yaml"
+    worker = {
+        "breaker": {"cool_down": "1h", "min_calls": 3, "failures": "10%"},
+        "retry": {"attempts": 2, "levels": ["10s", "2h"]},
+    }
+    file.write_text(json.dumps({"workers": {"charge": worker}}))
+    assert run(shop.app, shop.app.plan(file), Task(range(40), False, None, (), False, "")) == 0
+    assert "40 schedules, every promise kept" in capsys.readouterr().out

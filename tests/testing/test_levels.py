@@ -7,7 +7,8 @@ from time import perf_counter
 import pytest
 
 from tests.testing.shops import Shop, config
-from window_consumer import App, Record
+from window_consumer import App, Record, UsageError
+from window_consumer.model.dead_letter import read_dead_letter
 from window_consumer.testing import (
     DEAD_LETTERED,
     DONE,
@@ -90,6 +91,22 @@ def test_a_later_record_of_the_key_overtakes_one_in_a_level(shop: Shop) -> None:
         assert [first.outcome, second.outcome] == [MOVED, DONE]
 
 
+def test_levels_of_topics_that_a_pattern_matches_are_levels() -> None:
+    app = App("shop")
+
+    @app.handler(patterns=["^orders-"], group="shop", retry=LEVELS["retry"])
+    def charge(_order: Record) -> None:
+        raise ConnectionError
+
+    with TestApp(app, config(charge={}), topics={"orders-eu": 1}) as wc_app:
+        wc_app.create_topic("orders-us")
+        results = [wc_app.send("orders-eu", 1), wc_app.send("orders-us", 1)]
+        wc_app.run_until_settled()
+        assert [each.outcome for each in results] == [DEAD_LETTERED] * 2
+        assert [each.attempts for each in results] == [3, 3]
+        assert len(wc_app.records) == 2
+
+
 def test_two_groups_do_not_see_each_others_ladder() -> None:
     app = App("shop")
     calls: list[str] = []
@@ -109,6 +126,44 @@ def test_two_groups_do_not_see_each_others_ladder() -> None:
         wc_app.run_until_settled()
         assert calls.count("audit") == 1
         assert calls.count("charge") == 3
+
+
+def test_dead_letters_are_put_back_and_may_succeed(shop: Shop) -> None:
+    with shop.run({"retry": {"attempts": 1}}) as wc_app:
+        shop.down = True
+        result = wc_app.send("orders", {"a": 1}, key="c", headers={"trace": "1"})
+        other = wc_app.send("orders", 2)
+        assert [result.outcome, other.outcome] == [DEAD_LETTERED, DEAD_LETTERED]
+        shop.down = False
+        wc_app.redrive(*(each for each in wc_app.dead_letters if each.key == b"c"))
+        assert [result.outcome, other.outcome] == [DONE, DEAD_LETTERED]
+        assert result.attempts == 2
+        wc_app.redrive()
+        assert other.outcome is DONE
+        wc_app.redrive()
+        assert shop.seen == [{"a": 1}, 2, {"a": 1}, 2]
+
+
+def test_a_dead_letter_of_somebody_else_is_not_put_back(shop: Shop) -> None:
+    with shop.run(topics={"others": 1}) as wc_app:
+        letter = read_dead_letter(wc_app.broker.produce("others"))
+        with pytest.raises(UsageError, match="no dead letter of this application"):
+            wc_app.redrive(letter)
+
+
+def test_a_value_that_was_too_large_is_found_in_the_source_topic(shop: Shop) -> None:
+    rules = {"attempts": 1, "on_oversize": "reference", "when_spent": "dead_letter"}
+    with shop.run({"retry": rules}) as wc_app:
+        wc_app.broker.topics.by_name["shop.orders.dlq"].max_message_bytes = 5000
+        shop.down = True
+        result = wc_app.send("orders", ["x" * 10_000])
+        wc_app.run_until_settled()
+        assert result.copy is not None
+        assert result.copy.value_ref is not None
+        shop.down = False
+        wc_app.redrive()
+        assert result.outcome is DONE
+        assert shop.seen[-1] == ["x" * 10_000]
 
 
 @pytest.mark.parametrize(("rule", "letters"), [("dead_letter", 1), ("drop", 0)])

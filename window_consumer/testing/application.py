@@ -33,6 +33,7 @@ from window_consumer.testing.journal import (
 )
 from window_consumer.testing.producer import TestProducer
 from window_consumer.testing.records import HeaderValues, Value
+from window_consumer.testing.redriving import TestRedrive
 from window_consumer.testing.stepped_worker import Scenery, StillClock
 from window_consumer.testing.topics import TestTopics
 
@@ -85,6 +86,7 @@ class TestApp:
         self._sources: dict[str, set[str]] = {each.name: set() for each in self.plan.workers}
         self._topics = TestTopics(self.broker, self.plan, self._sources)
         self._journal = Journal(self._sources, self._topics.copy_of)
+        self._redrive = TestRedrive(self.broker, self.plan, self.create_topic)
         self._producer = TestProducer(self.broker, self.clock, self._sources)
         self._scenery = Scenery(self.broker, self.clock, self._journal)
         self._process: ApplicationProcess | None = None
@@ -122,10 +124,17 @@ class TestApp:
 
     def _begin(self) -> None:
         self._process = ApplicationProcess(self.app, self.plan, self._scenery, self._lifespans)
-        for worker in self._process.workers:
+        self._note_sources()
+
+    def _note_sources(self) -> None:
+        """Learn which topics workers read, those of their ladders apart."""
+        for worker in self._running().workers:
             own = self.plan.config.workers[worker.name]
-            read = set(worker.source.topics)
-            self._sources[worker.name].update(own.topics or read)
+            self._sources[worker.name].update(
+                topic
+                for topic in worker.source.topics
+                if not own.is_retry_topic(topic, self.plan.config.topics)
+            )
 
     def _running(self) -> ApplicationProcess:
         process = self._process
@@ -198,15 +207,22 @@ class TestApp:
         handlings = {each.name: self._journal.of(each.name, message) for each in readers}
         return Sent(Record.of(message, Call()), handlings)
 
+    def redrive(self, *letters: DeadLetter) -> None:
+        """Put dead letters back as ``window-consumer dlq redrive`` does, and run until idle.
+
+        Without arguments all those that were not put back yet. What was sent goes on telling what
+        becomes of it. Raises UsageError for a dead letter of another application.
+        """
+        self._redrive.put_back(letters or self._redrive.unresolved(self.dead_letters))
+        self.run_until_idle()
+
     def create_topic(self, topic: str, partitions: int = PARTITIONS) -> None:
         """Make a topic while the workers run; those with a pattern that it matches find it."""
         self.broker.create_topic(topic, partitions)
         for worker in self._running().workers:
             worker.hear_of_topics()
         self.run_until_idle()
-        for worker in self._running().workers:
-            if topic in worker.source.topics:
-                self._sources[worker.name].add(topic)
+        self._note_sources()
 
     # ---- time
 

@@ -48,7 +48,7 @@ class Likeness:
         engine = attrs.evolve(self.engine, slots=min(self.engine.slots, MAX_SLOTS))
         if rng.random() < 0.5:
             engine = _small(engine, drawn.engine)
-        waits_s = (engine.retry.backoff_max_s, *(each.delay_s for each in engine.retry.levels))
+        waits_s = _waits_s(engine)
         rungs = rungs_of(drawn.sources, engine.retry.levels)
         return attrs.evolve(
             drawn,
@@ -69,6 +69,13 @@ class Likeness:
             calm_step_s=max(drawn.calm_step_s, _LONGEST_WAITS * max(waits_s) / ROUNDS),
             values=self.values,
         )
+
+
+def _waits_s(engine: EngineRules) -> tuple[float, ...]:
+    """Return how long records may have to wait, by one rule or another."""
+    delays = (each.delay_s for each in engine.retry.levels)
+    cool_down = (engine.breaker.cool_down_s,) if engine.breaker.enabled else ()
+    return (engine.retry.backoff_max_s, *delays, *cool_down)
 
 
 def _small(engine: EngineRules, drawn: EngineRules) -> EngineRules:

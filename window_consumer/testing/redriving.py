@@ -1,0 +1,69 @@
+"""Puts dead letters of an application under test back, as ``window-consumer dlq redrive`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from window_consumer.app import Plan
+from window_consumer.config import ENTRY
+from window_consumer.messaging.returning import Destination, ValueReference, reference_of, returned
+from window_consumer.model.dead_letter import DeadLetter, Position
+from window_consumer.model.errors import UsageError
+from window_consumer.model.record import TopicPartition
+from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.testing.fake_log import FakeMessage
+from window_consumer.testing.fake_topics import partition_of
+
+
+class TestRedrive:
+    """Writes dead letters into their group's entry topic. Owner: one thread."""
+
+    __test__ = False  # pytest would take its name for a class of tests
+
+    def __init__(self, broker: FakeBroker, plan: Plan, make_topic: Callable[[str, int], None]):
+        self._broker = broker
+        self._plan = plan
+        self._make_topic = make_topic
+        """Makes a topic of which the workers hear."""
+        self._resolved: set[Position] = set()
+
+    def unresolved(self, letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+        """Return those that were not put back yet."""
+        return [letter for letter in letters if letter.position not in self._resolved]
+
+    def put_back(self, letters: Iterable[DeadLetter]) -> None:
+        """Write them; UsageError for one that is none of the application's."""
+        for letter in letters:
+            to = self._destination(letter)
+            topic, partition, offset = letter.position
+            message = self._broker.log(topic, partition).at(offset)
+            copy = returned(message, self._value(message), to)
+            number = copy.partition
+            if number is None:
+                number = partition_of(copy.key or b"", to.partitions)
+            place = TopicPartition(to.topic, number)
+            self._broker.topics.write(place, copy.key, copy.value, copy.headers)
+            self._resolved.add(letter.position)
+
+    def _destination(self, letter: DeadLetter) -> Destination:
+        configs = self._plan.config.workers.values()
+        owners = [each for each in configs if each.group == letter.group]
+        if not owners or letter.original_topic is None:
+            raise UsageError(
+                f"{letter.position} is no dead letter of this application: its group is"
+                f" {letter.group!r}"
+            )
+        entry = owners[0].retry_topic(letter.original_topic, ENTRY, self._plan.config.topics)
+        count = self._broker.topics.partitions
+        source = count(letter.original_topic)
+        if not count(entry):
+            self._make_topic(entry, source)
+        return Destination(entry, count(entry), source, of_the_ladder=True)
+
+    def _value(self, message: FakeMessage) -> bytes | None:
+        """Return the record's value, from its source topic where a reference stands for it."""
+        text = reference_of(message)
+        reference = None if text is None else ValueReference.parse(text)
+        if reference is None:
+            return message.value()
+        return self._broker.log(reference.topic, reference.partition).at(reference.offset).value()
