@@ -121,6 +121,7 @@ class Process:
 
     cluster: Cluster
     position: int
+    sent: list[Copy] = field(factory=list)
 
     def read(self, max_records: int) -> Sequence[Message]:
         found = self.cluster.letters[self.position : self.position + max_records]
@@ -130,14 +131,19 @@ class Process:
     def check_alone(self) -> None:
         self.cluster.step()
 
-    def put(self, copies: Sequence[Copy]) -> Mapping[int, PublishFailedError]:
+    def send(self, copies: Sequence[Copy]) -> None:
+        self.sent += copies
+
+    def acks(self) -> Mapping[int, PublishFailedError]:
+        """The broker has what was sent one after the other; a kill comes in between."""
         refused = {}
-        for place, copy in enumerate(copies):
+        for place, copy in enumerate(self.sent):
             self.cluster.step()
             if copy.value is not None and copy.value in self.cluster.too_large:
                 refused[place] = PublishFailedError("too large", too_large=True)
             else:
                 self.cluster.written.append(copy)
+        self.sent = []
         self.cluster.step()
         return refused
 

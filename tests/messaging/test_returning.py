@@ -5,17 +5,20 @@ from attrs import evolve
 
 from tests.messaging.memory import DEAD, ENTRY, Stored, letter
 from window_consumer.messaging.returning import (
+    DeadLetterHeaders,
     Destination,
+    Returning,
     ValueReference,
-    redrives_of,
-    reference_of,
-    returned,
 )
 from window_consumer.model.protocols import Copy
 
 TO_ENTRY = Destination(ENTRY, 4, 4, of_the_ladder=True)
 TO_SOURCE = Destination("orders", 4, 4, of_the_ladder=False)
 USERS: list[tuple[str, bytes | None]] = [("a", b"1"), ("b", None), ("a", b"\xff"), ("", b"")]
+
+
+def returned(record: Stored, value: bytes | None, to: Destination) -> Copy:
+    return Returning(to).copy(record, DeadLetterHeaders(record), value)
 
 
 def as_record(copy: Copy, offset: int = 0) -> Stored:
@@ -68,7 +71,7 @@ def test_only_what_counts_there_goes_to_the_source_topic() -> None:
 
 def test_redrives_are_counted_on_and_replaced() -> None:
     record = letter(7, ("wc-redrives", b"1"), ("wc-redrives", b"41"))
-    assert redrives_of(record) == 41
+    assert DeadLetterHeaders(record).redrives == 41
     copy = returned(record, b"v", TO_ENTRY)
     assert [value for name, value in copy.headers if name == "wc-redrives"] == [b"42"]
 
@@ -103,9 +106,9 @@ def test_the_partition_of_the_original_is_kept_where_the_counts_are_equal(
 
 def test_a_reference_is_read() -> None:
     text = b"shop.eu-orders/3/42 sha256:2c26b46b"
-    assert reference_of(letter(7, ("wc-value-ref", text))) == text
+    assert DeadLetterHeaders(letter(7, ("wc-value-ref", text))).value_ref == text
     assert ValueReference.parse(text) == ValueReference("shop.eu-orders", 3, 42, "2c26b46b")
-    assert reference_of(letter(7)) is None
+    assert DeadLetterHeaders(letter(7)).value_ref is None
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def test_the_topic_belongs_to_the_group() -> None:
 
 
 def test_what_is_written_is_read_back() -> None:
-    copies = DONE.records(STATE, [Stored((DEAD, 3, 42)), Stored((DEAD, 3, 43))])
+    copies = DONE.records(STATE, [Position(DEAD, 3, 42), Position(DEAD, 3, 43)])
     assert [copy.key for copy in copies] == [b"shop.orders.dlq/3/42", b"shop.orders.dlq/3/43"]
     resolved = read_resolved([record(copy.key, copy.value) for copy in copies], DEAD, "id-1")
     assert len(resolved) == 2

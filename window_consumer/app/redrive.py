@@ -110,7 +110,7 @@ class RedriveJob:
 
     def _resolved(self, reader: TopicReader) -> Resolved:
         """Return what redrives, this one and others, have put back before."""
-        if not self.topics.state_exists:
+        if not self.topics.remembers:
             return Resolved()
         records = chain.from_iterable(reader.read(reader.spans(self.topics.state)))
         dead_letters = self.topics.dead_letters

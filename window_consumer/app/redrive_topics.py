@@ -39,7 +39,8 @@ class RedriveTopics:
     dead_letters: Topic
     to: Destination
     state: str
-    state_exists: bool
+    remembers: bool
+    """Whether the state topic was there before: one that was just made holds nothing."""
     max_message_bytes: int
     """Of the topic that the records go to, as far as the cluster tells."""
 
@@ -70,6 +71,7 @@ class TopicSearch:
         model = there.get(source, there[dead_letters])
         theirs = self.cluster.topic_config(model.name)
         target = source if self.to_source else entry
+        remembers = state in there
         if self.to_source:
             self._check_source(source, there, theirs)
         missing = [
@@ -87,7 +89,7 @@ class TopicSearch:
             there[dead_letters],
             Destination(target, partitions, model.partitions, of_the_ladder=not self.to_source),
             state,
-            state in there,
+            remembers,
             int(settings.get("max.message.bytes", _DEFAULT_MAX_MESSAGE_BYTES)),
         )
 

@@ -156,6 +156,11 @@ def is_without_leader(error: KafkaError) -> bool:
     return error.code() in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
+def is_leader_moving(error: KafkaError) -> bool:
+    """Tell whether a partition has no leader for a moment: its topic is new, or a broker left."""
+    return error.code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+
+
 def is_of_one_partition(error: KafkaError) -> bool:
     """Tell whether a refused commit may be the fault of one partition in its request."""
     return error.code() in _OF_ONE_PARTITION

@@ -7,7 +7,7 @@ somebody would have to wait for; two that run at once are found out by what is c
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import (
@@ -22,7 +22,7 @@ from confluent_kafka import (
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken, token_setting
-from window_consumer.kafka.topic_reader import reader_settings
+from window_consumer.kafka.topic_reader import log_range, reader_settings
 from window_consumer.model.errors import BrokerUnavailableError, RunError, WindowConsumerError
 
 _EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - local error codes begin with an underscore
@@ -99,16 +99,13 @@ class LogReader:
 
     def _log_range(self, partition: int) -> tuple[int, int]:
         name = TopicPartition(self._topic, partition)
-        found = self._consumer.get_watermark_offsets(name, timeout=_PATIENCE_S)
-        if found is None:
-            raise BrokerUnavailableError(f"{self._topic}[{partition}]: no answer about its log")
-        return found
+        return log_range(self._consumer, name, _PATIENCE_S)
 
     def _standing(self, partitions: Mapping[int, Any]) -> dict[int, tuple[int, bool]]:
         """Return what is committed of each partition, and whether it has our mark."""
         wanted = [TopicPartition(self._topic, each) for each in partitions]
         found = {}
-        for each in self._consumer.committed(wanted, timeout=_PATIENCE_S):
+        for each in _patiently(lambda: self._consumer.committed(wanted, timeout=_PATIENCE_S)):
             if each.error is not None:
                 raise KafkaException(each.error)
             ours = each.offset >= 0 and (each.metadata or "") == self._mark
@@ -215,7 +212,9 @@ class LogReader:
         if not offsets:
             return
         try:
-            answers = self._consumer.commit(offsets=offsets, asynchronous=False) or []
+            answers = _patiently(
+                lambda: self._consumer.commit(offsets=offsets, asynchronous=False) or []
+            )
         except KafkaException as exception:
             raise self._in_words(exception, f"progress of {self.group}") from exception
         for each in answers:
@@ -239,3 +238,16 @@ class LogReader:
     def _in_words(exception: KafkaException, what: str) -> WindowConsumerError:
         error = errors.cause_of(exception)
         return RunError(f"{what}: {exception}") if error is None else errors.translate(error, what)
+
+
+def _patiently(question: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
+    """Ask, again for a minute where the group's coordinator is not ready, and return the answer."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return question()
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            if error is None or not errors.is_absence(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_S)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -12,7 +13,7 @@ from window_consumer.kafka import errors, settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.log_reader import LogReader
 from window_consumer.kafka.oauth import OauthToken, token_setting
-from window_consumer.model.errors import PublishFailedError, RunError, WindowConsumerError
+from window_consumer.model.errors import PublishFailedError, RunError
 from window_consumer.model.protocols import Copy
 
 _PARTITION_BY_KEY = -1
@@ -23,14 +24,24 @@ _ACKS_S = 330.0
 _TRANSACTION_S = 60.0
 
 Refusals = dict[int, PublishFailedError]
-"""By the place of the copy in its batch: why it will never be taken."""
+"""By the place of the copy among those that were sent: why it will never be taken."""
+
+
+Failed = dict[int, tuple[Copy, KafkaError]]
+"""The copies that were not acked by the same places, and why."""
 
 
 class Writer(Protocol):
     """Writes batches. Owner: one thread."""
 
-    def put(self, copies: Sequence[Copy]) -> Refusals:
-        """Write copies and return once all in-sync replicas have them.
+    def send(self, copies: Sequence[Copy]) -> None:
+        """Send copies on their way; may be called several times for a batch.
+
+        Raises PublishFailedError where the client takes no more.
+        """
+
+    def acks(self) -> Refusals:
+        """Return once all in-sync replicas have all that was sent since the last call.
 
         Returns those that are too large for their topic. Raises PublishFailedError for any other
         that was not acked: then nobody knows which of the others were.
@@ -49,43 +60,73 @@ class _Client:
     def __init__(
         self, conf: Mapping[str, Any], log: ClientLog, oauth_token: OauthToken | None
     ) -> None:
-        own = {**conf, "error_cb": lambda _error: None, **token_setting(conf, oauth_token)}
+        self.fatal: KafkaError | None = None
+        own = {**conf, "error_cb": self._note, **token_setting(conf, oauth_token)}
         try:
             self.producer = Producer(own, logger=log)
         except KafkaException as exception:
             raise RunError(f"the producer cannot be made: {exception.args[0]}") from None
+        self._sent = 0
+        self._acked = 0
+        self._failed: Failed = {}
 
-    def write(self, copies: Sequence[Copy], places: Sequence[int]) -> dict[int, KafkaError]:
-        """Write the copies at these places; return those that were not acked, and why."""
-        failed: dict[int, KafkaError] = {}
-        acked = 0
+    def _note(self, error: KafkaError) -> None:
+        if errors.is_fatal(error):
+            self.fatal = error
 
-        def reporter(place: int) -> Callable[[KafkaError | None, Message], None]:
-            def report(error: KafkaError | None, _message: Message) -> None:
-                nonlocal acked
+    @contextmanager
+    def in_our_words(self, name: str) -> Iterator[None]:
+        """Translate what the client raises: one that was fenced off says so anywhere."""
+        try:
+            yield
+        except (KafkaException, SystemError) as exception:
+            # A call that failed while it served callbacks may have lost its own exception.
+            error = errors.cause_of(exception) or self.fatal
+            if error is None:
+                raise RunError(f"{name}: {exception}") from exception
+            if _says_fenced(error):
+                raise _fenced(name, error) from exception
+            raise errors.translate(error, name) from exception
+
+    def send(self, copies: Sequence[Copy]) -> None:
+        """Send copies, and serve the answers that are there."""
+        produce = self.producer.produce
+        for copy in copies:
+            place = self._sent
+            self._sent += 1
+            report = self._reporter(place, copy)
+            try:
+                produce(
+                    copy.topic,
+                    copy.value,
+                    copy.key,
+                    _PARTITION_BY_KEY if copy.partition is None else copy.partition,
+                    on_delivery=report,
+                    headers=copy.headers,  # type: ignore[arg-type] # a list, or empty
+                )
+            except BufferError:
+                self._insist(copy, report)
+            except KafkaException as exception:
+                error = errors.cause_of(exception)
                 if error is None:
-                    acked += 1
-                else:
-                    failed[place] = error
+                    raise
+                self._failed[place] = (copy, error)
+        self.producer.poll(0)
 
-            return report
+    def _reporter(self, place: int, copy: Copy) -> Callable[[KafkaError | None, Message], None]:
+        def report(error: KafkaError | None, _message: Message) -> None:
+            if error is None:
+                self._acked += 1
+            else:
+                self._failed[place] = (copy, error)
 
-        for place in places:
-            self._produce(copies[place], reporter(place), failed, place)
-        left = self.producer.flush(_ACKS_S)
-        if left or acked + len(failed) != len(places):
-            raise PublishFailedError(f"{left} copies have no answer after {_ACKS_S:g} s")
-        return failed
+        return report
 
-    def _produce(
-        self,
-        copy: Copy,
-        report: Callable[[KafkaError | None, Message], None],
-        failed: dict[int, KafkaError],
-        place: int,
-    ) -> None:
+    def _insist(self, copy: Copy, report: Callable[[KafkaError | None, Message], None]) -> None:
+        """Send a copy when the client's queue has room."""
         deadline = time.monotonic() + _ACKS_S
-        while True:
+        while time.monotonic() < deadline:
+            self.producer.poll(_FULL_QUEUE_S)
             try:
                 self.producer.produce(
                     copy.topic,
@@ -93,21 +134,21 @@ class _Client:
                     copy.key,
                     _PARTITION_BY_KEY if copy.partition is None else copy.partition,
                     on_delivery=report,
-                    headers=list(copy.headers),
+                    headers=copy.headers,  # type: ignore[arg-type] # a list, or empty
                 )
             except BufferError:
-                if time.monotonic() > deadline:
-                    text = f"copy to {copy.topic}: the producer's queue stays full"
-                    raise PublishFailedError(text) from None
-                self.producer.poll(_FULL_QUEUE_S)
-            except KafkaException as exception:
-                error = errors.cause_of(exception)
-                if error is None:
-                    raise
-                failed[place] = error
-                return
-            else:
-                return
+                continue
+            return
+        raise PublishFailedError(f"copy to {copy.topic}: the producer's queue stays full")
+
+    def take(self) -> Failed:
+        """Wait for all answers since the last call; return the copies that failed, by place."""
+        left = self.producer.flush(_ACKS_S)
+        sent, failed, acked = self._sent, self._failed, self._acked
+        self._failed, self._sent, self._acked = {}, 0, 0
+        if left or acked + len(failed) != sent:
+            raise PublishFailedError(f"{left} copies have no answer after {_ACKS_S:g} s")
+        return failed
 
 
 class PlainWriter:
@@ -124,18 +165,28 @@ class PlainWriter:
     ):
         conf = _settings(user_settings, name, max_batch_bytes)
         self._client = _Client(conf, log, oauth_token)
+        self._name = name
 
-    def put(self, copies: Sequence[Copy]) -> Refusals:
+    def send(self, copies: Sequence[Copy]) -> None:
         """See Writer."""
-        failed = self._client.write(copies, range(len(copies)))
-        _raise_unless_too_large(copies, failed)
+        with self._client.in_our_words(self._name):
+            self._client.send(copies)
+
+    def acks(self) -> Refusals:
+        """See Writer."""
+        with self._client.in_our_words(self._name):
+            return self._refused(self._client.take())
+
+    def _refused(self, failed: Failed) -> Refusals:
+        _raise_unless_too_large(failed)
         refused: Refusals = {}
-        for place in sorted(failed):
+        for place, (copy, _) in sorted(failed.items()):
             # A broker refuses a whole batch of the protocol, whichever of its records it was.
-            again = self._client.write(copies, [place])
-            _raise_unless_too_large(copies, again)
-            for error in again.values():
-                refused[place] = errors.publish_failure(error, copies[place].topic)
+            self._client.send([copy])
+            still = self._client.take()
+            _raise_unless_too_large(still)
+            for _, error in still.values():
+                refused[place] = errors.publish_failure(error, copy.topic)
         return refused
 
     def finish(self, reader: LogReader) -> None:
@@ -168,14 +219,23 @@ class TransactionalWriter:
         self._name = name
         self._begun = False
         # Ends what a killed process has left open: its progress could not be read before.
-        self._retried(self._client.producer.init_transactions)
+        with self._client.in_our_words(name):
+            self._retried(self._client.producer.init_transactions)
 
-    def put(self, copies: Sequence[Copy]) -> Refusals:
+    def send(self, copies: Sequence[Copy]) -> None:
+        """See Writer."""
+        with self._client.in_our_words(self._name):
+            self._begin()
+            self._client.send(copies)
+
+    def acks(self) -> Refusals:
         """See Writer. One that is too large is raised, too: it spoils the transaction."""
-        self._begin()
-        failed = self._client.write(copies, range(len(copies)))
-        for place, error in failed.items():
-            failure = errors.publish_failure(error, copies[place].topic)
+        with self._client.in_our_words(self._name):
+            failed = self._client.take()
+        for copy, error in failed.values():
+            if _says_fenced(error):
+                raise _fenced(self._name, error)
+            failure = errors.publish_failure(error, copy.topic)
             hint = ": a run without --transactional leaves it and goes on"
             raise PublishFailedError(
                 f"{failure}{hint if failure.too_large else ''}", too_large=failure.too_large
@@ -188,11 +248,14 @@ class TransactionalWriter:
         offsets = reader.progress()
         if not self._begun and not offsets:
             return
-        self._begin()
-        if offsets:
-            member = reader.membership()
-            self._retried(lambda wait: producer.send_offsets_to_transaction(offsets, member, wait))
-        self._retried(producer.commit_transaction)
+        with self._client.in_our_words(self._name):
+            self._begin()
+            if offsets:
+                member = reader.membership()
+                self._retried(
+                    lambda wait: producer.send_offsets_to_transaction(offsets, member, wait)
+                )
+            self._retried(producer.commit_transaction)
         self._begun = False
         reader.committed()
 
@@ -221,28 +284,21 @@ class TransactionalWriter:
             except KafkaException as exception:
                 error = errors.cause_of(exception)
                 if error is None or not error.retriable() or time.monotonic() > deadline:
-                    raise self._in_words(exception, error) from exception
+                    raise
             else:
                 return
 
-    def _in_words(self, exception: KafkaException, error: KafkaError | None) -> WindowConsumerError:
-        what = f"transaction of {self._name}"
-        if error is None:
-            return RunError(f"{what}: {exception}")
-        if error.code() in _FENCED:
-            return RunError(
-                f"{what}: {errors.text_of(error)}: is the same redrive running twice? stop one"
-            )
-        return errors.translate(error, what)
+
+_FENCED_OFF = KafkaError._FENCED  # noqa: SLF001 - local error codes begin with an underscore
+_FENCED = frozenset({_FENCED_OFF, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 
-_FENCED = frozenset(
-    {
-        KafkaError._FENCED,  # noqa: SLF001 - local error codes begin with an underscore
-        KafkaError.PRODUCER_FENCED,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-    }
-)
+def _says_fenced(error: KafkaError) -> bool:
+    return error.code() in _FENCED or KafkaError(_FENCED_OFF).str() in error.str()
+
+
+def _fenced(name: str, error: KafkaError) -> RunError:
+    return RunError(f"{name}: {errors.text_of(error)}: is the same redrive running twice? stop one")
 
 
 def _settings(user: Mapping[str, Any], name: str, max_batch_bytes: int | None) -> dict[str, Any]:
@@ -253,8 +309,8 @@ def _settings(user: Mapping[str, Any], name: str, max_batch_bytes: int | None) -
     return {**conf, "client.id": f"wc-{name}", "linger.ms": 5}
 
 
-def _raise_unless_too_large(copies: Sequence[Copy], failed: Mapping[int, KafkaError]) -> None:
-    for place, error in failed.items():
-        failure = errors.publish_failure(error, copies[place].topic)
+def _raise_unless_too_large(failed: Failed) -> None:
+    for copy, error in failed.values():
+        failure = errors.publish_failure(error, copy.topic)
         if not failure.too_large:
             raise failure

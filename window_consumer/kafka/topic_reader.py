@@ -122,12 +122,7 @@ class TopicReader:
             raise self._in_words(exception, f"topic {topic}") from exception
 
     def _span(self, name: TopicPartition) -> Span:
-        found = self._consumer.get_watermark_offsets(
-            ClientPartition(*name), timeout=_ANSWER_S, cached=False
-        )
-        if found is None:
-            raise BrokerUnavailableError(f"log of {name}: no answer within {_ANSWER_S:g} s")
-        return Span(*found)
+        return Span(*log_range(self._consumer, ClientPartition(*name), _ANSWER_S))
 
     def offsets_at(
         self, names: Sequence[TopicPartition], time_ms: int
@@ -236,6 +231,29 @@ class TopicReader:
         return (
             RunError(f"{where}: {exception}") if error is None else errors.translate(error, where)
         )
+
+
+def log_range(consumer: Consumer, name: ClientPartition, timeout_s: float) -> tuple[int, int]:
+    """Return a log's first offset and its end; a leader that is not ready is waited for.
+
+    Raises what the client raises, and BrokerUnavailableError where nobody answers in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            found: Any = consumer.get_watermark_offsets(name, timeout=timeout_s, cached=False)
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            passing = error is not None and errors.is_leader_moving(error)
+            if not passing or time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_S)
+        else:
+            if found is not None:
+                first, end = found
+                return first, end
+            where = f"{name.topic}[{name.partition}]"
+            raise BrokerUnavailableError(f"log of {where}: no answer within {timeout_s:g} s")
 
 
 def reader_settings(user: Mapping[str, Any], group: str) -> Settings:

@@ -6,6 +6,7 @@ said of its last failure does not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 
 from attrs import frozen
@@ -68,41 +69,68 @@ class ValueReference:
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
-def redrives_of(message: Message) -> int:
-    """Return how often a record was put back; 0 where its header cannot be read."""
-    for name, value in reversed(message.headers() or ()):
-        if name == names.REDRIVES:
-            return count(value) or 0
-    return 0
+class DeadLetterHeaders:
+    """The headers of one dead letter, read once: the client makes them anew at each question."""
+
+    __slots__ = ("_last", "pairs")
+
+    def __init__(self, message: Message):
+        self.pairs: Sequence[tuple[str, bytes | None]] = message.headers() or ()
+        self._last = dict(self.pairs)
+
+    @property
+    def redrives(self) -> int:
+        """How often the record was put back; 0 where that cannot be read."""
+        return count(self._last.get(names.REDRIVES)) or 0
+
+    @property
+    def value_ref(self) -> bytes | None:
+        """What stands for the value, None where the dead letter has the value itself."""
+        if names.VALUE_REF not in self._last:
+            return None
+        return self._last[names.VALUE_REF] or b""
+
+    @property
+    def original_partition(self) -> int | None:
+        """The number of the partition that the record was delivered from."""
+        return count(self._last.get(names.ORIGINAL_PARTITION))
 
 
-def reference_of(message: Message) -> bytes | None:
-    """Return what stands for the value, None where the dead letter has the value itself."""
-    for name, value in message.headers() or ():
-        if name == names.VALUE_REF:
-            return bytes(value or b"")
-    return None
+class _Keeps(dict[str, bool]):
+    """Which headers go along, asked by name; remembered, as every record has the same names."""
+
+    def __init__(self, ours: frozenset[str]):
+        super().__init__()
+        self._ours = ours
+
+    def __missing__(self, name: str) -> bool:
+        keep = not name.startswith(names.PREFIX) or name in self._ours
+        if len(self) < _NAMES_REMEMBERED:
+            self[name] = keep
+        return keep
 
 
-def returned(message: Message, value: bytes | None, to: Destination) -> Copy:
-    """Make the copy of a dead letter that goes back; ``value`` is the record's own.
+_NAMES_REMEMBERED = 10_000
 
-    It has the number of the partition that the record came from where the counts are equal, else
-    the key decides.
-    """
-    kept = _IDENTITY_AND_HISTORY if to.of_the_ladder else _HONOURED_ANYWHERE
-    headers: list[tuple[str, bytes | None]] = []
-    redrives = 0
-    partition: int | None = None
-    for pair in message.headers() or ():
-        name = pair[0]
-        if not name.startswith(names.PREFIX) or name in kept:
-            headers.append(pair)
-        if name == names.ORIGINAL_PARTITION:
-            partition = count(pair[1])
-        elif name == names.REDRIVES:
-            redrives = count(pair[1]) or 0
-    headers.append((names.REDRIVES, b"%d" % (redrives + 1)))
-    if to.partitions != to.source_partitions or (partition or 0) >= to.partitions:
-        partition = None
-    return Copy(to.topic, partition, message.key(), value, headers)
+
+class Returning:
+    """Makes the copies that go back to one destination. Owner: one thread."""
+
+    def __init__(self, to: Destination):
+        self._to = to
+        self._keeps = _Keeps(_IDENTITY_AND_HISTORY if to.of_the_ladder else _HONOURED_ANYWHERE)
+        self._equally_many = to.partitions == to.source_partitions
+
+    def copy(self, message: Message, headers: DeadLetterHeaders, value: bytes | None) -> Copy:
+        """Make the copy of a dead letter that goes back; ``value`` is the record's own.
+
+        It has the number of the partition that the record came from where the counts are equal,
+        else the key decides.
+        """
+        keeps = self._keeps
+        kept = [pair for pair in headers.pairs if keeps[pair[0]]]
+        kept.append((names.REDRIVES, b"%d" % (headers.redrives + 1)))
+        partition = headers.original_partition if self._equally_many else None
+        if partition is not None and partition >= self._to.partitions:
+            partition = None
+        return Copy(self._to.topic, partition, message.key(), value, kept)

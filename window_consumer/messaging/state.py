@@ -50,10 +50,10 @@ class Resolution:
         }
         return json.dumps(named, separators=(",", ":")).encode()
 
-    def records(self, topic: str, resolved: Iterable[Message]) -> list[Copy]:
+    def records(self, topic: str, resolved: Iterable[Position]) -> list[Copy]:
         """Return what is to be written into the state topic for these dead letters."""
         value = self.as_bytes()
-        return [Copy(topic, None, _key(message), value, ()) for message in resolved]
+        return [Copy(topic, None, str(position).encode(), value, []) for position in resolved]
 
 
 @frozen
@@ -102,10 +102,6 @@ def read_resolved(messages: Iterable[Message], topic: str, topic_id: str | None)
         if resolution is not None and resolution.topic_id == topic_id:
             found.setdefault(partition, {})[offset] = resolution
     return Resolved(found)
-
-
-def _key(message: Message) -> bytes:
-    return f"{message.topic()}/{message.partition()}/{message.offset()}".encode()
 
 
 def _place(key: bytes, prefix: bytes) -> tuple[int, int] | None:

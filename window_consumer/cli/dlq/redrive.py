@@ -15,33 +15,15 @@ from attrs import define, field
 from window_consumer.app import App
 from window_consumer.app.loading import load_app
 from window_consumer.app.redrive import RedriveJob, RedriveWishes, redrive_jobs
+from window_consumer.cli.dlq.options import WHERE
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.run import Signals
 from window_consumer.config import Loaded, Mask, load
 from window_consumer.kafka.group_readers import groups_reading
 from window_consumer.messaging.redrive import Counts
-from window_consumer.model.dead_letter_conditions import parse_where
 from window_consumer.model.errors import UsageError, WindowConsumerError
-from window_consumer.model.expressions import Expression, ExpressionError
 
 _SAY_S = 5.0
-
-
-class Condition(click.ParamType[Expression]):
-    """A condition on dead letters."""
-
-    name = "condition"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Expression:
-        """Return the expression."""
-        if isinstance(value, Expression):
-            return value
-        try:
-            return parse_where(str(value))
-        except ExpressionError as error:
-            self.fail(str(error), param, ctx)
 
 
 @click.command("redrive")
@@ -73,12 +55,7 @@ class Condition(click.ParamType[Expression]):
     multiple=True,
     help="Only those of this topic, or of this dead-letter topic; may be repeated.",
 )
-@click.option(
-    "--where",
-    type=Condition(),
-    metavar="EXPR",
-    help="Only those that fulfil a condition, as in \"reason == 'FATAL' and time < ago(2h)\".",
-)
+@WHERE
 @click.option("--to-source", is_flag=True, help="Into the source topic: all its groups see them.")
 @click.option("--yes", is_flag=True, help="Do it although other groups see the records again.")
 @click.option("--dry-run", is_flag=True, help="Only count; write nothing.")

@@ -1,0 +1,305 @@
+"""``dlq redrive`` on a real Kafka: kills, transactions, the source topic, topics that it makes."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from attrs import define
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from tests.commands import PATIENCE_S, Command, Commands, Ended
+from tests.conftest import MakeTopic
+from window_consumer.kafka import embedded_reading
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.topic_reader import TopicReader
+from window_consumer.model.record import Message
+from window_consumer.testing.real_kafka import RealKafka
+
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+@define
+class Shop:
+    """A worker's topics, its dead letters, and the command line beside them."""
+
+    bootstrap: str
+    source: str
+    group: str
+    commands: Commands
+    admin: AdminClient
+
+    @property
+    def dead_letters(self) -> str:
+        return f"{self.group}.{self.source}.dlq"
+
+    @property
+    def entry(self) -> str:
+        return f"{self.group}.{self.source}.retry.now"
+
+    @property
+    def state(self) -> str:
+        return f"{self.group}.dlq.state"
+
+    @property
+    def client(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.bootstrap, "log_level": 0}
+
+    def configure(self, **more: Any) -> None:
+        worker = {"topics": [self.source], "group": self.group}
+        kafka = {"bootstrap.servers": self.bootstrap}
+        self.commands.configure({"kafka": kafka, "workers": {"charge": worker}, **more})
+
+    def make_dead_letter_topic(self, partitions: int = 2) -> None:
+        new = NewTopic(self.dead_letters, num_partitions=partitions, replication_factor=1)
+        self.admin.create_topics([new])[self.dead_letters].result(PATIENCE_S)
+
+    def fail(self, count: int, *headers: tuple[str, bytes], value: bytes | None = b"v") -> None:
+        """Write dead letters, as a worker does."""
+        producer = Producer(self.client)
+        for number in range(count):
+            ours: list[tuple[str, str | bytes | None]] = [
+                ("wc-id", b"id %d" % number),
+                ("wc-orig-topic", self.source.encode()),
+                ("wc-orig-partition", b"%d" % (number % 2)),
+                ("wc-format", b"1"),
+                *headers,
+            ]
+            producer.produce(self.dead_letters, value, b"key %d" % number, number % 2, headers=ours)
+            producer.poll(0)
+        assert producer.flush(PATIENCE_S) == 0
+
+    def start(self, *options: str) -> Command:
+        return self.commands.start("dlq", "redrive", *options)
+
+    def redrive(self, *options: str) -> dict[str, Any]:
+        ended = self.run("--json", *options)
+        assert ended.code == 0, ended.err
+        (said,) = ended.json["redrives"]
+        found: dict[str, Any] = said
+        return found
+
+    def run(self, *options: str) -> Ended:
+        return self.start(*options).wait()
+
+    def read(self, topic: str, **settings: Any) -> list[Message]:
+        return embedded_reading.read_all({**self.client, **settings}, topic, PATIENCE_S)
+
+    def settings(self, topic: str) -> Mapping[str, str]:
+        resource = ConfigResource("topic", topic)
+        (answer,) = self.admin.describe_configs([resource]).values()
+        return {name: entry.value for name, entry in answer.result(PATIENCE_S).items()}
+
+    def has(self, topic: str) -> bool:
+        return topic in self.admin.list_topics(timeout=PATIENCE_S).topics
+
+    def wait_for(self, topic: str, count: int) -> None:
+        """Return when a topic holds so many records, or more."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (self.has(topic) and self.ends(topic) >= count):
+            assert time.monotonic() < deadline, f"{topic} does not reach {count} records"
+
+    def ends(self, topic: str) -> int:
+        log = ClientLog(logging.getLogger("tests"))
+        with TopicReader(self.client, log) as reader:
+            return sum(span.end for span in reader.spans(topic).values())
+
+
+@pytest.fixture
+def shop(
+    kafka: RealKafka,
+    make_topic: MakeTopic,
+    commands: Commands,
+    unique_name: Callable[[str], str],
+) -> Shop:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    shop = Shop(kafka.bootstrap, make_topic("orders", 2), unique_name("shop"), commands, admin)
+    shop.configure()
+    shop.make_dead_letter_topic()
+    return shop
+
+
+def ids(messages: list[Message]) -> Counter[bytes]:
+    return Counter(dict(message.headers())["wc-id"] for message in messages)
+
+
+def test_topics_are_made_like_dead_letter_topics_and_the_memory_is_compacted(shop: Shop) -> None:
+    shop.fail(10)
+    assert shop.redrive("--dry-run")["redriven"] == 10
+    assert not shop.has(shop.entry)
+    assert shop.redrive()["redriven"] == 10
+    entry = shop.settings(shop.entry)
+    assert entry["cleanup.policy"] == "delete"
+    assert entry["retention.ms"] == str(14 * 86_400_000)
+    source_limit = int(shop.settings(shop.source)["max.message.bytes"])
+    assert int(entry["max.message.bytes"]) == source_limit + 65_536
+    assert shop.settings(shop.state)["cleanup.policy"] == "compact"
+    for message in shop.read(shop.entry):
+        number = int(dict(message.headers())["wc-id"].split()[1])
+        assert message.partition() == number % 2
+    assert len(shop.read(shop.state)) == 10
+
+
+def test_topics_that_may_not_be_made_are_exit_2_with_the_commands(shop: Shop) -> None:
+    shop.configure(topics={"create": False})
+    ended = shop.run()
+    assert ended.code == 2
+    assert f"--create --topic {shop.entry} --partitions 2" in ended.err
+    assert f"--create --topic {shop.state} --partitions 1" in ended.err
+    assert "--config cleanup.policy=compact" in ended.err
+    assert not shop.has(shop.entry)
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_run_that_is_killed_loses_nothing_and_repeats_one_batch_at_most(
+    shop: Shop, *, transactional: bool
+) -> None:
+    count, batch = 3_000, 100
+    mode = ["--transactional"] if transactional else []
+    shop.fail(count)
+    for kill in (1, 2):
+        command = shop.start("--rate", str(batch * 10), *mode)
+        shop.wait_for(shop.entry, count * kill // 4)
+        command.signal(signal.SIGKILL)
+        command.process.wait(PATIENCE_S)
+        assert shop.ends(shop.entry) < count, "it was over before it was killed"
+    last = shop.redrive(*mode)
+    assert 0 < last["read"] < count, "it went on where the killed ones were"
+    seen = ids(shop.read(shop.entry))
+    assert len(seen) == count
+    repeated = sum(seen.values()) - count
+    assert repeated == 0 if transactional else repeated <= 2 * batch
+    assert shop.redrive(*mode)["read"] == 0
+
+
+def test_the_same_redrive_twice_at_once_is_noticed(shop: Shop) -> None:
+    shop.fail(400)
+    first = shop.start("--rate", "50")
+    shop.wait_for(shop.entry, 10)
+    ended = [shop.run(), first.wait()]
+    noticed = [each for each in ended if each.code == 1]
+    assert noticed
+    for each in noticed:
+        assert "is the same redrive running twice?" in each.err
+    shop.redrive()
+    assert len(ids(shop.read(shop.entry))) == 400
+
+
+def test_a_second_transactional_run_fences_the_first_and_nothing_repeats(shop: Shop) -> None:
+    shop.fail(400)
+    first = shop.start("--rate", "50", "--transactional")
+    shop.wait_for(shop.entry, 10)
+    shop.redrive("--transactional")
+    ended = first.wait()
+    assert ended.code == 1
+    assert "is the same redrive running twice?" in ended.err
+    assert set(ids(shop.read(shop.entry)).values()) == {1}
+    assert len(shop.read(shop.entry)) == 400
+
+
+def test_records_of_aborted_transactions_do_not_go_back(
+    shop: Shop, unique_name: Callable[[str], str]
+) -> None:
+    shop.fail(3)
+    producer = Producer({**shop.client, "transactional.id": unique_name("transaction")})
+    producer.init_transactions(PATIENCE_S)
+    for commit in (False, True):
+        producer.begin_transaction()
+        producer.produce(shop.dead_letters, b"v", b"k", 0, headers=[("wc-id", b"%d" % commit)])
+        assert producer.flush(PATIENCE_S) == 0
+        (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE_S)
+    assert shop.redrive()["redriven"] == 4
+    assert ids(shop.read(shop.entry))[b"0"] == 0
+    assert shop.redrive()["read"] == 0, "the markers at the end are behind us"
+
+
+def test_a_dead_letter_topic_that_was_made_anew_begins_anew(shop: Shop) -> None:
+    shop.fail(20)
+    assert shop.redrive()["redriven"] == 20
+    shop.admin.delete_topics([shop.dead_letters])[shop.dead_letters].result(PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    while shop.has(shop.dead_letters):
+        assert time.monotonic() < deadline
+    shop.make_dead_letter_topic()
+    shop.fail(30)
+    said = shop.redrive()
+    assert (said["read"], said["redriven"]) == (30, 30)
+
+
+def test_a_value_that_is_referred_to_comes_from_the_source_topic(shop: Shop) -> None:
+    large = bytes(range(256)) * 3_000
+    producer = Producer(shop.client)
+    producer.produce(shop.source, b"before", partition=1)
+    producer.produce(shop.source, large, b"key 0", partition=1)
+    assert producer.flush(PATIENCE_S) == 0
+    good = f"{shop.source}/1/1 sha256:{sha256(large).hexdigest()}".encode()
+    other = f"{shop.source}/1/0 sha256:{sha256(large).hexdigest()}".encode()
+    gone = f"{shop.source}/1/9 sha256:{sha256(large).hexdigest()}".encode()
+    for reference in (good, other, gone):
+        shop.fail(1, ("wc-value-ref", reference), value=None)
+    ended = shop.run()
+    assert ended.code == 1
+    assert "1 put back, 2 left: their values are gone" in ended.out
+    (message,) = shop.read(shop.entry)
+    assert message.value() == large
+    assert "wc-value-ref" not in dict(message.headers())
+
+
+def test_a_copy_that_is_too_large_is_left_and_the_others_go_back(
+    shop: Shop,
+) -> None:
+    limited = NewTopic(shop.entry, 2, 1, config={"max.message.bytes": "50000"})
+    shop.admin.create_topics([limited])[shop.entry].result(PATIENCE_S)
+    shop.fail(200, value=b"x" * 1_000)
+    shop.fail(1, value=b"x" * 100_000)
+    shop.fail(200, value=b"x" * 1_000)
+    ended = shop.run()
+    assert ended.code == 1
+    assert "400 put back, 1 left: too large" in ended.out
+    assert len(shop.read(shop.entry)) == 400
+
+
+def test_to_source_names_the_other_groups_and_needs_yes(
+    shop: Shop, unique_name: Callable[[str], str]
+) -> None:
+    shop.fail(5, ("wc-tags", b"t"))
+    billing = unique_name("billing")
+    for group in (billing, shop.group):
+        consumer = Consumer({**shop.client, "group.id": group})
+        offsets = [ClientPartition(shop.source, 0, 0)]
+        consumer.commit(offsets=offsets, asynchronous=False)
+        consumer.close()
+    refused = shop.run("--to-source")
+    assert refused.code == 2
+    assert f"{shop.source} would be seen again by: {billing}" in refused.err
+    assert "--yes" in refused.err
+    assert shop.group not in refused.err.replace(shop.dead_letters, "")
+    assert not shop.read(shop.source)
+    ended = shop.run("--to-source", "--yes")
+    assert ended.code == 0
+    assert billing in ended.err
+    messages = shop.read(shop.source)
+    assert len(messages) == 5
+    for message in messages:
+        assert {name for name, _ in message.headers()} == {"wc-id", "wc-tags", "wc-redrives"}
+    assert not shop.has(shop.entry)
+
+
+def test_a_compacted_source_topic_is_refused(shop: Shop, make_topic: MakeTopic) -> None:
+    shop.source = make_topic("orders", 2, COMPACTED)
+    shop.configure()
+    shop.make_dead_letter_topic()
+    shop.fail(5)
+    ended = shop.run("--to-source", "--yes")
+    assert ended.code == 2
+    assert f"{shop.source} is compacted" in ended.err
+    assert not shop.read(shop.source)
+    assert shop.redrive()["redriven"] == 5, "the group's own topic is not compacted"
