@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import attrs
 import pytest
 from hypothesis import example, given
@@ -150,6 +152,18 @@ def test_a_text_that_is_no_plain_number_is_not_compared_with_one(text: str) -> N
 )
 def test_a_time_is_compared_with_points_in_time_in_utc(text: str, *, expected: bool) -> None:
     assert holds(text, time=NOON_MS) is expected
+
+
+def test_a_time_without_a_zone_is_one_of_utc_wherever_the_program_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert holds("time == '2026-11-21T12:00'", time=NOON_MS)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_ago_counts_back_from_now() -> None:

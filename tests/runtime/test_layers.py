@@ -110,6 +110,21 @@ def test_a_failure_names_its_handler_and_one_without_a_call_names_none() -> None
     ]
 
 
+def test_an_expired_record_does_not_bear_the_name_of_the_handler_before_it() -> None:
+    def broken(_record: Record) -> None:
+        raise ValueError("broken")
+
+    handler = routed([Route("even", broken, lambda _: True)], "dead_letter")
+    header = TtlHeader("ttl", 1.0, "text")
+    limited = with_expiry(
+        handler, ExpiryRules(header=header), lambda _: False, lambda: 2 * WRITTEN_MS, pytest.fail
+    )
+    slice_ = a_slice(1)
+    slice_.messages += [Note(1, headers=[("ttl", b"1")])]
+    call_each(slice_, Caller(limited, Faults().failure), Slot())
+    assert [failure.handler for _, failure in slice_.deviate().failed] == ["even", ""]
+
+
 def test_the_layers_are_no_part_of_a_failures_stack_or_fingerprint() -> None:
     def broken(_record: Record) -> None:
         raise ValueError("broken")

@@ -7,7 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from window_consumer import App, Fatal, Record, RetryLater, Running, Skip, current_record
+from window_consumer import (
+    App,
+    Condition,
+    Fatal,
+    Record,
+    RetryLater,
+    Running,
+    Skip,
+    current_record,
+    header,
+    key,
+    timestamp,
+    topic,
+)
 
 app = App("shop", version="1")
 
@@ -50,6 +63,23 @@ def charge(order: Record) -> None:
 def refund(order: Record) -> dict[str, int]:
     headers: list[tuple[str, bytes | None]] = order.headers
     return {name: len(value or b"") for name, value in headers}
+
+
+@app.handler("payments", when=(header("type") == "paid") & ~key.is_in(["test", None]), ttl="30s")
+def paid(payment: Record) -> None: ...
+
+
+@app.handler(
+    "payments",
+    when=lambda payment: payment.header("type") is not None,
+    otherwise="skip",
+    ttl={"header": "ttl", "unit": "s", "format": "int64be"},
+    on_expired="drop",
+)
+def others(payment: Record) -> None: ...
+
+
+of_last_year: Condition = (timestamp < "2026-01-01") | (header("year") <= 2025) | (topic == "old")
 
 
 class Shop:

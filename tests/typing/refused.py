@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from window_consumer import App, Record, RetryLater
+from window_consumer import App, Record, RetryLater, header
 
 app = App("shop")
 
@@ -28,6 +28,18 @@ def counts_in_text(order: Record) -> None: ...
 
 @app.handler(["orders"])  # refused
 def lists_its_topics(order: Record) -> None: ...
+
+
+@app.handler("orders", when="header('a') == 'b'")  # refused
+def writes_its_condition_as_text(order: Record) -> None: ...
+
+
+@app.handler("orders", otherwise="ignore")  # refused
+def has_no_such_end(order: Record) -> None: ...
+
+
+@app.handler("orders", when=(header("a") == "b") & True)  # refused
+def joins_what_is_no_condition(order: Record) -> None: ...
 
 
 @app.middleware  # refused

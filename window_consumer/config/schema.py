@@ -226,7 +226,7 @@ class WorkerConfig:
         mark = "\0"  # no part of any name
         example = _filled(topics_config.retry, group=self.group, topic=mark, delay=mark)
         pattern = ".+".join(map(re.escape, example.split(mark)))
-        return name not in self.topics and re.fullmatch(pattern, name) is not None
+        return re.fullmatch(pattern, name) is not None
 
 
 @frozen(kw_only=True)

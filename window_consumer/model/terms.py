@@ -148,6 +148,8 @@ class Comparison:
     def holds(self, lookup: Lookup) -> bool:
         """Look both sides up and compare them."""
         left, right = self.left.value(lookup), self.right.value(lookup)
+        if self.sign == "==" and type(left) is type(right):
+            return left == right  # nearly all comparisons are of this kind
         times = Kind.TIME in (self.left.kind, self.right.kind)
         if self.sign == "==":
             return equal(left, right, times=times)

@@ -41,7 +41,6 @@ def routed(routes: Sequence[Route], otherwise: Otherwise) -> Handler:
             about.handler = name
             if matches is None or matches(record):
                 return handler(record)
-        about.handler = ""
         if otherwise == "skip":
             raise PassedOver(nobody)
         raise Unroutable(nobody, otherwise)
