@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterable
 
 from window_consumer.app import Plan
 from window_consumer.config import ENTRY
-from window_consumer.messaging.returning import Destination, ValueReference, reference_of, returned
+from window_consumer.messaging.returning import (
+    DeadLetterHeaders,
+    Destination,
+    Returning,
+    ValueReference,
+)
 from window_consumer.model.dead_letter import DeadLetter, Position
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import TopicPartition
@@ -37,7 +42,8 @@ class TestRedrive:
             to = self._destination(letter)
             topic, partition, offset = letter.position
             message = self._broker.log(topic, partition).at(offset)
-            copy = returned(message, self._value(message), to)
+            headers = DeadLetterHeaders(message)
+            copy = Returning(to).copy(message, headers, self._value(message, headers))
             number = copy.partition
             if number is None:
                 number = partition_of(copy.key or b"", to.partitions)
@@ -60,9 +66,9 @@ class TestRedrive:
             self._make_topic(entry, source)
         return Destination(entry, count(entry), source, of_the_ladder=True)
 
-    def _value(self, message: FakeMessage) -> bytes | None:
+    def _value(self, message: FakeMessage, headers: DeadLetterHeaders) -> bytes | None:
         """Return the record's value, from its source topic where a reference stands for it."""
-        text = reference_of(message)
+        text = headers.value_ref
         reference = None if text is None else ValueReference.parse(text)
         if reference is None:
             return message.value()
