@@ -213,7 +213,35 @@ def test_decorators_may_say_topic_and_group(shop: Commands, embedded: EmbeddedBr
         "def charge(order): ...\n"
     )
     shop.configure({"kafka": kafka_of(embedded), "workers": {"charge": {}}})
+    ended = shop.run("dlq", "redrive")
+    assert ended.code == 2
+    assert "--app MODULE:APP" in ended.err
     assert redrive(shop, "--app", "shop:app")["redriven"] == 12
+
+
+def test_topics_that_only_a_decorator_knows_are_found_by_their_dead_letters(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    shop.configure({"kafka": kafka_of(embedded), "workers": {"charge": {"group": "shop"}}})
+    assert redrive(shop, "--topic", "orders")["redriven"] == 12
+
+
+def test_list_tells_what_went_back_from_what_is_open(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    redrive(shop, "--where", "reason == 'EXPIRED'")
+    ended = shop.run("dlq", "list", "--json")
+    assert ended.code == 0, ended.err
+    said = ended.json["topics"][DEAD]
+    assert (said["total"], said["open"], said["resolved"]) == (12, 8, 4)
+    assert said["reasons"] == {"FATAL": 8}
+    redrive(shop)
+    assert (
+        f"{DEAD} (charge, from orders): 12 dead letters, 0 open, 12 resolved"
+        in shop.run("dlq", "list").out
+    )
+    embedded.fill(DEAD, letters([20]))
+    assert shop.run("dlq", "list", "--json").json["topics"][DEAD]["open"] == 1
 
 
 def test_a_run_that_is_told_to_stop_says_that_it_is_not_complete(shop: Commands) -> None:

@@ -303,3 +303,37 @@ def test_a_compacted_source_topic_is_refused(shop: Shop, make_topic: MakeTopic) 
     assert f"{shop.source} is compacted" in ended.err
     assert not shop.read(shop.source)
     assert shop.redrive()["redriven"] == 5, "the group's own topic is not compacted"
+
+
+APPLICATION = """
+from pathlib import Path
+from window_consumer import App, Fatal, Record
+
+app = App("shop")
+
+
+@app.handler()
+def charge(order: Record) -> None:
+    if not Path("mended").exists():
+        raise Fatal("no card")
+    print(f"charged {order.text()} of {order.topic}", flush=True)
+"""
+
+
+def test_a_worker_that_runs_meanwhile_handles_what_goes_back(shop: Shop) -> None:
+    shop.commands.application(APPLICATION)
+    worker = shop.commands.start("run", "shop:app")
+    worker.wait_for("reads 2 partitions")
+    producer = Producer(shop.client)
+    for number in range(6):
+        producer.produce(shop.source, b"order %d" % number, b"key %d" % number)
+    assert producer.flush(PATIENCE_S) == 0
+    shop.wait_for(shop.dead_letters, 6)
+    (shop.commands.directory / "mended").touch()
+    assert shop.redrive()["redriven"] == 6
+    worker.wait_for("charged order", times=6)
+    ended = worker.stop()
+    assert ended.code == 0
+    assert len(shop.read(shop.dead_letters)) == 6
+    listed = shop.commands.run("dlq", "list", "--json").json["topics"][shop.dead_letters]
+    assert (listed["open"], listed["resolved"]) == (0, 6)

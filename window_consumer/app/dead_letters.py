@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
+from itertools import chain
 from types import TracebackType
 from typing import Self
 
@@ -12,11 +13,13 @@ from attrs import evolve, field, frozen
 
 from window_consumer.app.dead_letter_source import Source
 from window_consumer.app.patience import LOGGER, Patience
+from window_consumer.config import WorkerConfig
 from window_consumer.kafka import settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import Tokens
 from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.messaging.state import Resolved, read_resolved, state_topic
 from window_consumer.model.dead_letter import DeadLetter, Position, read_dead_letter
 from window_consumer.model.dead_letter_conditions import holds
 from window_consumer.model.errors import MissingTopicError, RunError, UsageError
@@ -37,6 +40,8 @@ class DeadLetterTopic:
     """The worker whose records they are; None for a topic that no worker writes."""
     source: str | None
     """The topic that the records come from."""
+    state: str | None
+    """The topic that remembers which of them are resolved; None where no worker's group is."""
     reader: TopicReader = field(repr=False)
     cluster: Cluster = field(repr=False)
 
@@ -45,6 +50,18 @@ class DeadLetterTopic:
         wanted = self.reader.spans(self.name) if spans is None else spans
         for records in self.reader.read(wanted):
             yield from map(read_dead_letter, records)
+
+    def resolved(self) -> Resolved:
+        """Return which of them somebody has dealt with: none where nothing remembers that."""
+        if self.state is None:
+            return Resolved()
+        try:
+            spans = self.reader.spans(self.state)
+        except MissingTopicError:
+            return Resolved()
+        topic_id = self.cluster.topics([self.name])[self.name].topic_id
+        records = chain.from_iterable(self.reader.read(spans))
+        return read_resolved(records, self.name, topic_id)
 
 
 class DeadLetterTopics:
@@ -93,8 +110,8 @@ class DeadLetterTopics:
             there = {(topic.name, topic.cluster.bootstrap) for topic in self.topics}
             for name, origin in source.topics_at(place, cluster.topic_names()):
                 if (name, cluster.bootstrap) not in there:
-                    worker = None if origin is None or place.worker is None else place.worker.name
-                    self.topics.append(DeadLetterTopic(name, worker, origin, reader, cluster))
+                    worker = None if origin is None else place.worker
+                    self.topics.append(_topic(name, worker, origin, reader, cluster))
         self._check_all_found()
 
     def _check_all_found(self) -> None:
@@ -166,3 +183,15 @@ class DeadLetterTopics:
                 message = topic.reader.at(place, position.offset)
                 return None if message is None else read_dead_letter(message)
         return None
+
+
+def _topic(
+    name: str,
+    worker: WorkerConfig | None,
+    origin: str | None,
+    reader: TopicReader,
+    cluster: Cluster,
+) -> DeadLetterTopic:
+    whose = None if worker is None else worker.name
+    state = None if worker is None else state_topic(worker.group)
+    return DeadLetterTopic(name, whose, origin, state, reader, cluster)

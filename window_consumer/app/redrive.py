@@ -12,6 +12,7 @@ from itertools import chain
 from attrs import frozen
 
 from window_consumer.app.clients import Clients
+from window_consumer.app.dead_letter_source import Place, Source
 from window_consumer.app.patterns import matching
 from window_consumer.app.redrive_topics import RedriveTopics, TopicSearch
 from window_consumer.config import Loaded, WorkerConfig
@@ -171,15 +172,23 @@ def redrive_jobs(
 
 
 def _sources(loaded: Loaded, worker: WorkerConfig, clients: Clients) -> list[str]:
-    if not worker.patterns:
+    """Return the topics that the worker reads, as far as the configuration knows.
+
+    Where only decorators know them, they are those that dead-letter topics of the group are of.
+    """
+    if worker.topics:
         return list(worker.topics)
     names = clients.cluster.topic_names()
-    copies = {
-        each.dlq_topic(name, loaded.config.topics)
-        for each in loaded.config.workers.values()
-        for name in names
-    }
-    return matching(worker.patterns, names, copies)
+    if worker.patterns:
+        copies = {
+            each.dlq_topic(name, loaded.config.topics)
+            for each in loaded.config.workers.values()
+            for name in names
+        }
+        return matching(worker.patterns, names, copies)
+    place = Place(worker, clients.consumer, clients.admin)
+    found = Source((place,), (), loaded.config).topics_at(place, names)
+    return [source for _, source in found if source is not None]
 
 
 def _group(worker: WorkerConfig, topics: RedriveTopics, wishes: RedriveWishes) -> str:

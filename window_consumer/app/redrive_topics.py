@@ -7,7 +7,7 @@ from time import monotonic
 
 from attrs import frozen
 
-from window_consumer.config import Loaded, WorkerConfig
+from window_consumer.config import ENTRY, Loaded, WorkerConfig
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.topics import COPY_HEADROOM_BYTES, NewCopyTopic, Topic
 from window_consumer.messaging.returning import Destination
@@ -19,9 +19,6 @@ from window_consumer.model.errors import (
     UsageError,
     WindowConsumerError,
 )
-
-ENTRY = "now"
-"""The delay in the name of the topic that dead letters are put back into."""
 
 _ENTRY_RETENTION_MS = 14 * 86_400_000
 _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588

@@ -45,7 +45,8 @@ def list_command(*, where: Expression | None, as_json: bool, **options: Any) -> 
 
 def _counts(topic: DeadLetterTopic, where: Expression | None, now_ms: int) -> Counts:
     letters = (letter for letter in topic.letters() if holds(where, letter, now_ms))
-    return count(letters, now_ms)
+    resolved = topic.resolved()
+    return count(letters, now_ms, lambda letter: letter.position in resolved)
 
 
 def _as_json(found: list[tuple[DeadLetterTopic, Counts]]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from window_consumer.cli.run import Signals
 from window_consumer.config import Loaded, Mask, load
 from window_consumer.kafka.group_readers import groups_reading
 from window_consumer.messaging.redrive import Counts
-from window_consumer.model.errors import UsageError, WindowConsumerError
+from window_consumer.model.errors import ConfigError, UsageError, WindowConsumerError
 
 _SAY_S = 5.0
 
@@ -117,7 +117,13 @@ def redrive_command(**options: Any) -> int:
 
 def _load(config: Path, app: App | None, overrides: Sequence[str]) -> Loaded:
     defaults = {} if app is None else {name: each.defaults for name, each in app.handlers.items()}
-    return load(config, defaults, overrides)
+    try:
+        return load(config, defaults, overrides, without_handlers=True)
+    except ConfigError as error:
+        if app is not None:
+            raise
+        hint = "(where decorators of an application give what is missing: --app MODULE:APP)"
+        raise ConfigError(f"{error}\n{hint}") from error
 
 
 def _warn_of_other_groups(jobs: Sequence[RedriveJob], *, agreed: bool) -> None:
