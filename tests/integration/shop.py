@@ -70,6 +70,8 @@ class Call:
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
     attempt: int
+    wall_ms: float = 0.0
+    """When it began, milliseconds since 1970."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -148,6 +150,7 @@ class Shop:
             record.value,
             record.headers,
             record.attempt,
+            time.time() * 1000,
         )
         key = None if call.key is None else call.key.decode("latin-1")
         thread = threading.current_thread().name

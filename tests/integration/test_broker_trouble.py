@@ -209,6 +209,16 @@ def test_commits_that_are_refused_are_made_again(
     assert len(set(orders.places())) == len(orders.calls) == 100
 
 
+def test_partitions_whose_offsets_could_not_be_read_at_once_are_read_and_named_later(
+    provoked: tuple[EmbeddedBroker, Shop],
+) -> None:
+    broker, orders = provoked
+    broker.push_request_errors(ApiKey.OFFSET_FETCH, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    with orders.running():
+        orders.until_said("cannot begin yet, trying again")
+        orders.until_reading()
+
+
 def test_a_coordinator_that_moves_is_followed(provoked: tuple[EmbeddedBroker, Shop]) -> None:
     broker, orders = provoked
     sent: list[Any] = []

@@ -188,9 +188,13 @@ class PollLoop:
     def _fetch(self, want: int, timeout_s: float, now: float) -> bool:
         batches = self._source.poll(want, timeout_s)
         self._served_at = now
-        wall_ms = self._clock.wall_ms()
-        for batch in batches:
-            self._engine.on_records(batch, now, wall_ms)
+        if batches:
+            # The records may have been waited for. Both clocks are read now, the wall's first:
+            # what is due would else be called early, by as much as lies between them.
+            wall_ms = self._clock.wall_ms()
+            now = self._clock.now()
+            for batch in batches:
+                self._engine.on_records(batch, now, wall_ms)
         return bool(batches)
 
     def _take_completions(self, timeout_s: float) -> bool:
@@ -248,6 +252,8 @@ class PollLoop:
         for each in assigned:
             self._source.seek(each.name, each.next_offset)
         self._engine.on_assigned(assigned, now)
+        if assigned:
+            self._reports.info(f"reads {_listed(self._engine.partitions)}")
         self._parts.restarts.retry(now)
         self._standstill.was_busy()
 

@@ -1,0 +1,140 @@
+"""Retry levels on a real Kafka: a record climbs, waits until it is due, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.integration.conftest import ShopOn, protocol_settings
+from tests.integration.retry_topics import CALM, RetryTopics, header, lateness_ms
+from tests.integration.shop import Shop
+from window_consumer import Record
+from window_consumer.kafka.embedded import NewRecord
+from window_consumer.model import headers as names
+from window_consumer.testing.guarantees import NoDuplicates, OneAtATimePerKey
+
+LATEST_MS = 1000
+"""A copy is called at most so long after it is due, where a slot is free."""
+
+
+def ladder(*levels: str, **more: Any) -> dict[str, Any]:
+    """Return a worker's settings: one call in each topic, and no breaker."""
+    retry = {"attempts": 1, "levels": list(levels), "on_failure": "overtake", **more}
+    return {"retry": retry, "breaker": dict(CALM)}
+
+
+def fails(record: Record) -> None:
+    raise ValueError(f"not at attempt {record.attempt}")
+
+
+def fails_until(attempt: int) -> Callable[[Record], None]:
+    """Fail at each attempt before this one."""
+
+    def behave(record: Record) -> None:
+        if record.attempt < attempt:
+            fails(record)
+
+    return behave
+
+
+def until_reading(shop: Shop, topics: RetryTopics) -> None:
+    """Wait until the group has dealt out all levels: it hears late of topics that are new."""
+    partitions = len(shop.ends()) * (1 + len(topics.delays))
+    shop.until_said(f"reads {partitions} partitions")
+
+
+def assert_on_time(shop: Shop, *topics: str) -> None:
+    late = [lateness_ms(call) for call in shop.calls if call.topic in topics]
+    assert late
+    assert min(late) >= 0
+    assert max(late) <= LATEST_MS
+
+
+# ---- up the ladder
+
+
+def test_a_record_climbs_all_levels_in_time_and_ends_among_the_dead_letters(
+    shop: ShopOn, protocol: str
+) -> None:
+    orders = shop(3)
+    topics = RetryTopics.of(orders, "500ms", "1s")
+    orders.behave = fails
+    own = [("trace", b"\x00\xff"), ("trace", None), ("empty", b"")]
+    records = [NewRecord(b"v%d" % n, b"k%d" % n, own, n % 3) for n in range(6)]
+    kafka = protocol_settings(protocol)
+    with orders.running(kafka=kafka, ordering="key", **ladder("500ms", "1s")):
+        until_reading(orders, topics)
+        orders.write(records)
+        orders.until_called(18)
+        orders.until(topics.are_drained, "source and levels are committed")
+    assert_on_time(orders, *topics.names)
+    for record in records:
+        calls = [call for call in orders.calls if call.value == record.value]
+        assert [call.attempt for call in calls] == [1, 2, 3]
+        assert [call.topic for call in calls] == [orders.topic, *topics.names]
+        assert {call.partition for call in calls} == {record.partition}
+        assert {call.key for call in calls} == {record.key}
+        for call in calls:
+            assert [each for each in call.headers if not each[0].startswith("wc-")] == own
+        place = f"{orders.topic}/{calls[0].partition}/{calls[0].offset}".encode()
+        first_failures = {header(call.headers, names.FIRST_FAILURE) for call in calls[1:]}
+        assert len(first_failures) == 1
+        assert None not in first_failures
+        assert {header(call.headers, names.ID) for call in calls[1:]} == {place}
+        assert [header(call.headers, names.LEVEL) for call in calls] == [None, b"500ms", b"1s"]
+    dead = topics.dead_letters()
+    assert len(dead) == len(records)
+    assert {copy.value() for copy in dead} == {record.value for record in records}
+    for copy in dead:
+        assert header(copy.headers(), names.ATTEMPTS) == b"3"
+        assert header(copy.headers(), names.REASON) == b"RETRIES_EXHAUSTED"
+        assert [each for each in copy.headers() if not each[0].startswith("wc-")] == own
+        assert copy.partition() == int(header(copy.headers(), names.ORIGINAL_PARTITION) or b"")
+    assert topics.violations(orders, OneAtATimePerKey()) == []
+
+
+def test_a_record_that_succeeds_in_a_level_goes_no_further(shop: ShopOn) -> None:
+    orders = shop(1)
+    topics = RetryTopics.of(orders, "300ms", "1s")
+    orders.behave = fails_until(4)
+    settings = ladder("300ms", "1s", attempts=2, backoff="10ms..20ms", attempts_per_level=2)
+    orders.produce(range(5), keys=5)
+    with orders.running(**settings):
+        orders.until_called(20)
+        orders.until(topics.are_drained, "source and levels are committed")
+    assert sorted(call.attempt for call in orders.calls) == sorted([1, 2, 3, 4] * 5)
+    assert topics.copies("1s") == topics.dead_letters() == []
+    assert topics.violations(orders, NoDuplicates()) == []
+
+
+def test_a_value_of_1_mb_passes_through_a_level(shop: ShopOn) -> None:
+    orders = shop(1)
+    topics = RetryTopics.of(orders, "300ms")
+    orders.behave = fails_until(2)
+    value = bytes(range(256)) * 3900
+    with orders.running(**ladder("300ms")):
+        until_reading(orders, topics)
+        orders.write([NewRecord(value, b"k")])
+        orders.until_called(2)
+        orders.until(topics.are_drained, "source and levels are committed")
+    assert [call.value for call in orders.calls] == [value, value]
+    assert_on_time(orders, *topics.names)
+
+
+def test_thousands_of_records_wait_in_a_level_beyond_the_window(
+    shop: ShopOn, protocol: str
+) -> None:
+    """The window takes 100 records of a partition and its buffer 40: 500 wait in each."""
+    orders = shop(4)
+    topics = RetryTopics.of(orders, "2s")
+    orders.behave = fails_until(2)
+    window = {"cells": 10, "cell_records": 10}
+    kafka = protocol_settings(protocol)
+    with orders.running(kafka=kafka, window=window, **ladder("2s")):
+        until_reading(orders, topics)
+        for partition in range(4):
+            orders.produce(range(500), keys=100, partition=partition)
+        orders.until_called(4000)
+        orders.until(topics.are_drained, "source and levels are committed")
+    assert_on_time(orders, *topics.names)
+    assert topics.violations(orders, NoDuplicates()) == []
