@@ -110,11 +110,12 @@ def test_a_worker_that_stops_while_nobody_looks_fails_the_test_at_its_end(shop: 
 
 
 def test_time_passes_only_when_the_test_says_so(shop: Shop) -> None:
-    with shop.run(PATIENT) as wc_app:
+    with shop.run({**PATIENT, "concurrency": 4}) as wc_app:
         began = wc_app.clock.now()
         result = wc_app.send("orders", '"fail"')
         for number in range(20):
             wc_app.send("orders", number)
+        wc_app.send_many("orders", range(200))
         assert wc_app.clock.now() == began
         assert (result.outcome, result.attempts) == (RETRYING, 1)
 
@@ -162,6 +163,19 @@ def test_what_never_settles_is_told(shop: Shop) -> None:
         with pytest.raises(AssertionError, match="2 records are not settled after 60s") as told:
             wc_app.run_until_settled("60s")
         assert "the database is away" in str(told.value)
+
+
+def test_an_outage_opens_the_breaker_and_what_waits_is_done_after_it(shop: Shop) -> None:
+    breaker = {"cool_down": "30s", "min_calls": 5}
+    with shop.run({**PATIENT, "concurrency": 1, "breaker": breaker}) as wc_app:
+        shop.down = True
+        results = wc_app.send_many("orders", range(100))
+        wc_app.advance("1h")
+        assert {each.outcome for each in results} <= {WAITING, RETRYING}
+        assert wc_app.dead_letters == []
+        shop.down = False
+        wc_app.run_until_settled()
+        assert {each.outcome for each in results} == {DONE}
 
 
 def test_within_a_handler_time_passes_as_in_a_slow_one() -> None:
@@ -240,7 +254,7 @@ def test_what_was_not_committed_runs_again_after_a_crash(shop: Shop) -> None:
         before = wc_app.send("orders", 1, partition=0)
         wc_app.advance("1s")
         after = wc_app.send("orders", 2, partition=0)
-        assert wc_app.committed["orders", 0] == 1  # type: ignore[index] # a tuple is as good
+        assert wc_app.committed["orders", 0] == 1
         wc_app.crash()
         assert (len(before.calls), len(after.calls)) == (1, 2)
         assert after.outcome is DONE
@@ -308,7 +322,7 @@ def test_a_rebalance_commits_what_is_done_and_begins_anew_with_what_is_not(shop:
         done = wc_app.send("orders", 1)
         failed = wc_app.send("orders", '"fail"')
         wc_app.rebalance()
-        assert wc_app.committed["orders", 0] == 1  # type: ignore[index] # as above
+        assert wc_app.committed["orders", 0] == 1
         assert len(done.calls) == 1
         assert [call.attempt for call in failed.calls] == [1, 1]
 
@@ -343,8 +357,8 @@ def test_the_broker_can_be_made_to_fail(shop: Shop) -> None:
 def test_leaving_drains_and_commits(shop: Shop) -> None:
     with shop.run(topics={"orders": 1}) as wc_app:
         wc_app.send("orders", 1)
-        assert wc_app.committed["orders", 0] == 0  # type: ignore[index] # as above
-    assert wc_app.committed["orders", 0] == 1  # type: ignore[index] # as above
+        assert wc_app.committed["orders", 0] == 0
+    assert wc_app.committed["orders", 0] == 1
 
 
 # ---- the application around the handlers
@@ -398,6 +412,23 @@ def test_what_a_lifespan_raises_reaches_the_test() -> None:
     app.handler("orders", group="shop", name="charge")(lambda _order: None)
     with pytest.raises(ConnectionError, match="no database"), TestApp(app, config(charge={})):
         pytest.fail("it should not have started")
+
+
+def test_the_lifespan_is_left_where_a_worker_cannot_start() -> None:
+    app = App("shop")
+    told: list[str] = []
+
+    @app.lifespan
+    def resources() -> Iterator[None]:
+        told.append("enter")
+        yield
+        told.append("leave")
+
+    app.handler("orders", group="shop", name="charge")(lambda _order: None)
+    workers = config(charge={"on_no_offset": "fail"})
+    with pytest.raises(WorkerStoppedError), TestApp(app, workers):
+        pytest.fail("it should not have started")
+    assert told == ["enter", "leave"]
 
 
 def test_handlers_that_send_records_feed_other_workers() -> None:
@@ -542,3 +573,4 @@ def test_verdicts_of_the_test_framework_pass_through_a_handler() -> None:
     failed = pytest.fail.Exception
     with TestApp(app, config(charge={})) as wc_app, pytest.raises(failed, match="never to be"):
         wc_app.send("orders", 1)
+    assert current_record() is None

@@ -18,16 +18,12 @@ from window_consumer.app.loading import load_app
 from window_consumer.config.units import parse_duration
 from window_consumer.model.dead_letter import DeadLetter
 from window_consumer.model.errors import UsageError
-from window_consumer.model.record import Call, Record, TopicPartition
+from window_consumer.model.record import Call, Record
 from window_consumer.testing.application_process import ApplicationProcess, CrashedError
 from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.testing.findings import Findings
 from window_consumer.testing.journal import (
-    DONE,
-    DROPPED,
-    EXPIRED,
-    SKIPPED,
     UNFINISHED,
-    Handling,
     Journal,
     Sent,
 )
@@ -50,7 +46,7 @@ _STEP_S = 0.005
 """The Engine looks after pauses this often."""
 
 
-class TestApp:
+class TestApp(Findings):
     """Runs the workers of a configuration within a test, without Kafka and without threads.
 
     ``app`` is an App, or where it is, as in ``shop:app``. ``config`` is a configuration file, or
@@ -84,11 +80,12 @@ class TestApp:
         """The topics and groups in memory: for faults, and for looking at what is in a topic."""
         self.clock = StillClock(now=1.0)
         self._sources: dict[str, set[str]] = {each.name: set() for each in self.plan.workers}
-        self._topics = TestTopics(self.broker, self.plan, self._sources)
-        self._journal = Journal(self._sources, self._topics.copy_of)
+        topics_seen = TestTopics(self.broker, self.plan, self._sources)
+        journal = Journal(self._sources, topics_seen.copy_of)
+        super().__init__(journal, topics_seen, {each.config.group for each in self.plan.workers})
         self._redrive = TestRedrive(self.broker, self.plan, self.create_topic)
         self._producer = TestProducer(self.broker, self.clock, self._sources)
-        self._scenery = Scenery(self.broker, self.clock, self._journal)
+        self._scenery = Scenery(self.broker, self.clock, journal)
         self._process: ApplicationProcess | None = None
         self._lifespans = ExitStack()
         self._raised = False
@@ -103,8 +100,12 @@ class TestApp:
 
     def __enter__(self) -> Self:
         """Start the workers; what a lifespan raises comes out as it is."""
-        self._begin()
-        self.run_until_idle()
+        try:
+            self._begin()
+            self.run_until_idle()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(
@@ -257,12 +258,9 @@ class TestApp:
             return
         deadline = self.clock.now() + seconds
         self.run_until_idle()
-        least = _STEP_S
         while (left := deadline - self.clock.now()) > 0:
             wait = self._running().next_event_s(left)
-            # What is due and does not happen waits for something else: ask it less and less often.
-            least = _STEP_S if wait > 0 else min(1.0, 2 * least)
-            self.clock.advance(min(left, max(wait, least)))
+            self.clock.advance(min(left, max(wait, _STEP_S)))
             self.run_until_idle()
 
     def run_until_settled(self, limit: float | str = "7d") -> None:
@@ -309,65 +307,6 @@ class TestApp:
     def _begin_again(self) -> None:
         self._running().die()
         self._begin()
-
-    # ---- what can be asserted
-
-    @property
-    def records(self) -> list[Handling]:
-        """What became of every record, in the order of sending: one entry a worker."""
-        return list(self._journal)
-
-    @property
-    def processed(self) -> list[Handling]:
-        """The records whose handlers returned."""
-        return self._journal.with_outcome(DONE)
-
-    @property
-    def skipped(self) -> list[Handling]:
-        """The records that nobody wanted."""
-        return self._journal.with_outcome(SKIPPED)
-
-    @property
-    def dropped(self) -> list[Handling]:
-        """The records whose attempts were spent and that a rule has dropped."""
-        return self._journal.with_outcome(DROPPED)
-
-    @property
-    def expired(self) -> list[Handling]:
-        """The records that were older than their time to live."""
-        return self._journal.with_outcome(EXPIRED)
-
-    @property
-    def retried(self) -> list[Handling]:
-        """The records for which a handler was called more than once."""
-        return [each for each in self._journal if each.attempts > 1]
-
-    @property
-    def moved(self) -> list[Handling]:
-        """The records that were copied to a retry topic, whatever became of them afterwards."""
-        return [each for each in self._journal if each.was_moved]
-
-    @property
-    def dead_letters(self) -> list[DeadLetter]:
-        """What is in the dead-letter topics, by topic, partition and offset."""
-        return self._topics.dead_letters()
-
-    @property
-    def committed(self) -> dict[TopicPartition, int]:
-        """The committed offsets (exclusive) of all partitions that have one.
-
-        Raises UsageError where the workers belong to several groups: ask ``committed_by(group)``.
-        """
-        groups = sorted({worker.config.group for worker in self.plan.workers})
-        if len(groups) != 1:
-            raise UsageError(
-                f"the workers belong to the groups {', '.join(groups)}: ask committed_by(GROUP)"
-            )
-        return self.committed_by(groups[0])
-
-    def committed_by(self, group: str) -> dict[TopicPartition, int]:
-        """Return a group's committed offsets (exclusive), of all partitions that have one."""
-        return self._topics.committed(group)
 
 
 def _plan_of(

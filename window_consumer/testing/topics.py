@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping
 
 from window_consumer.app import Plan
 from window_consumer.model.dead_letter import DeadLetter, read_dead_letter
-from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fake_broker import FakeBroker
 from window_consumer.testing.journal import Handling, Place
 
@@ -44,8 +43,8 @@ class TestTopics:
         ]
         return max(copies, key=lambda copy: copy.attempts or 0, default=None)
 
-    def committed(self, group: str) -> dict[TopicPartition, int]:
-        """Return a group's committed offsets (exclusive), of all partitions that have one."""
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """Return a group's committed offsets (exclusive), by topic and partition."""
         names = (log.name for topic in self._broker.topics.by_name.values() for log in topic.logs)
         found = {name: self._broker.group(group).committed(name).next_offset for name in names}
         return {name: offset for name, offset in found.items() if offset is not None}

@@ -1,0 +1,76 @@
+"""What a test can assert of an application: outcomes, copies, committed offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from window_consumer.model.dead_letter import DeadLetter
+from window_consumer.model.errors import UsageError
+from window_consumer.testing.journal import DONE, DROPPED, EXPIRED, SKIPPED, Handling, Journal
+from window_consumer.testing.topics import TestTopics
+
+
+class Findings:
+    """Looks, and changes nothing. Owner: one thread."""
+
+    def __init__(self, journal: Journal, topics: TestTopics, groups: Collection[str]):
+        self._journal = journal
+        self._topics = topics
+        self._groups = groups
+
+    @property
+    def records(self) -> list[Handling]:
+        """What became of every record, in the order of sending: one entry a worker."""
+        return list(self._journal)
+
+    @property
+    def processed(self) -> list[Handling]:
+        """The records whose handlers returned."""
+        return self._journal.with_outcome(DONE)
+
+    @property
+    def skipped(self) -> list[Handling]:
+        """The records that nobody wanted."""
+        return self._journal.with_outcome(SKIPPED)
+
+    @property
+    def dropped(self) -> list[Handling]:
+        """The records whose attempts were spent and that a rule has dropped."""
+        return self._journal.with_outcome(DROPPED)
+
+    @property
+    def expired(self) -> list[Handling]:
+        """The records that were older than their time to live."""
+        return self._journal.with_outcome(EXPIRED)
+
+    @property
+    def retried(self) -> list[Handling]:
+        """The records for which a handler was called more than once."""
+        return [each for each in self._journal if each.attempts > 1]
+
+    @property
+    def moved(self) -> list[Handling]:
+        """The records that were copied to a retry topic, whatever became of them afterwards."""
+        return [each for each in self._journal if each.was_moved]
+
+    @property
+    def dead_letters(self) -> list[DeadLetter]:
+        """What is in the dead-letter topics, by topic, partition and offset."""
+        return self._topics.dead_letters()
+
+    @property
+    def committed(self) -> dict[tuple[str, int], int]:
+        """The committed offsets (exclusive) by topic and partition of all partitions that have one.
+
+        Raises UsageError where the workers belong to several groups: ask ``committed_by(group)``.
+        """
+        groups = sorted(self._groups)
+        if len(groups) != 1:
+            raise UsageError(
+                f"the workers belong to the groups {', '.join(groups)}: ask committed_by(GROUP)"
+            )
+        return self.committed_by(groups[0])
+
+    def committed_by(self, group: str) -> dict[tuple[str, int], int]:
+        """Return a group's committed offsets (exclusive), by topic and partition."""
+        return self._topics.committed(group)
