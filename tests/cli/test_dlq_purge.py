@@ -100,6 +100,9 @@ def test_a_point_in_time_between_them(commands: Commands, dead_letters: str) -> 
     ended = commands.run("dlq", "purge", "--before", moment, "--yes", "--json")
     assert [each["before"] for each in ended.json["partitions"]] == [1, 1]
     assert totals(commands, dead_letters) == 4
+    ended = commands.run("dlq", "purge", "--before", "2100-01-01", "--yes", "--json")
+    assert [each["before"] for each in ended.json["partitions"]] == [3, 3]
+    assert totals(commands, dead_letters) == 0
 
 
 def test_an_offset_is_one_of_a_partition(commands: Commands, dead_letters: str) -> None:

@@ -139,6 +139,24 @@ def test_records_of_aborted_and_open_transactions_are_left_out(
     assert values(real_reader, real_reader.spans(topic)) == [b"commit"]
 
 
+def test_what_follows_a_hole_at_the_end_of_a_span_is_not_read(
+    kafka: RealKafka,
+    make_topic: MakeTopic,
+    unique_name: Callable[[str], str],
+    real_reader: TopicReader,
+) -> None:
+    topic = make_topic("dead")
+    producer = Producer({**plain(kafka), "transactional.id": unique_name("tx")})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"before")
+    producer.commit_transaction(30)
+    spans = real_reader.spans(topic)
+    assert spans == {TopicPartition(topic, 0): Span(0, 2)}
+    produce(plain(kafka), topic, b"after the marker")
+    assert values(real_reader, spans) == [b"before"]
+
+
 def test_offsets_are_found_by_time(
     kafka: RealKafka, make_topic: MakeTopic, real_reader: TopicReader
 ) -> None:
