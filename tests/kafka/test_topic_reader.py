@@ -134,9 +134,17 @@ def test_records_of_aborted_and_open_transactions_are_left_out(
             producer.abort_transaction(30)
         else:
             open_one = producer
-    assert values(real_reader, real_reader.spans(topic)) == [b"commit"]
+    assert values(real_reader, settled(real_reader, topic, 4)) == [b"commit"]
     open_one.abort_transaction(30)
-    assert values(real_reader, real_reader.spans(topic)) == [b"commit"]
+    assert values(real_reader, settled(real_reader, topic, 6)) == [b"commit"]
+
+
+def settled(reader: TopicReader, topic: str, end: int) -> dict[TopicPartition, Span]:
+    """Wait until the markers of transactions are written, which takes a moment after a commit."""
+    deadline = time.monotonic() + 60
+    while (spans := reader.spans(topic)) != {TopicPartition(topic, 0): Span(0, end)}:
+        assert time.monotonic() < deadline, spans
+    return spans
 
 
 def test_what_follows_a_hole_at_the_end_of_a_span_is_not_read(
@@ -151,8 +159,7 @@ def test_what_follows_a_hole_at_the_end_of_a_span_is_not_read(
     producer.begin_transaction()
     producer.produce(topic, b"before")
     producer.commit_transaction(30)
-    spans = real_reader.spans(topic)
-    assert spans == {TopicPartition(topic, 0): Span(0, 2)}
+    spans = settled(real_reader, topic, 2)
     produce(plain(kafka), topic, b"after the marker")
     assert values(real_reader, spans) == [b"before"]
 
