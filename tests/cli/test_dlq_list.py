@@ -154,6 +154,20 @@ def test_a_broker_that_does_not_answer_ends_with_1_and_no_secret_is_told(
     assert "127.0.0.1:1" not in ended.said
 
 
+def test_no_secret_of_the_configuration_is_listed(
+    commands: Commands, embedded: EmbeddedBroker
+) -> None:
+    config = config_for(embedded.bootstrap)
+    config["kafka"]["sasl.password"] = "hunter2"
+    commands.configure(config)
+    fill(embedded, letter(1, error_class="shop.hunter2"))
+    for arguments in ((), ("--json",)):
+        ended = commands.run("dlq", "list", *arguments)
+        assert ended.code == 0
+        assert "shop.***" in ended.out
+        assert "hunter2" not in ended.said
+
+
 def test_what_decorators_give_is_known_with_the_application(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:

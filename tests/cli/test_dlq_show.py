@@ -10,7 +10,7 @@ from hashlib import sha256
 import pytest
 
 from tests.cli.dead_letters import DLQ, SHOP, config_for, fill, letter
-from tests.commands import PATIENCE_S, Commands
+from tests.commands import PATIENCE_S, Commands, kafka_of
 from tests.docs.pages import ROOT
 from tests.model.test_dead_letter import SPRING
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
@@ -102,6 +102,20 @@ def test_a_dead_letter_that_there_is_not_is_wrong_usage(
     assert (ended.code, ended.out) == (2, "")
     assert f"there is no dead letter {name}" in ended.err
     assert DLQ in ended.err
+
+
+def test_one_that_somebody_has_put_back_says_so(
+    commands: Commands, embedded: EmbeddedBroker
+) -> None:
+    config = config_for(embedded.bootstrap)
+    commands.configure({**config, "kafka": kafka_of(embedded)})
+    embedded.create_topic("orders", 1)
+    fill(embedded, letter(1), letter(2))
+    assert commands.run("dlq", "redrive", "--where", "offset == 1").code == 0
+    assert "resolved     redriven " in commands.run("dlq", "show", "orders/0/1").out
+    shown = commands.run("dlq", "show", "orders/0/1", "--json").json
+    assert shown["resolved"]["to"] == "shop-charge.orders.retry.now"
+    assert commands.run("dlq", "show", "orders/0/2", "--json").json["resolved"] is None
 
 
 # ---- masks

@@ -19,7 +19,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import Tokens
 from window_consumer.kafka.topic_reader import Span, TopicReader
-from window_consumer.messaging.state import Resolved, read_resolved, state_topic
+from window_consumer.messaging.state import Resolution, Resolved, read_resolved, state_topic
 from window_consumer.model.dead_letter import DeadLetter, Position, read_dead_letter
 from window_consumer.model.dead_letter_conditions import holds
 from window_consumer.model.errors import MissingTopicError, RunError, UsageError
@@ -151,6 +151,11 @@ class DeadLetterTopics:
                 f" topic/partition/offset of a dead letter; looked into {looked}"
             )
         return sorted(letters, key=lambda letter: letter.failed_at or 0)
+
+    def resolution(self, letter: DeadLetter) -> Resolution | None:
+        """Return what somebody has done about a dead letter, None while it is open."""
+        topic = next(topic for topic in self.topics if topic.name == letter.position.topic)
+        return topic.resolved().of(letter.position)
 
     def whole(self, letter: DeadLetter) -> DeadLetter:
         """Return a dead letter with its value, fetched where a reference stands for that.

@@ -35,7 +35,7 @@ def list_command(*, where: Expression | None, as_json: bool, **options: Any) -> 
         now_ms = round(time.time() * 1000)
         found = [(topic, _counts(topic, where, now_ms)) for topic in topics.topics]
         if as_json:
-            click.echo(json.dumps(_as_json(found), indent=2))
+            click.echo(source.mask(json.dumps(_as_json(found), indent=2)))
         else:
             click.echo(source.mask("\n".join(_as_text(found, now_ms))))
         return 0

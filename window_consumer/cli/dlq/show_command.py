@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
 
 from window_consumer.app.dead_letter_handling import as_test, handler_for
@@ -68,7 +69,9 @@ def show_command(
             text = as_test(topics.whole(letter), module, attribute or "app", spec.name)
         else:
             names = () if unmasked or source.config is None else source.config.dlq.mask
+            done = topics.resolution(letter)
             view = view_of(letter, FieldMask(names))
+            view["resolved"] = None if done is None else attrs.asdict(done)
             also = [str(each.position) for each in others]
             text = _as_json(view, also) if as_json else _as_text(view, also)
             text = source.mask(text)
@@ -132,6 +135,9 @@ def _facts(view: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "first failed", _time(view["first_failure"])
     yield "last failed", _time(view["last_failure"])
     yield "written", _time(view["timestamp"])
+    done = view["resolved"]
+    if done is not None:
+        yield "resolved", f"{done['what']} {_time(done['at_ms'])}, into {done['to']}"
     if view["value_ref"] is not None:
         yield "value", f"was too large for a copy; it stood at {view['value_ref']}"
 
