@@ -9,12 +9,13 @@ from typing import Any
 
 import cattrs
 
-from benchmarks import framework, loop, records, stuck
+from benchmarks import framework, ladder, loop, records, stuck
 from benchmarks.workloads import TopicSpec, Workload
 from window_consumer.model.errors import WindowConsumerError
 
 PARTS: Mapping[str, Callable[..., Any]] = {
     "framework": framework.run,
+    "ladder": ladder.run,
     "loop": loop.run,
     "stuck": stuck.run,
     "write": records.write,

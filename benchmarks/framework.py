@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
@@ -19,6 +20,7 @@ from window_consumer import App
 from window_consumer.app import Plan
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
+from window_consumer.core.counters import Counters
 from window_consumer.model.errors import RunError
 from window_consumer.runtime.running import Running
 
@@ -39,11 +41,17 @@ class Stretch:
 
 
 def planned(
-    bootstrap: str, topic: str, group: str, workload: Workload, handler: Handler
+    bootstrap: str,
+    topic: str,
+    group: str,
+    workload: Workload,
+    handler: Handler,
+    retry: Mapping[str, Any] = MappingProxyType({"attempts": 1, "when_spent": "stop"}),
 ) -> tuple[App, Plan]:
     """Return an application with one worker, and the interpreter and the log as ``run`` has them.
 
-    What fails stops the worker at once: then no run needs a dead-letter topic of its own.
+    What fails stops the worker at once, unless told otherwise: then no run needs a dead-letter
+    topic of its own.
     """
     worker: dict[str, Any] = {
         "topics": [topic],
@@ -51,7 +59,7 @@ def planned(
         "ordering": workload.ordering,
         "concurrency": workload.slots,
         "memory": workload.memory,
-        "retry": {"attempts": 1, "when_spent": "stop"},
+        "retry": dict(retry),
     }
     if workload.ordering != "unordered":
         worker["retry"]["on_failure"] = "overtake"
@@ -96,7 +104,11 @@ def run(
     return judged(calls, workload, used)
 
 
-def watch(running: Running, expected: int) -> Stretch:
+def watch(
+    running: Running,
+    expected: int,
+    finished_of: Callable[[Counters], int] = lambda counters: counters.processed,
+) -> Stretch:
     """Wait until so many records are finished, or nothing happens any more.
 
     Looks every few milliseconds; what was finished at the first look does not count for the rate.
@@ -105,11 +117,11 @@ def watch(running: Running, expected: int) -> Stretch:
     finished = before = 0
     began = changed = time.perf_counter()
     while finished < expected and not running.wait(_LOOK_S):
-        now, processed = time.perf_counter(), counters.processed
-        if processed != finished:
-            if not finished and processed < expected:
-                began, before = now, processed
-            finished, changed = processed, now
+        now, count = time.perf_counter(), finished_of(counters)
+        if count != finished:
+            if not finished and count < expected:
+                began, before = now, count
+            finished, changed = count, now
         elif not finished:
             began = now
         if now - changed > _PATIENCE_S:

@@ -24,11 +24,12 @@ def as_json(measured: Measured, machine: Mapping[str, Any]) -> Json:
         "workload": measured.workload.name,
         "records_per_s": measured.records_per_s.median,
         "baselines": {name: measured.baseline(name).median for name in measured.baselines},
+        **measured.notes,
         "ratios": ratios,
         "floors": {
             floor.ratio: {
                 "at_most" if floor.at_most else "at_least": floor.limit,
-                "holds": floor.holds(ratios[floor.ratio]),
+                "holds": floor.holds(measured.figures[floor.ratio]),
             }
             for floor in measured.workload.floors
         },
@@ -63,9 +64,11 @@ def as_text(measured: Measured) -> str:
         f"  ratio {name:<13} {_ratio(spreads[name], value)}{_verdict(floors.get(name), value)}"
         for name, value in measured.ratios.items()
     )
-    notes = {name: [run.notes[name] for run in measured.runs] for name in measured.runs[0].notes}
+    others = {"records_per_s": measured.records_per_s.median, **measured.notes}
     lines.extend(
-        f"  {name:<14}{Spread(tuple(values)).median:,.4g}" for name, values in notes.items()
+        f"  {name:<16}{value:,.4g}{_verdict(floors.get(name), value)}"
+        for name, value in others.items()
+        if name in measured.notes or name in floors
     )
     problems = list(measured.failures())
     lines.append(f"  {'FAILED: ' + '; '.join(problems) if problems else 'nothing lost, in order'}")

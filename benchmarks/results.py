@@ -92,6 +92,16 @@ class Measured:
         return compared | own
 
     @property
+    def notes(self) -> dict[str, float]:
+        """What else was measured, the middle of each."""
+        return {name: median(run.notes[name] for run in self.runs) for name in self.runs[0].notes}
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Everything that a floor can be about."""
+        return {"records_per_s": self.records_per_s.median, **self.notes, **self.ratios}
+
+    @property
     def lost(self) -> int:
         """Records that were never handled, over all runs."""
         return sum(run.lost for run in self._watched)
@@ -129,9 +139,9 @@ class Measured:
     def missed(self) -> Iterator[tuple[Floor, float]]:
         """Yield the floors that do not hold, with what was measured."""
         for floor in self.workload.floors:
-            ratio = self.ratios[floor.ratio]
-            if not floor.holds(ratio):
-                yield floor, ratio
+            value = self.figures[floor.ratio]
+            if not floor.holds(value):
+                yield floor, value
 
 
 def _rates(runs: Sequence[Run]) -> Spread:

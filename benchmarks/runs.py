@@ -57,6 +57,8 @@ class _Bench:
         """Run the framework."""
         if self.workload.work == "stuck":
             return self._stuck(hang=True)
+        if self.workload.fails:
+            return self._on_filled_topic("ladder", failing=True)
         return self._on_filled_topic("framework", checked=checked)
 
     def baseline(self, name: Baseline) -> Run:
@@ -65,6 +67,8 @@ class _Bench:
             return Run(self.workload.ideal_per_s)
         if name == "no-hang":
             run = self._stuck(hang=False)
+        elif name == "without":
+            run = self._on_filled_topic("ladder", failing=False)
         else:
             run = self._on_filled_topic("loop", settings=name.removesuffix("-loop"))
         if problems := _problems(run):
@@ -94,7 +98,11 @@ class _Bench:
             counts=[self.workload.topic.records // PARTITIONS] * PARTITIONS,
             **more,
         )
-        complete = self.topics.committed_equals_end(topic, group)
+        complete = all(
+            self.topics.committed_equals_end(name, group)
+            for name in self.topics.read_by(topic, group)
+        )
+        self.topics.delete_copies(group)
         self.topics.forget(group)
         return evolve(cattrs.structure(answer, Run), committed_equals_end=complete)
 

@@ -69,6 +69,19 @@ class Topics:
                 raise RunError(f"{name} was deleted, but is still there after {_GONE_S:g} s")
             time.sleep(_LOOK_S)
 
+    def read_by(self, name: str, group: str) -> list[str]:
+        """Return a topic and the retry topics that its records may have moved to."""
+        return [
+            name,
+            *(each for each in self._names() if each.startswith(f"{group}.{name}.retry.")),
+        ]
+
+    def delete_copies(self, group: str) -> None:
+        """Delete a group's retry topics and dead letters; where that fails they stay."""
+        copies = [each for each in self._names() if each.startswith(f"{group}.")]
+        if copies:
+            self._admin.delete_topics(copies)
+
     def log_ends(self, name: str) -> Mapping[int, int]:
         """Return the end of each partition's log."""
         consumer = Consumer({**self._client, "group.id": "wc-bench"})

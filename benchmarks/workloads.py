@@ -7,8 +7,8 @@ from typing import Literal
 from attrs import frozen
 
 Ordering = Literal["unordered", "key", "partition"]
-Work = Literal["noop", "wait", "stuck"]
-Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang"]
+Work = Literal["noop", "wait", "stuck", "failing", "dying", "climbing"]
+Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without"]
 
 PARTITIONS = 4
 
@@ -39,7 +39,7 @@ SLOW_MARK = b"slow"
 
 @frozen
 class Floor:
-    """What a ratio has to hold: at least the limit, or at most."""
+    """What a figure has to hold, at least or at most: a ratio, ``records_per_s``, or a note."""
 
     ratio: str
     limit: float
@@ -67,6 +67,8 @@ class Workload:
     """How long the handler sleeps."""
     slow_wait_s: float = 0.0
     """How long it sleeps for a record with the slow mark."""
+    fails: float = 0.0
+    """The share of the records whose handler fails, drawn at random."""
     memory: str = "256MiB"
     lasts_s: float = 0.0
     """How long records keep coming in; 0: they are all there at the start."""
@@ -157,6 +159,39 @@ _ALL = (
         lasts_s=20.0,
         baselines=("no-hang",),
         floors=(Floor("memory", 1.5, at_most=True), Floor("others", 0.9)),
+    ),
+    Workload(
+        "fail-1",
+        "1,000,000 records, at random 1 % fail and succeed at the second call",
+        _MILLION,
+        work="failing",
+        fails=0.01,
+        baselines=("without",),
+        floors=(Floor("without", 0.7),),
+        runs=_SHORT_RUNS,
+    ),
+    Workload(
+        "dead-10",
+        "1,000,000 records, at random 10 % become dead letters",
+        _MILLION,
+        work="dying",
+        fails=0.1,
+        floors=(Floor("records_per_s", 100_000),),
+    ),
+    Workload(
+        "retry-levels",
+        "300,000 records, the handler sleeps 1 ms; 20,000 fail, and climb the levels 1s, 2s and 5s",
+        TopicSpec(records=300_000, keys=1_000),
+        work="climbing",
+        slots=32,
+        wait_s=0.001,
+        fails=20_000 / 300_000,
+        baselines=("without",),
+        floors=(
+            Floor("without", 0.8),
+            Floor("early", 0, at_most=True),
+            Floor("p99_lateness_ms", 300, at_most=True),
+        ),
     ),
 )
 
