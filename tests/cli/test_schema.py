@@ -68,7 +68,7 @@ def test_it_takes_the_documented_example(schema: Any) -> None:
     [
         ("concurrency: 64", "concurency: 64"),
         ("topics: {create: true}", "topic: {create: true}"),
-        ("attempts: 3", "levels: [10s]"),
+        ("attempts: 3", "atempts: 3"),
         ("cells: 32", "cell: 32"),
     ],
 )

@@ -103,6 +103,11 @@ class Dispatcher:
         """The estimated seconds that a handler call takes."""
         return self._length.cost_s
 
+    @property
+    def slice_records(self) -> int:
+        """How many records a slice should hold at the moment."""
+        return self._length.records
+
     def slices_of(self, partition: Partition) -> list[Slice]:
         """Return those of one partition."""
         return [slice_ for slice_ in self._out if slice_.partition is partition]
@@ -173,12 +178,16 @@ class Dispatcher:
                 return slice_
         return None
 
-    def again(self, failed: FailedRecord, now: float) -> Slice:
-        """Make a slice of one record that failed before; its lane is busy already."""
-        lanes: Sequence[Lane] = () if failed.lane is None else (failed.lane,)
-        message = failed.message
+    def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
+        """Make a slice of records that failed before, equally often; their lanes are busy."""
+        messages = [failed.message for failed in records]
         slice_ = Slice(
-            failed.partition, [message], (failed.seq,), len(message), lanes, failed.attempts + 1
+            records[0].partition,
+            messages,
+            [failed.seq for failed in records],
+            sum(map(len, messages)),
+            [failed.lane for failed in records if failed.lane is not None],
+            records[0].attempts + 1,
         )
         self._send(slice_, now)
         return slice_

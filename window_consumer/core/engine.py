@@ -284,8 +284,7 @@ class Engine:
                 Outlived(partition.name, message.offset(), message.key())
                 for message in begun[-SUSPECTS:]
             )
-            # A record that is called again is alone in its slice and stays there.
-            if slice_.call.attempt == 1 and not partition.closing:
+            if not partition.closing:
                 self.settling.take_back(slice_, now)
         return suspects
 
@@ -382,8 +381,9 @@ class Engine:
 
     def _start_others(self, decisions: Decisions, now: float) -> None:
         """Hand out what may start without a commit that names it."""
-        while not self.dispatcher.full and (failed := self.failures.next_call()):
-            decisions.dispatch.append(self.dispatcher.again(failed, now))
+        count = self.dispatcher.slice_records
+        while not self.dispatcher.full and (records := self.failures.next_calls(count)):
+            decisions.dispatch.append(self.dispatcher.again(records, now))
         decisions.dispatch.extend(self.dispatcher.slices(now))
 
     def _let_in(self, now: float) -> None:
@@ -422,8 +422,8 @@ class Engine:
                 slice_ = self.dispatcher.single(now)
                 if slice_ is not None:
                     return slice_
-            elif failed := self.failures.next_call():
-                return self.dispatcher.again(failed, now)
+            elif records := self.failures.next_calls(1):
+                return self.dispatcher.again(records, now)
         return None
 
     def _keep_house(self, partition: Partition, decisions: Decisions, now: float) -> None:

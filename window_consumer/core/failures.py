@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 
 from window_consumer.core.budget import Budget
@@ -27,6 +27,9 @@ from window_consumer.model.errors import NotCalled, PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.record import Message
+
+Alike = tuple[Partition, int]
+"""What records have in common that may be called again in one slice: partition and attempts."""
 
 MAX_UNACKED = 1000
 """Copies on their way to the broker at once: enough for its batches, little to hold twice."""
@@ -47,7 +50,8 @@ class Failures:
         self._counters = counters
         self._due: list[tuple[float, int, FailedRecord]] = []
         self._ties = count()
-        self._ready: deque[FailedRecord] = deque()
+        self._ready: dict[Alike, deque[FailedRecord]] = {}
+        """Whose next call is due; who was ready first stands in front."""
         self._leaving: deque[FailedRecord] = deque()
         self.unacked = 0
         """Copies on their way to the broker."""
@@ -121,22 +125,36 @@ class Failures:
         """Let those go on whose wait is over."""
         while self._due and self._due[0][0] <= now:
             failed = heapq.heappop(self._due)[2]
-            (self._ready if failed.reason is None else self._leaving).append(failed)
+            if failed.reason is None:
+                self.call_again((failed,))
+            else:
+                self._leaving.append(failed)
 
-    def next_call(self) -> FailedRecord | None:
-        """Return a record whose next call is due, None where there is none."""
+    def next_calls(self, at_most: int) -> list[FailedRecord]:
+        """Return records of one partition, called equally often, whose next call is due.
+
+        Empty where there are none.
+        """
         while self._ready:
-            failed = self._ready.popleft()
-            if failed.partition.case is not None:
-                failed.partition.case.due.append(failed)
-            elif failed.partition.owned and not failed.partition.closing:
-                self._counters.retried += 1
-                return failed
-        return None
+            alike = partition, _ = next(iter(self._ready))
+            line = self._ready.pop(alike)
+            if partition.case is not None:
+                partition.case.due.extend(line)
+            elif partition.owned and not partition.closing:
+                records = [line.popleft() for _ in range(min(at_most, len(line)))]
+                if line:
+                    self._ready[alike] = line
+                self._counters.retried += len(records)
+                return records
+        return []
 
     def call_again(self, records: Iterable[FailedRecord]) -> None:
         """Take records back whose next call is due."""
-        self._ready.extend(records)
+        for failed in records:
+            self._line_of(failed).append(failed)
+
+    def _line_of(self, failed: FailedRecord) -> deque[FailedRecord]:
+        return self._ready.setdefault((failed.partition, failed.attempts), deque())
 
     def pardon(self) -> None:
         """Let the records that were about to leave be called once more, where that can help."""
@@ -144,14 +162,15 @@ class Failures:
         for failed in leaving:
             if failed.reason in PARDONED and not failed.publish_failures:
                 failed.reason = failed.level = None
-                self._ready.append(failed)
+                self.call_again((failed,))
             else:
                 self._leaving.append(failed)
 
-    def not_called(self, failed: FailedRecord) -> None:
-        """Take a record back whose next call was handed out and did not start."""
-        self._counters.retried -= 1
-        self._ready.appendleft(failed)
+    def not_called(self, records: Sequence[FailedRecord]) -> None:
+        """Take records back whose next call was handed out and did not start."""
+        self._counters.retried -= len(records)
+        for failed in reversed(records):
+            self._line_of(failed).appendleft(failed)
 
     def to_publish(self, budget: Budget, may_leave: MayLeave) -> Iterator[FailedRecord]:
         """Yield the records whose copies should be sent now, as many as may be unacked.

@@ -108,6 +108,7 @@ class ByPartition(Ordering):
 
     @property
     def is_busy(self) -> bool:
+        """A record is out, of this partition or of one with the same lane."""
         return self.busy or any(other.busy for other in self.others)
 
     def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
@@ -247,6 +248,7 @@ class ByKey(Ordering):
                 return
 
     def is_out(self, lane: Lane) -> bool:
+        """Tell whether another ordering has a record of a lane out, or is about to."""
         return any(lane in each.out or lane in each.ready for each in self.others)
 
     def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
@@ -292,6 +294,7 @@ class ByKey(Ordering):
                 other.others.append(self)
 
     def begin_to_share(self) -> None:
+        """Find out which lanes are out, before the first other ordering asks."""
         if not self.others:
             self.out = self.busy.difference(self.ready)
 

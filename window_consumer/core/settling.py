@@ -49,7 +49,7 @@ class Settling:
             self._breaker.returned(len(slice_.messages), now, slice_)
         else:
             self._settle(slice_, now)
-            still_busy = {lane for lane in slice_.lanes if self._is_out(partition, lane)}
+            still_busy = self._lanes_out(partition)
             partition.ordering.release(slice_.lanes, still_busy | partition.failed_lanes)
         self.go_on(partition, now)
 
@@ -62,7 +62,7 @@ class Settling:
             if slice_.call.attempt == 1:
                 partition.ordering.put_back(unclaimed, seqs)
             else:
-                self._failures.not_called(partition.failed[seqs[0]])
+                self._failures.not_called([partition.failed[seq] for seq in seqs])
         if past.messages:
             self._settle(past, now)
         running = [_lane(slice_, index) for index in range(len(slice_.messages))]
@@ -118,15 +118,17 @@ class Settling:
         partition = slice_.partition
         messages, seqs = slice_.messages, slice_.seqs
         results = slice_.results()
+        failed_before = slice_.call.attempt > 1
         for done, size in results.done:
             partition.finish(done, Outcome.DONE, size, now)
             self._counters.processed += len(done)
+            for seq in done if failed_before else ():
+                partition.forget_failure(seq)
         for index in results.skipped:
             partition.finish((seqs[index],), Outcome.SKIPPED, len(messages[index]), now)
             self._counters.skipped += 1
-        if slice_.call.attempt > 1 and not results.failed:
-            for seq in seqs:
-                partition.forget_failure(seq)
+            if failed_before:
+                partition.forget_failure(seqs[index])
         failed = [
             self._fail(partition, messages[index], seqs[index], _lane(slice_, index), failure, now)
             for index, failure in results.failed
@@ -176,7 +178,7 @@ class Settling:
         partition = failed.partition
         partition.forget_failure(failed.seq)
         partition.finish((failed.seq,), outcome, len(failed.message), now)
-        if failed.lane is not None and not self._is_out(partition, failed.lane):
+        if failed.lane is not None and failed.lane not in self._lanes_out(partition):
             partition.ordering.release((failed.lane,))
 
     def _outcome_of(self, failed: FailedRecord, usually: Outcome) -> Outcome:
@@ -192,14 +194,14 @@ class Settling:
             counters.unroutable += failed.reason is Reason.UNROUTABLE
         return usually
 
-    def _is_out(self, partition: Partition, lane: Lane) -> bool:
-        """Tell whether a slot still holds a record of a lane.
+    def _lanes_out(self, partition: Partition) -> set[Lane]:
+        """Return the lanes of which a slot holds a record although its slice was settled.
 
         After a take-back a slot may have claimed a record that it is about to hold back because
         an earlier one of its lane failed; only that slice's completion frees the lane.
         """
         slices = self._dispatcher.slices_of(partition)
-        return any(slice_.settled and lane in slice_.lanes for slice_ in slices)
+        return {lane for slice_ in slices if slice_.settled for lane in slice_.lanes}
 
 
 def in_words(failed: FailedRecord) -> str:

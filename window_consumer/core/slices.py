@@ -17,8 +17,8 @@ A slice is the one object that two threads touch. The rules that make it safe wi
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from operator import length_hint
-from typing import TYPE_CHECKING
+from operator import itemgetter, length_hint
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import define, field, frozen
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Lane = Hashable
 """An ordering domain within one partition."""
+
+T = TypeVar("T")
 
 LaneOf = Callable[[Message], Lane | None]
 """Tells a message's lane; None where it has no order to keep."""
@@ -122,12 +124,12 @@ class Slice:
 
     def results(self) -> Results:
         """Sort the records by what became of them; all of them are over."""
-        # What is not in the slice any more was settled when the rest was taken back.
-        place = {id(message): index for index, message in enumerate(self.messages)}
         noted = self.deviations or Deviations()
-        failed = [(place[id(m)], failure) for m, failure in noted.failed if id(m) in place]
-        held = [place[id(m)] for m in noted.held if id(m) in place]
-        skipped = [place[id(m)] for m in noted.skipped if id(m) in place]
+        failed = [
+            (index, failure) for index, (_, failure) in self._places(noted.failed, itemgetter(0))
+        ]
+        held = [index for index, _ in self._places(noted.held, _itself)]
+        skipped = [index for index, _ in self._places(noted.skipped, _itself)]
         done: list[tuple[Sequence[int], int]] = []
         start = 0
         for index in sorted([*held, *skipped, *(index for index, _ in failed), len(self.messages)]):
@@ -136,6 +138,24 @@ class Slice:
                 done.append((self.seqs[start:index], size))
             start = index + 1
         return Results(done, failed, held, skipped)
+
+    def _places(
+        self, noted: Sequence[T], message_of: Callable[[T], Message]
+    ) -> Iterator[tuple[int, T]]:
+        """Yield the place of each noted record, in the order of claiming, with what was noted.
+
+        What is not in the slice any more was settled when the rest was taken back.
+        """
+        start = 0
+        messages = self.messages
+        for each in noted:
+            message = message_of(each)
+            try:
+                index = messages.index(message, start)
+            except ValueError:
+                continue
+            yield index, each
+            start = index + 1
 
     def split(self) -> tuple[Slice, list[Message], Sequence[int]]:
         """Keep only the record that may be running, and those that were held back before it.
@@ -174,6 +194,10 @@ class Results:
     failed: list[tuple[int, Failure]]
     held: list[int]
     skipped: list[int]
+
+
+def _itself(message: Message) -> Message:
+    return message
 
 
 class SliceLength:

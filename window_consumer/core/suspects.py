@@ -171,7 +171,7 @@ class Suspects:
 
     def _send(self, candidate: Candidate, now: float) -> Slice:
         if candidate.failed is not None:
-            return self._dispatcher.again(candidate.failed, now)
+            return self._dispatcher.again([candidate.failed], now)
         return self._dispatcher.alone(
             candidate.partition, candidate.message, candidate.seq, candidate.lanes, now
         )

@@ -1,0 +1,77 @@
+"""What the poll loop tells the Engine of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from window_consumer.core.decisions import Assigned, EngineRules
+from window_consumer.core.engine import Engine
+from window_consumer.core.rungs import Level, Rung
+from window_consumer.model import headers as names
+from window_consumer.model.protocols import Batch
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.poll_loop import LoopRules, Parts, PollLoop
+from window_consumer.testing.clock import ManualClock
+from window_consumer.testing.fake_broker import FakeBroker
+
+LEVEL = TopicPartition("g.orders.retry.1s", 0)
+
+
+class LateSource:
+    """A Source whose poll waits for half a second and then brings a copy."""
+
+    def __init__(self, clock: ManualClock, loops: list[PollLoop]):
+        self._clock = clock
+        self._loops = loops
+        broker = FakeBroker()
+        broker.create_topic(LEVEL.topic)
+        due = clock.wall_ms() + 1000
+        self._message = broker.produce(LEVEL.topic, headers=[(names.NOT_BEFORE, b"%d" % due)])
+
+    def subscribe(self, topics: Sequence[str], listener: object) -> None:
+        """Nothing to do."""
+
+    def poll(self, _max_records: int, _timeout_s: float) -> list[Batch]:
+        self._clock.advance(0.5)
+        self._loops[0].stop()
+        return [Batch.of(LEVEL, [self._message])]
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: {}
+
+
+def test_what_a_poll_that_waited_brings_is_due_by_the_time_it_came() -> None:
+    clock = ManualClock(now=100.0)
+    loops: list[PollLoop] = []
+    rungs = {LEVEL.topic: Rung("orders", Level("1s", 1.0), is_copy=True)}
+    engine = Engine(EngineRules(slots=1), lambda: 0.0, rungs)
+    engine.on_assigned([Assigned(LEVEL, 0, committed=(0, ""))], clock.now())
+    noted: list[float] = []
+    honest = engine.on_records
+
+    def on_records(batch: Batch, now: float, wall_ms: float) -> None:
+        honest(batch, now, wall_ms)
+        noted.append(engine.partitions[LEVEL].next_due)
+
+    engine.on_records = on_records  # type: ignore[method-assign] # to look in between
+    nothing: Any = LateSource(clock, loops)
+    parts = Parts(
+        source=nothing,
+        engine=engine,
+        pool=nothing,
+        publisher=nothing,
+        completions=SimpleQueue(),
+        assignments=nothing,
+        restarts=nothing,
+        reports=nothing,
+        clock=clock,
+        copy_of=nothing,
+        on_phase=lambda _phase: None,
+    )
+    loops.append(PollLoop("w", parts, LoopRules(topics=())))
+    loops[0].leave()
+    loops[0].thread.start()
+    loops[0].thread.join(10)
+    assert noted[0] == 101.0
