@@ -58,6 +58,9 @@ def test_the_first_handler_runs_the_way_that_the_readme_says() -> None:
         assert "19 processed, 0 retried, 1 dead-lettered, 0 unfinished" in ended.said
         charged = re.findall(r"charged customer-1: (\d+)", ended.err)
         assert charged == ["10", "50", "90", "130", "170"]
+        listed = commands.run("dlq", "list", env=address)
+        assert "(charge, from orders): 1 dead letter, 1 open, 0 resolved" in listed.out
+        assert "1  FATAL" in listed.out
         assert broker.stop().code == 0
 
 
