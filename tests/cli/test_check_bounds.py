@@ -34,6 +34,26 @@ def test_bytes_are_bounded_by_memory_and_records_by_the_window(shop: Commands) -
     assert found["resident_bytes"] == pytest.approx(1.5 * 64 * MIB + 600 * 400)
 
 
+@pytest.mark.parametrize(
+    ("settings", "ends"),
+    [
+        ([], [5, 9]),
+        (["retry.crash_attempts=1"], [3, 7]),
+        (["window.cells=2", "window.cell_records=32"], [5, 5]),
+        (["concurrency=500"], [5, 7]),
+    ],
+)
+def test_how_often_a_record_can_kill_the_process(
+    shop: Commands, settings: list[str], ends: list[int]
+) -> None:
+    assert bounds(shop, *settings)["crash_ends"] == ends
+
+
+def test_check_says_how_often_a_record_can_kill_the_process(shop: Commands) -> None:
+    text = shop.run("check", "shop:app").out
+    assert "a record that kills the process has left after 5 such ends, after 9 where" in text
+
+
 def test_what_runs_again_after_a_crash(shop: Commands) -> None:
     found = bounds(shop, "commit_interval=2s", "concurrency=9")
     assert found["rerun_running"] == 9

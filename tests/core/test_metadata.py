@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from window_consumer.core.metadata import (
     MAX_BYTES,
+    MAX_CRASHES,
     CommitNote,
     decode,
     encode,
@@ -24,7 +25,7 @@ def ranges_from(base: int, lengths: list[int]) -> tuple[range, ...]:
 
 
 notes = st.builds(
-    lambda base, lengths, hashed, clean, unclean, known, suspect: CommitNote(
+    lambda base, lengths, hashed, clean, unclean, known, suspect, passes, crashes: CommitNote(
         next_offset=base,
         topic_hash=hashed,
         clean=clean,
@@ -32,6 +33,8 @@ notes = st.builds(
         unclean_ends=unclean,
         known_partitions=known,
         suspect=None if suspect is None else base + suspect,
+        passes=passes,
+        crashes=tuple((base + distance, times) for distance, times in sorted(crashes.items())),
     ),
     st.integers(0, 2**50),
     st.lists(st.integers(1, 400), max_size=80),
@@ -40,6 +43,8 @@ notes = st.builds(
     st.integers(0, 1000),
     st.integers(0, 10_000),
     st.none() | st.integers(0, 1000),
+    st.integers(0, 3),
+    st.dictionaries(st.integers(0, 1000), st.integers(1, 5), max_size=MAX_CRASHES),
 )
 
 
@@ -80,7 +85,8 @@ def test_no_pattern_of_a_window_without_holes_needs_more_than_the_worst_case(
             runs[-1] = range(runs[-1].start, offset + 1)
         else:
             runs.append(range(offset, offset + 1))
-    note = CommitNote(base, 2**63, False, tuple(runs), 10**6, None, 10**6)
+    crashes = tuple((base + 2**20 + number, 1000) for number in range(MAX_CRASHES))
+    note = CommitNote(base, 2**63, False, tuple(runs), 10**6, None, 10**6, 100, crashes)
     text, complete = encode(note)
     assert complete
     assert len(text) <= worst_case_bytes(len(finished))
@@ -127,6 +133,30 @@ def test_no_text_breaks_the_decoder(text: str) -> None:
 def test_no_bytes_behind_our_prefix_break_the_decoder(data: bytes) -> None:
     note = decode("wc1." + base64.urlsafe_b64encode(data).decode().rstrip("="))
     assert note is None or note.next_offset >= 0
+
+
+def test_a_text_from_before_crashes_were_counted_is_read_as_ever() -> None:
+    assert decode("wc1.AAAAAAAAAAAqAgAABAUH") == CommitNote(
+        42, finished=(range(47, 54),), known_partitions=4
+    )
+
+
+def test_a_text_with_a_flag_of_a_later_version_is_not_read() -> None:
+    head = bytes(8) + bytes((42, 1 << 4, 0, 0, 4, 5, 7))
+    assert decode("wc1." + base64.urlsafe_b64encode(head).decode().rstrip("=")) is None
+
+
+def test_a_suspect_fits_into_the_smallest_text_and_crashes_that_do_not_are_left_out() -> None:
+    crashes = tuple((2**40 + number, 3) for number in range(100))
+    note = CommitNote(2**40, 2**63, False, (), 3, 2**40 + 100, 4, 1, crashes)
+    for max_bytes in (32, 100, 4095):
+        text, _ = encode(note, max_bytes)
+        back = decode(text)
+        assert back is not None
+        assert len(text) <= max_bytes
+        assert back.suspect == note.suspect
+        assert back.crashes == crashes[: min(MAX_CRASHES, len(back.crashes))]
+    assert len(back.crashes) == MAX_CRASHES
 
 
 def test_topics_have_different_hashes_and_an_unknown_id_has_none() -> None:

@@ -210,3 +210,49 @@ class KeepsLanesOfCopiesApart(Engine):
     """A copy does not wait for a record of its lane, nor the other way round."""
 
     partition_type = _WithoutSiblings
+
+
+class StartsBeforeTheNameIsAcked(Engine):
+    """A suspect starts when the commit that names it is sent."""
+
+    def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
+        super().on_assigned(assignments, now)
+        for case in self.suspects.cases.values():
+            case.suspicion.names = lambda _offset: True  # type: ignore[method-assign] # a planted bug
+
+
+class ChargesEverySuspect(Engine):
+    """An unclean end is charged to all records that may have been running."""
+
+    def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
+        super().on_assigned(
+            [
+                evolve(each, unclean=evolve(each.unclean, crashes=_all_charged(each)))
+                if each.unclean is not None
+                else each
+                for each in assignments
+            ],
+            now,
+        )
+
+
+def _all_charged(assigned: Assigned) -> tuple[tuple[int, int], ...]:
+    before = dict(assigned.unclean.crashes) if assigned.unclean is not None else {}
+    ends = assigned.unclean.ends if assigned.unclean is not None else 0
+    offsets = range(assigned.next_offset, assigned.next_offset + 20)
+    return tuple((offset, max(ends, before.get(offset, 0))) for offset in offsets)
+
+
+class ForgetsWhoWasNamed(Engine):
+    """Unclean ends are counted, and nobody is ever charged with one."""
+
+    def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
+        super().on_assigned(
+            [
+                evolve(each, unclean=evolve(each.unclean, crashes=()))
+                if each.unclean is not None
+                else each
+                for each in assignments
+            ],
+            now,
+        )

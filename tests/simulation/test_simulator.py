@@ -43,6 +43,9 @@ def test_every_promise_is_kept_in_every_schedule(part: int) -> None:
         (mutants.RunsBeforeItIsDue, "before it is due"),
         (mutants.LosesTheWaySoFar, "attempts instead of"),
         (mutants.KeepsLanesOfCopiesApart, "of lane"),
+        (mutants.StartsBeforeTheNameIsAcked, "started alone before a commit names it"),
+        (mutants.ChargesEverySuspect, "leaves as crashed"),
+        (mutants.ForgetsWhoWasNamed, "not finished after"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -52,6 +52,9 @@ class CommitWatch:
         for offset, record in tenure.ledger.records.items():
             if offset < tenure.start or tenure.is_over(offset):
                 continue
+            if self._history.is_over(tenure, offset) and _covers(note, offset):
+                self._history.dropped(tenure, record)
+                continue
             if record.reborn or (record.excused and offset not in tenure.delivered):
                 continue
             if _covers(note, offset):

@@ -41,7 +41,13 @@ class CopyWatch:
         if tenure is None or record is None:
             history.violate(f"{member} copies {name}@{offset}, which it was not given")
             return on_delivery
-        if offset not in tenure.leaving:
+        if dict(copy.headers).get(names.REASON) == b"CRASHED":
+            if not history.has_crashed(record):
+                history.violate(
+                    f"{name}@{offset} leaves as crashed, although the process ended on it only"
+                    f" {record.named_ends} times"
+                )
+        elif offset not in tenure.leaving:
             history.violate(f"{name}@{offset} is copied although it may still be tried")
         found = [*differences(record.message, copy), *_forgotten(tenure, record, copy)]
         for text in found:
@@ -129,6 +135,11 @@ def _forgotten(tenure: Tenure, record: KnownRecord, copy: Copy) -> list[str]:
     by_name = dict(copy.headers)
     offset = record.message.offset()
     calls = record.hop.attempts + tenure.attempts.get(offset, 0)
+    if by_name.get(names.REASON) == b"CRASHED":
+        # Calls that ended the process; others of the same lives are not known to anybody.
+        calls = int(by_name.get(names.ATTEMPTS) or 0)
+        if not 0 < calls - record.hop.attempts <= record.named_ends:
+            found.append(f"{calls} attempts, but {record.named_ends} ends of the process")
     if by_name.get(names.ATTEMPTS) != b"%d" % calls:
         found.append(f"{by_name.get(names.ATTEMPTS)!r} attempts instead of {calls}")
     if _origin(copy.headers) != (record.hop.origin, record.hop.offset):

@@ -89,12 +89,15 @@ class History:
             ledger = self.ledgers[log] = Ledger(log)
         return ledger
 
-    def produced(self, log: FakeLog, message: FakeMessage, *, poison: bool) -> None:
+    def produced(
+        self, log: FakeLog, message: FakeMessage, *, poison: bool, deadly: bool = False
+    ) -> None:
         """A record was written."""
         ledger = self.ledger(log)
         offset = message.offset()
         hop = self._rung(log.name).hop_of(message)
         record = KnownRecord(ledger, message, hop, self.wall_ms(), poison=poison)
+        record.deadly = deadly
         ledger.records[offset] = self._records[id(message)] = record
         key = message.key()
         self.events.append(
@@ -161,6 +164,8 @@ class History:
         if note and note.finished and note.finished[-1].stop > ledger.log.end:
             # The log was cut below them: nobody knows which records those ranges speak of.
             ledger.durable = {o for o in ledger.durable if o < note.next_offset}
+        if note and note.suspect in ledger.records and not note.clean:
+            ledger.records[note.suspect].named_ends += 1
         tenure = Tenure(member, partition, ledger)
         is_source = name.topic not in self.plan.rungs
         if committed.next_offset is None and is_source and self.plan.on_no_offset == "latest":
@@ -268,16 +273,40 @@ class History:
         if call.attempt != tenure.attempts.get(offset, 0) + 1:
             before = tenure.attempts.get(offset, 0)
             self.violate(f"{place} is called as attempt {call.attempt} after {before}")
+        if tenure.partition.case is not None:
+            self._check_name(call)
         if self.now() < tenure.not_before.get(offset, 0.0) - TOLERANCE_S:
             self.violate(f"{place} is called again before its backoff is over")
         level = self._rung(tenure.name).level
         if level is not None and self.wall_ms() < self._due_ms(call.record, level) - 1:
             self.violate(f"{place} is called before it is due")
 
+    def _check_name(self, call: SimulatedCall) -> None:
+        """A record that is started alone has to be known as that to the broker."""
+        tenure = call.tenure
+        note = decode(self.broker.group(GROUP).committed(tenure.name).metadata)
+        if note is None or note.suspect != call.offset:
+            self.violate(f"{tenure.name}@{call.offset} is started alone before a commit names it")
+        if tenure.running:
+            self.violate(f"{tenure.name}@{call.offset} is not alone: {tenure.running} run")
+
+    def has_crashed(self, record: KnownRecord) -> bool:
+        """Tell whether the process ended on a record as often as it may."""
+        return record.named_ends >= self.plan.engine.retry.crash_attempts
+
+    def is_over(self, tenure: Tenure, offset: int) -> bool:
+        """Tell whether a record needs nothing more; one that crashed may be dropped silently."""
+        if tenure.is_over(offset):
+            return True
+        record = tenure.delivered.get(offset)
+        if self.plan.engine.retry.when_spent != "drop" or record is None:
+            return False
+        return self.has_crashed(record)
+
     def _check_lane(self, call: SimulatedCall, lane: Lane) -> None:
         tenure = call.tenure
         line = tenure.lines.get(lane)
-        while line and tenure.is_over(line[0]):
+        while line and self.is_over(tenure, line[0]):
             line.popleft()
         if tenure.current and line and line[0] != call.offset and not call.record.reborn:
             self.violate(
@@ -342,6 +371,13 @@ class History:
         record = tenure.delivered.get(offset)
         if record is not None:
             record.handled = True
+
+    def dropped(self, tenure: Tenure, record: KnownRecord) -> None:
+        """A record on which the process ended too often was dropped without a call."""
+        offset = record.message.offset()
+        self.finished(tenure, offset)
+        place = (self.topic_of(record.ledger), tenure.name.partition, offset)
+        self.events.append(Ended(str(tenure.member), *place, None, self.now(), "dropped"))
 
     def _result(self, call: SimulatedCall, error: Exception | None) -> Result:
         retry = self.plan.engine.retry

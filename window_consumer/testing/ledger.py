@@ -21,11 +21,13 @@ class KnownRecord:
     """A record that was produced."""
 
     __slots__ = (
+        "deadly",
         "excused",
         "handled",
         "hop",
         "ledger",
         "message",
+        "named_ends",
         "poison",
         "reborn",
         "written_ms",
@@ -41,6 +43,10 @@ class KnownRecord:
         self.written_ms = written_ms
         self.poison = poison
         """Every call for it fails."""
+        self.deadly = False
+        """Every call for it ends the process."""
+        self.named_ends = 0
+        """How often a commit named it as started alone when its partition ended uncleanly."""
         self.handled = False
         """Some assignment gave it a final outcome."""
         self.reborn = message.offset() < ledger.excused_below

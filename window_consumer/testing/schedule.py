@@ -44,6 +44,8 @@ class Handlers:
     """Calls that last for some steps."""
     poison: float
     """Records that fail whenever they are called."""
+    deadly: float
+    """Records that end the process whenever they are called."""
 
 
 Action = Literal[
@@ -158,7 +160,7 @@ def draw(rng: Random) -> Plan:
         max_value=rng.choice((0, 10, 40)),
         copy_limit=rng.choice((200, 450, 700, 100_000)),
         pace_s=rng.choice((0.00005, 0.0005, 0.003, 0.02)),
-        handlers=_handlers(rng),
+        handlers=_handlers(rng, deadly=engine.retry.when_spent != "stop"),
         actions=tuple(actions),
         weights=tuple(accumulate(actions.values())),
     )
@@ -192,6 +194,7 @@ def _engine(rng: Random) -> EngineRules:
         ordering=rng.choice(("unordered", "key", "key", "partition")),
         retry=RetryRules(
             attempts=rng.randint(1, 4),
+            crash_attempts=rng.randint(1, 3),
             backoff_min_s=rng.choice((0.0, 0.01, 0.2)),
             backoff_max_s=rng.choice((0.2, 1.0)),
             on_failure=on_failure,
@@ -216,7 +219,7 @@ def _keys(rng: Random) -> tuple[bytes | None, ...]:
     return rng.choice(((b"a",), few, (*few, None), many, (None,)))
 
 
-def _handlers(rng: Random) -> Handlers:
+def _handlers(rng: Random, *, deadly: bool) -> Handlers:
     def share(most: float) -> float:
         return rng.random() * most if rng.random() < 0.6 else 0.0
 
@@ -229,4 +232,5 @@ def _handlers(rng: Random) -> Handlers:
         slow=share(0.4),
         poison=share(0.2),
         leaves=share(0.1),
+        deadly=0.05 if rng.random() < 0.2 and deadly else 0.0,
     )

@@ -18,6 +18,9 @@ from window_consumer.testing.member import Scene, SimulatedMember
 from window_consumer.testing.schedule import GROUP, Action, Plan, copy_topic
 from window_consumer.testing.weather import Weather
 
+MOST_DEADLY = 3
+"""Records that end their process: each takes a handful of lives."""
+
 _FOREIGN = ("", "AAAB", "wc1.", "wc1.AAAA", "wc1.____________________", "\u00e9\u4e16")
 
 
@@ -37,6 +40,7 @@ class Simulation:
         self.unnoticed: list[FakeSource] = []
         """Members that were killed and that the group still counts."""
         self._born = 0
+        self._deadly = 0
         self._actions: dict[Action, Callable[[], None]] = {
             "turn": self._turn,
             "work": self._work,
@@ -96,9 +100,9 @@ class Simulation:
         """Let everybody do what can be done without a fault."""
         for member in list(self.members):
             for _ in range(200):
-                if member.slots.idle:
+                if member.slots.idle or member.dead:
                     break
-                member.slots.step(self.rng)
+                self._step(member)
             member.sink.serve()
         self.clock.advance(self.plan.calm_step_s)
         for member in list(self.members):
@@ -132,7 +136,16 @@ class Simulation:
             return
         member = self.members[int(self.rng.random() * len(self.members))]
         for _ in range(1 + int(self.rng.random() * 12)):
+            self._step(member)
+
+    def _step(self, member: SimulatedMember) -> None:
+        """Let one of a member's slots go on; its process may end by that."""
+        if not member.dead:
             member.slots.step(self.rng)
+        if member.slots.dying and not member.dead and not member.on_stack:
+            self._end_process(member)
+            if self.weather.calm:
+                self.notice_the_dead()
 
     def _acks(self) -> None:
         for member in self.members:
@@ -167,9 +180,12 @@ class Simulation:
         if member is not None:
             if self.rng.random() < 0.5:
                 member.sink.serve()
-            member.kill()
-            self.members.remove(member)
-            self.unnoticed.append(member.source)
+            self._end_process(member)
+
+    def _end_process(self, member: SimulatedMember) -> None:
+        member.kill()
+        self.members.remove(member)
+        self.unnoticed.append(member.source)
 
     def _stop(self) -> None:
         member = self._anybody()
@@ -213,7 +229,10 @@ class Simulation:
         if rng.random() < 0.05:
             value = None
         message = log.append(key, value, self._headers(), 1_700_000_000_000)
-        self.history.produced(log, message, poison=rng.random() < self.plan.handlers.poison)
+        deadly = self._deadly < MOST_DEADLY and rng.random() < self.plan.handlers.deadly
+        self._deadly += deadly
+        poison = rng.random() < self.plan.handlers.poison
+        self.history.produced(log, message, poison=poison, deadly=deadly)
 
     def _copy_topics(self, topic: str) -> list[str]:
         levels = self.plan.engine.retry.levels

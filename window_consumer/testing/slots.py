@@ -43,6 +43,8 @@ class SteppedSlots(ThreadPool):
         self._now = now
         self._waiting: deque[Slice] = deque()
         self._running: list[Iterator[None] | None] = [None] * slots
+        self.dying = False
+        """A call is about to end the process."""
         self.member: Any = None
         """Whose slots these are; set when the member is complete."""
 
@@ -85,6 +87,9 @@ class SteppedSlots(ThreadPool):
                     slice_.deviate().held.append(message)
                     continue
             call = history.started(tenure, message, slice_.call.attempt)
+            while call.record.deadly:
+                self.dying = True
+                yield
             yield from self._last(call)
             error = self._handler.ending(call)
             history.ended(call, error)
