@@ -218,7 +218,7 @@ class StartsBeforeTheNameIsAcked(Engine):
     def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
         super().on_assigned(assignments, now)
         for case in self.suspects.cases.values():
-            case.suspicion.names = lambda _offset: True  # type: ignore[method-assign] # a planted bug
+            case.suspicion.names = lambda offset: offset >= 0  # type: ignore[method-assign] # a planted bug
 
 
 class ChargesEverySuspect(Engine):

@@ -12,7 +12,7 @@ from window_consumer.testing.simulator import ViolationError, main, simulate
 
 SCHEDULES = 2000
 PARTS = 8
-MUTANTS_SEEDS = 1000
+MUTANTS_SEEDS = 3000
 
 
 @pytest.mark.parametrize("part", range(PARTS))
