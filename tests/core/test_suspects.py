@@ -274,16 +274,16 @@ def test_a_crashed_record_can_be_dropped() -> None:
     assert life.engine.counters.dropped == 1
 
 
-def test_a_crashed_record_can_stop_the_worker_and_does_so_after_a_clean_end_too() -> None:
-    commit = committed(unclean_ends=2, crashes=((0, 3),))
-    for _ in range(2):
-        life = process(commit, retry=RetryRules(when_spent="stop"))
-        life.go()
-        stop = life.go().stop
-        assert stop is not None
-        assert "orders[0]@0" in stop
-        assert 0 not in life.running_offsets
-        commit = life.engine.on_revoked([ORDERS], life.now)[0][0]
+def test_a_crashed_record_can_stop_the_worker_and_the_next_start_calls_it_again() -> None:
+    rules = RetryRules(when_spent="stop")
+    life = process(committed(unclean_ends=2, crashes=((0, 3),)), retry=rules)
+    life.go()
+    stop = life.go().stop
+    assert stop is not None
+    assert "orders[0]@0" in stop
+    assert life.out == []
+    next_life = process(life.engine.on_revoked([ORDERS], life.now)[0][0], retry=rules)
+    assert 0 in next_life.until_out()
 
 
 def test_a_block_does_not_keep_a_crashed_record() -> None:
@@ -430,3 +430,19 @@ def _run_until(life: Process, culprit: int) -> bool:
         for slice_ in list(life.out):
             life.finish(slice_)
     raise AssertionError("neither ended nor left")
+
+
+def test_a_start_says_what_is_suspected_and_why() -> None:
+    def warning(**fields: Any) -> str:
+        commit = committed(40, **fields)
+        found = Found(ORDERS, Committed(40, commit.metadata), (0, LOG_END), HASH)
+        return resolve(found, "earliest").warning
+
+    assert warning() == ""
+    assert warning(unclean_ends=1).startswith("orders[0]: ended uncleanly 2 times at offset 40:")
+    assert "ran alone (times): 41 (2), 50 (1)" in warning(
+        unclean_ends=3, suspect=41, crashes=((41, 1), (50, 1))
+    )
+    assert warning(clean=True, crashes=((41, 1),)) == (
+        "orders[0]: the process ended while these offsets ran alone (times): 41 (1)"
+    )

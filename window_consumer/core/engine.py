@@ -85,9 +85,7 @@ class Engine:
         self.failures = Failures(rules.retry, jitter, self.counters)
         self.breaker = Breaker(rules.breaker)
         self.settling = Settling(self.breaker, self.dispatcher, self.failures, self.counters)
-        self.suspects = Suspects(
-            rules.retry.crash_attempts, self.dispatcher, self.failures, self.settling
-        )
+        self.suspects = Suspects(rules.retry, self.dispatcher, self.failures, self.settling)
         self.stopping = False
         self._epochs = 0
         self._metadata_bytes = MAX_BYTES

@@ -121,12 +121,16 @@ def _from_offset(found: Found, next_offset: int) -> Start:
 def _suspicious(name: TopicPartition, next_offset: int, before: UncleanEnds | None) -> str:
     if before is None or not (before.crashes or before.ends >= SUSPECT_AFTER):
         return ""
-    ended = ", ".join(f"offset {offset} ({times})" for offset, times in before.crashes)
-    charged = f"; records that ran alone when it did: {ended}" if ended else ""
-    return (
-        f"{name}: ended uncleanly {before.ends} times at offset {next_offset}: its records are"
-        f" started one at a time until the suspects have passed{charged}"
-    )
+    parts = []
+    if before.ends >= SUSPECT_AFTER:
+        parts.append(
+            f"ended uncleanly {before.ends} times at offset {next_offset}: its records are started"
+            " one at a time until the suspects have passed"
+        )
+    if before.crashes:
+        ended = ", ".join(f"{offset} ({times})" for offset, times in before.crashes)
+        parts.append(f"the process ended while these offsets ran alone (times): {ended}")
+    return f"{name}: {'; '.join(parts)}"
 
 
 def _made_anew(noted_hash: int, topic_hash: int) -> bool:

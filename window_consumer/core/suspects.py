@@ -19,7 +19,7 @@ from hashlib import blake2b
 
 from window_consumer.core.dispatcher import Dispatcher
 from window_consumer.core.failures import Failures
-from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.partition import Partition
 from window_consumer.core.settling import Settling
 from window_consumer.core.slices import Lane, Slice
@@ -103,12 +103,12 @@ class Suspects:
 
     def __init__(
         self,
-        crash_attempts: int,
+        rules: RetryRules,
         dispatcher: Dispatcher,
         failures: Failures,
         settling: Settling,
     ):
-        self._crash_attempts = crash_attempts
+        self._rules = rules
         self._dispatcher = dispatcher
         self._failures = failures
         self._settling = settling
@@ -208,7 +208,7 @@ class Suspects:
                 self._begin_to_end(case, now)
                 return
             times = case.suspicion.crashes.get(candidate.offset, 0)
-            if times < self._crash_attempts:
+            if times < self._rules.crash_attempts:
                 case.candidate = candidate
                 return
             case.passed.add(candidate.offset)
@@ -216,6 +216,10 @@ class Suspects:
             self._settling.crashed(
                 case.partition, candidate.message, candidate.seq, failure, times, now
             )
+            if self._rules.when_spent == "stop":
+                # Somebody is asked to mend it: whoever starts the worker again wants it called.
+                del case.suspicion.crashes[candidate.offset]
+                return
 
     def _begin_to_end(self, case: Case, now: float) -> None:
         case.ending = True
