@@ -20,6 +20,7 @@ _MEMBERS = (FunctionType, property, cached_property, classmethod, staticmethod)
 
 MODULES = [
     "window_consumer",
+    "pytest_window_consumer",
     *(found.name for found in pkgutil.walk_packages(window_consumer.__path__, "window_consumer.")),
 ]
 

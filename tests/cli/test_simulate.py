@@ -13,6 +13,7 @@ import pytest
 from tests.commands import Commands
 from tests.simulation import mutants
 from tests.testing.shops import Shop, config
+from window_consumer import App, Record, header
 from window_consumer.cli.simulate import Task, run
 from window_consumer.core.engine import Engine
 from window_consumer.testing.likeness import Likeness
@@ -176,3 +177,34 @@ def test_rules_that_wait_for_long_are_waited_for(
     file.write_text(json.dumps({"workers": {"charge": worker}}))
     assert run(shop.app, shop.app.plan(file), Task(range(40), False, None, (), False, "")) == 0
     assert "40 schedules, every promise kept" in capsys.readouterr().out
+
+
+def test_routes_and_times_to_live_are_honoured_where_handlers_are_called(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = App("shop")
+    seen: set[str] = set()
+
+    @app.handler(when=lambda order: bool(order.headers))
+    def traced(_order: Record) -> None:
+        seen.add("traced")
+
+    @app.handler(when=header("nobody") == "has this")
+    def other(_order: Record) -> None:
+        seen.add("other")
+
+    file = tmp_path / "workers.yaml"
+    worker = {
+        "topics": ["orders"],
+        "group": "shop",
+        "handler": ["traced", "other"],
+        "ttl": "5s",
+        "on_expired": "drop",
+        "ordering": "key",
+        "retry": {"on_failure": "overtake"},
+    }
+    file.write_text(json.dumps({"workers": {"orders": worker}}))
+    task = Task(range(30), False, None, (b"{}",), True, "")
+    assert run(app, app.plan(file), task) == 0
+    assert "30 schedules, every promise kept" in capsys.readouterr().out
+    assert seen == {"traced"}

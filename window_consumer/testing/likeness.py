@@ -75,7 +75,7 @@ def _waits_s(engine: EngineRules) -> tuple[float, ...]:
     """Return how long records may have to wait, by one rule or another."""
     delays = (each.delay_s for each in engine.retry.levels)
     cool_down = (engine.breaker.cool_down_s,) if engine.breaker.enabled else ()
-    return (engine.retry.backoff_max_s, *delays, *cool_down)
+    return (engine.retry.backoff_max_s, engine.commit_interval_s, *delays, *cool_down)
 
 
 def _small(engine: EngineRules, drawn: EngineRules) -> EngineRules:
