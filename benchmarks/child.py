@@ -9,14 +9,16 @@ from typing import Any
 
 import cattrs
 
-from benchmarks import framework, ladder, loop, records, stuck
+from benchmarks import framework, ladder, loop, records, redriving, stuck
 from benchmarks.workloads import TopicSpec, Workload
 from window_consumer.model.errors import WindowConsumerError
 
 PARTS: Mapping[str, Callable[..., Any]] = {
     "framework": framework.run,
+    "dead_letters": redriving.fill,
     "ladder": ladder.run,
     "loop": loop.run,
+    "redrive": redriving.run,
     "stuck": stuck.run,
     "write": records.write,
 }

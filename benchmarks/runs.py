@@ -8,7 +8,7 @@ from typing import Any
 import cattrs
 from attrs import evolve, frozen
 
-from benchmarks import children
+from benchmarks import children, redriving
 from benchmarks.results import Measured, Run
 from benchmarks.topics import Say, Topics
 from benchmarks.workloads import PARTITIONS, Baseline, Workload
@@ -21,14 +21,18 @@ def measure(workload: Workload, topics: Topics, runs: int, say: Say) -> Measured
     Every other round goes in the opposite order, so that each follows each equally often: who runs
     after something that left the processor idle starts slower.
 
-    A workload whose handler does nothing is first run with one that notes every call; that run
-    is not timed, and warms the broker up.
+    A workload whose handler does nothing is first run with one that notes every call, a redrive
+    with kills on the way; that run is not timed, and warms the broker up.
     """
     bench = _Bench(workload, topics, say)
     checks = []
     if workload.work == "noop":
         checks.append(bench.run(checked=True))
         say(f"{workload.name}: a run that notes every call: {_problems(checks[0]) or 'all well'}")
+    elif workload.kills:
+        checks.append(bench.run(checked=True))
+        found = _problems(checks[0]) or "all well"
+        say(f"{workload.name}: a run that is killed {workload.kills} times: {found}")
     ours: list[Run] = []
     theirs: dict[Baseline, list[Run]] = {name: [] for name in workload.baselines}
     for number in range(1, runs + 1):
@@ -59,6 +63,8 @@ class _Bench:
             return self._stuck(hang=True)
         if self.workload.fails:
             return self._on_filled_topic("ladder", failing=True)
+        if self.workload.work == "redrive":
+            return self._redrive(kill=checked)
         return self._on_filled_topic("framework", checked=checked)
 
     def baseline(self, name: Baseline) -> Run:
@@ -86,6 +92,26 @@ class _Bench:
             return self._child("stuck", topic, hang=hang)
         finally:
             self.topics.delete(topic)
+
+    def _redrive(self, *, kill: bool) -> Run:
+        """Run with topics and a group of its own, filled with dead letters before."""
+        topics, spec = self.topics, self.workload.topic
+        topic, group = (f"wc-bench-{uuid.uuid4().hex[:12]}" for _ in range(2))
+        dead_letters = redriving.dead_letter_topic(group, topic)
+        for name in (topic, dead_letters):
+            topics.make(name)
+        where = {"bootstrap": topics.bootstrap, "topic": topic, "group": group}
+        try:
+            children.run("dead_letters", spec=spec, **where)
+            if kill:
+                redriving.kill_on_the_way(topics, topic, group, self.workload)
+            answer = children.run("redrive", **where)
+            complete = topics.committed_equals_end(dead_letters, answer["progress_group"])
+            run = evolve(cattrs.structure(answer, Run), committed_equals_end=complete)
+            return redriving.judged(run, topics, topic, group, spec)
+        finally:
+            topics.delete_copies(group)
+            topics.delete(topic)
 
     def _child(self, part: str, topic: str, **more: Any) -> Run:
         group = f"wc-bench-{uuid.uuid4().hex[:12]}"

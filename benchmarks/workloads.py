@@ -6,8 +6,10 @@ from typing import Literal
 
 from attrs import frozen
 
+from window_consumer.messaging.redrive import BATCH_RECORDS
+
 Ordering = Literal["unordered", "key", "partition"]
-Work = Literal["noop", "wait", "stuck", "failing", "dying", "climbing"]
+Work = Literal["noop", "wait", "stuck", "failing", "dying", "climbing", "redrive"]
 Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without"]
 
 PARTITIONS = 4
@@ -69,6 +71,10 @@ class Workload:
     """How long it sleeps for a record with the slow mark."""
     fails: float = 0.0
     """The share of the records whose handler fails, drawn at random."""
+    kills: int = 0
+    """How often the process is killed with -9 on the way, in the run that is not timed."""
+    may_repeat: int = 0
+    """Records that may come twice because of that."""
     memory: str = "256MiB"
     lasts_s: float = 0.0
     """How long records keep coming in; 0: they are all there at the start."""
@@ -87,6 +93,8 @@ WAIT_S = 0.010
 _MILLION = TopicSpec(records=1_000_000, keys=10_000)
 _SHORT_RUNS = 7
 """Runs of a second are cheap and scatter."""
+
+_KILLS = 5
 
 _LOOP_FLOORS = (Floor("tuned-loop", 0.8), Floor("default-loop", 2.0))
 
@@ -192,6 +200,15 @@ _ALL = (
             Floor("early", 0, at_most=True),
             Floor("p99_lateness_ms", 300, at_most=True),
         ),
+    ),
+    Workload(
+        "redrive",
+        f"100,000 dead letters go back, once killed {_KILLS} times with -9 on the way",
+        TopicSpec(records=100_000, keys=10_000),
+        work="redrive",
+        kills=_KILLS,
+        may_repeat=_KILLS * BATCH_RECORDS,
+        floors=(Floor("records_per_s", 50_000),),
     ),
 )
 

@@ -92,3 +92,16 @@ def test_a_ratio_that_meets_its_floor_exactly_holds() -> None:
 def test_the_growth_of_memory_has_to_stay_below_its_limit() -> None:
     assert Floor("memory", 1.5, at_most=True).holds(1.5)
     assert not Floor("memory", 1.5, at_most=True).holds(1.51)
+
+
+def test_records_that_kills_repeat_are_no_failure_up_to_the_bound() -> None:
+    killed = evolve(WORKLOADS["redrive"], may_repeat=10)
+    for repeated, problems in ((10, 0), (11, 1)):
+        found = Measured(killed, [GOOD], checks=[Run(1.0, duplicates=repeated)])
+        assert len(list(found.failures())) == problems
+    assert list(Measured(killed, [evolve(GOOD, duplicates=1)]).failures())
+
+
+def test_a_floor_may_be_about_the_rate_itself() -> None:
+    found = Measured(workload(Floor("records_per_s", 1_000.0)), [GOOD])
+    assert [value for _, value in found.missed()] == [900.0]

@@ -72,6 +72,17 @@ def test_a_stuck_start_keeps_one_record_open_and_ends_with_nothing_lost(topics: 
     assert found.ratios["others"] > 0
 
 
+def test_dead_letters_go_back_and_kills_on_the_way_lose_none(topics: Topics) -> None:
+    small = TopicSpec(records=40_000, keys=40)
+    workload = evolve(WORKLOADS["redrive"], topic=small, kills=1, may_repeat=10_000, floors=())
+    said: list[str] = []
+    found = measure(workload, topics, 1, said.append)
+    assert list(found.failures()) == []
+    assert found.runs[0].duplicates == 0
+    assert found.records_per_s.median > 0
+    assert "a run that is killed 1 times" in said[0]
+
+
 def test_a_filled_topic_is_used_again_and_a_half_filled_one_is_made_anew(
     topics: Topics, spec: TopicSpec
 ) -> None:

@@ -28,6 +28,7 @@ PROMISED = {
     "wait10-key-16": {"ideal": 0.97},
     "wait10-key-100": {"ideal": 0.92},
     "skew": {"busy": 0.95},
+    "redrive": {"records_per_s": 50_000},
     "stuck-start": {"memory": 1.5, "others": 0.9},
     "fail-1": {"without": 0.7},
     "dead-10": {"records_per_s": 100_000},

@@ -162,7 +162,7 @@ def test_topics_that_may_not_be_made_are_exit_2_with_the_commands(shop: Shop) ->
 def test_a_run_that_is_killed_loses_nothing_and_repeats_one_batch_at_most(
     shop: Shop, *, transactional: bool
 ) -> None:
-    count, batch = 3_000, 100
+    count, batch = 2_000, 20
     mode = ["--transactional"] if transactional else []
     shop.fail(count)
     for kill in (1, 2):
@@ -182,9 +182,10 @@ def test_a_run_that_is_killed_loses_nothing_and_repeats_one_batch_at_most(
 
 def test_the_same_redrive_twice_at_once_is_noticed(shop: Shop) -> None:
     shop.fail(400)
-    first = shop.start("--rate", "50")
-    shop.wait_for(shop.entry, 10)
-    ended = [shop.run(), first.wait()]
+    first = shop.start("--rate", "5")  # a minute and more, if nobody stops it
+    shop.wait_for(shop.entry, 3)
+    second = shop.run()
+    ended = [second, first.wait() if second.code == 0 else first.stop()]
     noticed = [each for each in ended if each.code == 1]
     assert noticed
     for each in noticed:
@@ -195,8 +196,8 @@ def test_the_same_redrive_twice_at_once_is_noticed(shop: Shop) -> None:
 
 def test_a_second_transactional_run_fences_the_first_and_nothing_repeats(shop: Shop) -> None:
     shop.fail(400)
-    first = shop.start("--rate", "50", "--transactional")
-    shop.wait_for(shop.entry, 10)
+    first = shop.start("--rate", "5", "--transactional")
+    shop.wait_for(shop.entry, 3)
     shop.redrive("--transactional")
     ended = first.wait()
     assert ended.code == 1
