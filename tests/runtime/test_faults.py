@@ -122,4 +122,4 @@ def test_many_places_do_not_fill_the_memory() -> None:
         namespace: dict[str, object] = {}
         exec(f"def handler():\n  {number}\n  raise ValueError", namespace)  # noqa: S102 - makes a place of its own each time
         faults.failure(caught(namespace["handler"]))
-    assert len(faults._places) <= 256
+    assert len(faults._known) <= 256

@@ -132,10 +132,11 @@ class RetryRules:
             return Spent(Reason.FATAL, self.when_spent)
         if self.on_failure == "overtake":
             wanted_s = error.after_s if isinstance(error, RetryLater) else 0.0
-            further = next_level(self.levels, level, wanted_s)
             allowed = self.attempts if level is None else self.attempts_per_level
-            if attempts >= allowed or (further is not None and wanted_s > self.backoff_max_s):
-                return Spent(Reason.RETRIES_EXHAUSTED, self.when_spent, further)
+            if attempts >= allowed or wanted_s > self.backoff_max_s:
+                further = next_level(self.levels, level, wanted_s)
+                if attempts >= allowed or further is not None:
+                    return Spent(Reason.RETRIES_EXHAUSTED, self.when_spent, further)
         if isinstance(error, RetryLater):
             return Retry(min(error.after_s, self.backoff_max_s))
         return Retry(self.backoff(attempts, jitter))

@@ -29,20 +29,22 @@ class Faults:
 
     def __init__(self, mask: Callable[[str], str] = str):
         self._mask = mask
-        self._places: dict[Place, tuple[str, str]] = {}
+        self._known: dict[tuple[type[BaseException], Place], tuple[str, str, str]] = {}
+        """Class, stack and fingerprint of errors of a class from a place."""
 
     def failure(self, error: BaseException, handler: str = "") -> Failure:
         """Describe an exception of a handler and take its traceback away."""
         chain = list(_chain(error))
-        place = tuple(part for each in chain for part in _place(each))
-        known = self._places.get(place)
+        key = (type(error), tuple(part for each in chain for part in _place(each)))
+        known = self._known.get(key)
         if known is None:
-            if len(self._places) >= _CACHED_PLACES:
-                self._places.clear()
-            known = self._places[place] = (self._stack(chain), _digest_of(chain))
-        stack, digest = known
-        name = class_name(type(error))
-        fault = Fault(name, self._mask(_text_of(error)), stack, fingerprint(name, digest))
+            if len(self._known) >= _CACHED_PLACES:
+                self._known.clear()
+            name = class_name(type(error))
+            known = (name, self._stack(chain), fingerprint(name, _digest_of(chain)))
+            self._known[key] = known
+        name, stack, print_ = known
+        fault = Fault(name, self._mask(_text_of(error)), stack, print_)
         for each in chain:
             each.__traceback__ = None
         return Failure(error, fault, "" if isinstance(error, NotCalled) else handler)
