@@ -11,11 +11,18 @@ from time import monotonic
 
 from attrs import evolve, frozen
 
+from window_consumer.app.ladder_topics import (
+    SEE_PLAN,
+    CopyTopic,
+    Model,
+    copy_topics,
+    new_copy_topic,
+)
 from window_consumer.app.plan import Plan, PlannedWorker
 from window_consumer.core.copies import Target
 from window_consumer.core.rungs import Level
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.topics import COPY_HEADROOM_BYTES, NewCopyTopic, Topic
+from window_consumer.kafka.topics import NewCopyTopic, Topic
 from window_consumer.model.errors import (
     BrokerUnavailableError,
     MissingTopicError,
@@ -23,25 +30,7 @@ from window_consumer.model.errors import (
     WindowConsumerError,
 )
 
-LEVEL_RETENTION_S = 14 * 86400.0
-"""A retry topic keeps its records so long, or for twice its delay where that is longer."""
-
 _CREATE_AGAIN_S = 10.0
-_DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-"""Kafka's default of max.message.bytes."""
-
-_MOST_MESSAGE_BYTES = 2**31 - 1
-"""Kafka takes no more for max.message.bytes."""
-
-
-@frozen
-class CopyTopic:
-    """A topic that a worker's configuration asks for."""
-
-    name: str
-    source: str
-    level: Level | None = None
-    """None for the dead letters."""
 
 
 @frozen
@@ -66,18 +55,6 @@ class Ladder:
         return [*self.levels.values(), *([self.dead_letters] if self.dead_letters else [])]
 
 
-def copy_topics(plan: Plan, worker: PlannedWorker, source: str) -> list[CopyTopic]:
-    """Return the topics that copies of a topic's records need, in the order of the ladder."""
-    config, topics = worker.config, plan.config.topics
-    found = [
-        CopyTopic(config.retry_topic(source, level.name, topics), source, level)
-        for level in worker.retry.levels
-    ]
-    if worker.writes_dead_letters:
-        found.append(CopyTopic(config.dlq_topic(source, topics), source))
-    return found
-
-
 class CopyTopics:
     """The topics for copies of one worker. A ``dry`` one only asks whether they could be made."""
 
@@ -92,7 +69,13 @@ class CopyTopics:
 
         Raises MissingTopicError and NotPermittedError with what has to be done.
         """
-        wanted = [each for name in topics for each in copy_topics(self._plan, self._worker, name)]
+        config, all_topics = self._worker.config, self._plan.config.topics
+        dead_letters = self._worker.writes_dead_letters
+        wanted = [
+            each
+            for name in topics
+            for each in copy_topics(config, all_topics, name, dead_letters=dead_letters)
+        ]
         there = self._existing([each.name for each in wanted])
         missing = [each for each in wanted if each.name not in there]
         if missing:
@@ -130,7 +113,7 @@ class CopyTopics:
             return topic
         by_hand = (
             f"kafka-topics.sh --bootstrap-server {self._cluster.bootstrap} --alter"
-            f" --topic {topic.name} --partitions {source.partitions}"
+            f" --topic {topic.name} --partitions {source.partitions}\n{SEE_PLAN}"
         )
         why = (
             f"workers.{self._worker.name}: {topic.name} has {topic.partitions} partitions and"
@@ -165,7 +148,7 @@ class CopyTopics:
         commands = "\n".join(f"  {each.command(self._cluster.bootstrap)}" for each in missing)
         what = _named(wanted)
         is_one = len(missing) == 1
-        by_hand = f"make {'it' if is_one else 'them'} by hand:\n{commands}"
+        by_hand = f"make {'it' if is_one else 'them'} by hand:\n{commands}\n{SEE_PLAN}"
         lacks = f"{what} {'is' if is_one else 'are'} missing"
         where = self._plan.where("workers", self._worker.name, "group")
         place = f"{where}: workers.{self._worker.name}"
@@ -202,21 +185,8 @@ class CopyTopics:
 
     def new(self, wanted: CopyTopic, source: Topic) -> NewCopyTopic:
         """Return the topic as it has to be made, with settings that follow from its source's."""
-        theirs = self._cluster.topic_config(source.name)
-        max_bytes = int(theirs.get("max.message.bytes", _DEFAULT_MAX_MESSAGE_BYTES))
-        config = {
-            "cleanup.policy": "delete",
-            "retention.ms": str(round(self._retention_s(wanted) * 1000)),
-            "max.message.bytes": str(min(max_bytes + COPY_HEADROOM_BYTES, _MOST_MESSAGE_BYTES)),
-        }
-        if "min.insync.replicas" in theirs:
-            config["min.insync.replicas"] = theirs["min.insync.replicas"]
-        return NewCopyTopic(wanted.name, source.partitions, source.replication, config)
-
-    def _retention_s(self, wanted: CopyTopic) -> float:
-        if wanted.level is None:
-            return self._plan.config.topics.dlq_retention
-        return max(LEVEL_RETENTION_S, 2 * wanted.level.delay_s)
+        model = Model.of(source, self._cluster.topic_config(source.name))
+        return new_copy_topic(wanted, model, self._plan.config.topics)
 
 
 def _named(wanted: Sequence[CopyTopic]) -> str:
@@ -227,4 +197,5 @@ def _named(wanted: Sequence[CopyTopic]) -> str:
 
 def missing_right(worker: PlannedWorker, operation: str, resource: str) -> str:
     """Say which permission a worker lacks."""
-    return f"workers.{worker.name}: not authorised: needs {operation} on {resource}: add an ACL"
+    lacks = f"workers.{worker.name}: not authorised: needs {operation} on {resource}"
+    return f"{lacks}: add an ACL, see window-consumer topics plan"

@@ -5,6 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 
+from window_consumer.config import ENTRY, Config, WorkerConfig
+
+
+def matching_topics(config: Config, worker: WorkerConfig, names: Sequence[str]) -> list[str]:
+    """Return those of the cluster's topics that a worker's patterns mean."""
+    copies = {
+        copy
+        for each in config.workers.values()
+        for name in names
+        for copy in (
+            *each.ladder_topics(name, config.topics),
+            each.retry_topic(name, ENTRY, config.topics),
+        )
+    }
+    return matching(worker.patterns, names, copies)
+
 
 def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[str]) -> list[str]:
     """Return the topics that a pattern is found in; topics for copies never match.

@@ -11,6 +11,7 @@ from typing import Any
 from attrs import field, frozen
 
 from window_consumer.app.handlers import HandlerSpec
+from window_consumer.app.ladder_topics import levels_of, writes_dead_letters
 from window_consumer.app.routes import PlannedRoute, planned_routes
 from window_consumer.config import (
     Config,
@@ -18,7 +19,6 @@ from window_consumer.config import (
     Mask,
     WorkerConfig,
     effective_kafka,
-    format_duration,
     load,
 )
 from window_consumer.config.ttl import HeaderTtl
@@ -28,7 +28,6 @@ from window_consumer.core.decisions import EngineRules
 from window_consumer.core.expiry import ExpiryRules, TtlHeader
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
-from window_consumer.core.rungs import Level
 from window_consumer.kafka import settings
 from window_consumer.kafka.trial import refused_by_client
 from window_consumer.model.errors import ConfigError
@@ -76,12 +75,7 @@ class PlannedWorker:
     @property
     def writes_dead_letters(self) -> bool:
         """Whether the worker needs dead-letter topics."""
-        config = self.config
-        return (
-            config.retry.when_spent == "dead_letter"
-            or (config.ttl is not None and config.on_expired == "dead_letter")
-            or (self.may_be_unroutable and config.otherwise == "dead_letter")
-        )
+        return writes_dead_letters(self.config, may_be_unroutable=self.may_be_unroutable)
 
     @property
     def may_be_unroutable(self) -> bool:
@@ -190,7 +184,7 @@ def _plan_worker(
         on_oversize=retry.on_oversize,
         fatal=_classes(loaded, worker, "fatal", retry.fatal),
         retryable=_classes(loaded, worker, "retryable", retry.retryable),
-        levels=tuple(Level(format_duration(each), each) for each in retry.levels),
+        levels=levels_of(worker),
         attempts_per_level=retry.attempts_per_level,
     )
     clients: dict[settings.Kind, dict[str, Any]] = {

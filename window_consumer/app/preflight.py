@@ -13,9 +13,8 @@ from attrs import define, field, frozen
 from window_consumer.app.copy_topics import CopyTopics, Ladder, missing_right
 from window_consumer.app.leftovers import Leftover, leftovers
 from window_consumer.app.patience import LOGGER, Patience
-from window_consumer.app.patterns import matching
+from window_consumer.app.patterns import matching_topics
 from window_consumer.app.plan import Plan, PlannedWorker
-from window_consumer.config import ENTRY
 from window_consumer.core.rungs import Rung
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -148,26 +147,15 @@ class Preparation:
         config = self._worker.config
         if not config.patterns:
             return list(config.topics)
-        names = self._matching(config.patterns)
+        names = self._matching()
         if not names:
             LOGGER.warning(
                 "%s: no topic matches %s yet", self._worker.name, ", ".join(config.patterns)
             )
         return names
 
-    def _matching(self, patterns: Sequence[str]) -> list[str]:
-        names = self._cluster.topic_names()
-        config = self._plan.config
-        copies = {
-            copy
-            for worker in config.workers.values()
-            for name in names
-            for copy in (
-                *worker.ladder_topics(name, config.topics),
-                worker.retry_topic(name, ENTRY, config.topics),
-            )
-        }
-        return matching(patterns, names, copies)
+    def _matching(self) -> list[str]:
+        return matching_topics(self._plan.config, self._worker.config, self._cluster.topic_names())
 
     def _readable(self, names: Sequence[str]) -> dict[str, Topic]:
         topics = self._describe(names)
@@ -208,7 +196,7 @@ class Preparation:
         A topic that is gone is left out. Called while the worker runs, on a thread of its own.
         """
         patterns = self._worker.config.patterns
-        names = self._matching(patterns) if patterns else list(self._worker.config.topics)
+        names = self._matching() if patterns else list(self._worker.config.topics)
         topics = self._cluster.topics(names)
         self._build_ladders(prepared, topics)
         copies = self._cluster.topics(sorted(prepared.reads))

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from window_consumer.app.clients import Clients
 from window_consumer.app.dead_letter_source import Place, Source
-from window_consumer.app.patterns import matching
+from window_consumer.app.patterns import matching_topics
 from window_consumer.app.redrive_topics import RedriveTopics, TopicSearch
 from window_consumer.config import Loaded, WorkerConfig
 from window_consumer.kafka.log_reader import LogReader
@@ -180,12 +180,7 @@ def _sources(loaded: Loaded, worker: WorkerConfig, clients: Clients) -> list[str
         return list(worker.topics)
     names = clients.cluster.topic_names()
     if worker.patterns:
-        copies = {
-            each.dlq_topic(name, loaded.config.topics)
-            for each in loaded.config.workers.values()
-            for name in names
-        }
-        return matching(worker.patterns, names, copies)
+        return matching_topics(loaded.config, worker, names)
     place = Place(worker, clients.consumer, clients.admin)
     found = Source((place,), (), loaded.config).topics_at(place, names)
     return [source for _, source in found if source is not None]

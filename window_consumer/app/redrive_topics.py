@@ -7,9 +7,16 @@ from time import monotonic
 
 from attrs import frozen
 
+from window_consumer.app.ladder_topics import (
+    DEFAULT_MAX_MESSAGE_BYTES,
+    SEE_PLAN,
+    Model,
+    new_entry,
+    new_state,
+)
 from window_consumer.config import ENTRY, Loaded, WorkerConfig
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.topics import COPY_HEADROOM_BYTES, NewCopyTopic, Topic
+from window_consumer.kafka.topics import NewCopyTopic, Topic
 from window_consumer.messaging.returning import Destination
 from window_consumer.messaging.state import state_topic
 from window_consumer.model.errors import (
@@ -20,11 +27,6 @@ from window_consumer.model.errors import (
     WindowConsumerError,
 )
 
-_ENTRY_RETENTION_MS = 14 * 86_400_000
-_DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-"""Kafka's default of max.message.bytes."""
-
-_MOST_MESSAGE_BYTES = 2**31 - 1
 _APPEARS_S = 10.0
 
 
@@ -67,13 +69,17 @@ class TopicSearch:
             return None
         model = there.get(source, there[dead_letters])
         theirs = self.cluster.topic_config(model.name)
+        likeness = Model.of(model, theirs)
         target = source if self.to_source else entry
         remembers = state in there
         if self.to_source:
             self._check_source(source, there, theirs)
         missing = [
             new
-            for new in (_entry(entry, model, theirs), _state(state, model, theirs))
+            for new in (
+                new_entry(self.worker, source, likeness, names),
+                new_state(self.worker.group, likeness),
+            )
             if new.name not in there and (new.name != entry or not self.to_source)
         ]
         if missing and not self.dry:
@@ -87,7 +93,7 @@ class TopicSearch:
             Destination(target, partitions, model.partitions, of_the_ladder=not self.to_source),
             state,
             remembers,
-            int(settings.get("max.message.bytes", _DEFAULT_MAX_MESSAGE_BYTES)),
+            int(settings.get("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)),
         )
 
     def _check_source(
@@ -127,13 +133,13 @@ class TopicSearch:
             if topic and topic.operations is not None and operation not in topic.operations:
                 raise NotPermittedError(
                     f"workers.{self.worker.name}: not authorised: needs {operation} on topic"
-                    f" {name}: add an ACL"
+                    f" {name}: add an ACL, see window-consumer topics plan"
                 )
 
     def _make(self, missing: Sequence[NewCopyTopic]) -> dict[str, Topic]:
         commands = "\n".join(f"  {each.command(self.cluster.bootstrap)}" for each in missing)
         names = ", ".join(each.name for each in missing)
-        by_hand = f"make {'it' if len(missing) == 1 else 'them'} by hand:\n{commands}"
+        by_hand = f"make {'it' if len(missing) == 1 else 'them'} by hand:\n{commands}\n{SEE_PLAN}"
         place = f"workers.{self.worker.name}"
         if not self.loaded.config.topics.create:
             raise MissingTopicError(
@@ -157,23 +163,3 @@ class TopicSearch:
                     f"{names} was made but does not appear: try again, or {by_hand}"
                 )
         return there
-
-
-def _entry(name: str, source: Topic, theirs: Mapping[str, str]) -> NewCopyTopic:
-    max_bytes = int(theirs.get("max.message.bytes", _DEFAULT_MAX_MESSAGE_BYTES))
-    config = {
-        "cleanup.policy": "delete",
-        "retention.ms": str(_ENTRY_RETENTION_MS),
-        "max.message.bytes": str(min(max_bytes + COPY_HEADROOM_BYTES, _MOST_MESSAGE_BYTES)),
-    }
-    return NewCopyTopic(name, source.partitions, source.replication, config | _replicas(theirs))
-
-
-def _state(name: str, source: Topic, theirs: Mapping[str, str]) -> NewCopyTopic:
-    config = {"cleanup.policy": "compact"}
-    return NewCopyTopic(name, 1, source.replication, config | _replicas(theirs))
-
-
-def _replicas(theirs: Mapping[str, str]) -> dict[str, str]:
-    key = "min.insync.replicas"
-    return {key: theirs[key]} if key in theirs else {}

@@ -21,6 +21,7 @@ from window_consumer.cli.errors import guarded
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.cli.simulate import simulate_command
+from window_consumer.cli.topics import topics_group
 from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.config import config_page, json_schema
 
@@ -105,6 +106,7 @@ def schema_command(*, markdown: bool) -> int:
 cli.add_command(broker_command)
 cli.add_command(demo_command)
 cli.add_command(dlq_group)
+cli.add_command(topics_group)
 cli.add_command(simulate_command)
 
 

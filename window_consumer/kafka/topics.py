@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
@@ -60,11 +61,19 @@ class NewCopyTopic:
 
     def command(self, bootstrap: str) -> str:
         """Return the shell command that makes the topic with Kafka's own tools."""
-        settings = "".join(f" --config {key}={value}" for key, value in self.config.items())
-        return (
-            f"kafka-topics.sh --bootstrap-server {bootstrap} --create --topic {self.name}"
-            f" --partitions {self.partitions} --replication-factor {self.replication}{settings}"
-        )
+        return shlex.join(self.words(bootstrap))
+
+    def words(self, bootstrap: str) -> list[str]:
+        """Return the words of that command, unquoted."""
+        settings = [
+            word for key, value in self.config.items() for word in ("--config", f"{key}={value}")
+        ]
+        return [
+            *("kafka-topics.sh", "--bootstrap-server", bootstrap, "--create", "--topic", self.name),
+            *("--partitions", str(self.partitions)),
+            *("--replication-factor", str(self.replication)),
+            *settings,
+        ]
 
     def request(self) -> NewTopic:
         """Return it as the client wants it."""

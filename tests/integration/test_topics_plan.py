@@ -1,0 +1,197 @@
+"""``topics plan`` on a real Kafka: what it prints is what a worker makes, and enough for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import frozen
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.applications import SHOP
+from tests.commands import Commands, Ended, produce
+from tests.conftest import MakeTopic
+from tests.plans import Acl, Printed, TopicSettings, from_shell
+from window_consumer.testing.real_kafka import RealKafka
+
+USER = "alice"
+SOURCE = {"retention.ms": "3600000", "max.message.bytes": "50000", "min.insync.replicas": "1"}
+
+
+@frozen
+class Shop:
+    """A worker with two levels on a topic of its own; the plan is asked for by an administrator."""
+
+    kafka: RealKafka
+    commands: Commands
+    admin: AdminClient
+    topic: str
+    group: str
+
+    def configure(self, client: dict[str, Any] | None = None, *, create: bool = True) -> None:
+        retry = {"levels": ["100ms", "20d"], "on_failure": "overtake"}
+        worker = {"topics": [self.topic], "group": self.group, "retry": retry}
+        kafka = client or {"bootstrap.servers": self.kafka.bootstrap}
+        ladder = {"create": create}
+        self.commands.application(SHOP)
+        self.commands.configure({"kafka": kafka, "workers": {"charge": worker}, "topics": ladder})
+
+    def plan(self, *options: str) -> Ended:
+        address = f"kafka.bootstrap.servers={self.kafka.bootstrap}"
+        plain = ("--set", address, "--set", "kafka.security.protocol=PLAINTEXT")
+        ended = self.commands.run("topics", "plan", *plain, *options, env=self.secret)
+        assert ended.code == 0, ended.err
+        return ended
+
+    def run_with_a_dead_letter(self) -> None:
+        """Let a worker write a dead letter and put that back."""
+        produce(self.kafka.bootstrap, self.topic, b"poison")
+        running = self.commands.start("run", "shop:app", env=self.secret)
+        running.wait_for("fatal, it leaves")
+        ended = running.stop()
+        assert ended.code == 0
+        assert "1 dead-lettered, 0 unfinished" in ended.said
+
+    @property
+    def secret(self) -> dict[str, str]:
+        return {"PASSWORD": self.kafka.passwords[USER]}
+
+    def topics(self) -> dict[str, TopicSettings]:
+        """Return the topics of the group, with those settings that they were made with."""
+        there = self.admin.list_topics(timeout=30).topics
+        return {
+            name: TopicSettings(
+                len(each.partitions), len(each.partitions[0].replicas), self.settings(name)
+            )
+            for name, each in there.items()
+            if name.startswith(f"{self.group}.")
+        }
+
+    def settings(self, topic: str) -> dict[str, str]:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        entries = self.admin.describe_configs([resource])[resource].result(30)
+        return {
+            name: str(entry.value)
+            for name, entry in entries.items()
+            if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        }
+
+    def make(self, printed: Printed) -> None:
+        new = [
+            NewTopic(name, each.partitions, each.replication, config=each.config)
+            for name, each in printed.topics.items()
+        ]
+        for future in self.admin.create_topics(new).values():
+            future.result(30)
+
+    def allow(self, acls: set[Acl]) -> None:
+        bindings = [
+            AclBinding(
+                ResourceType[{"transactional": "TRANSACTIONAL_ID"}.get(e.kind, e.kind.upper())],
+                e.name,
+                ResourcePatternType.PREFIXED if e.is_prefix else ResourcePatternType.LITERAL,
+                e.principal,
+                "*",
+                AclOperation[_OPERATIONS.get(e.operation, e.operation.upper())],
+                AclPermissionType.ALLOW,
+            )
+            for e in acls
+        ]
+        for future in self.admin.create_acls(bindings).values():
+            future.result(30)
+
+
+_OPERATIONS = {"DescribeConfigs": "DESCRIBE_CONFIGS"}
+
+
+@pytest.fixture
+def shop(
+    kafka: RealKafka,
+    commands: Commands,
+    make_topic: MakeTopic,
+    unique_name: Callable[[str], str],
+) -> Shop:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    shop = Shop(kafka, commands, admin, make_topic("orders", 3, SOURCE), unique_name("shop"))
+    shop.configure()
+    return shop
+
+
+def test_the_plan_is_what_a_worker_and_a_redrive_make(shop: Shop) -> None:
+    planned = from_shell(shop.plan().out)
+    assert shop.topics() == {}, "nothing is made"
+    shop.run_with_a_dead_letter()
+    ended = shop.commands.run("dlq", "redrive")
+    assert ended.code == 0, ended.err
+    assert shop.topics() == planned.topics
+    assert len(planned.topics) == 5
+    again = shop.plan()
+    assert from_shell(again.out) == planned
+    assert again.out.count("; there already, with 3 partitions") == 4
+
+
+def test_a_start_that_lacks_topics_names_the_plan_and_is_content_with_what_that_prints(
+    shop: Shop,
+) -> None:
+    shop.configure(create=False)
+    ended = shop.commands.run("run", "shop:app")
+    assert ended.code == 2
+    assert "topics.create is false" in ended.err
+    assert "window-consumer topics plan" in ended.err
+    shop.make(from_shell(shop.plan().out))
+    shop.run_with_a_dead_letter()
+    assert shop.commands.run("dlq", "redrive").code == 0
+
+
+def test_the_permissions_are_enough_for_a_worker_and_its_redrives(shop: Shop) -> None:
+    client = {**shop.kafka.sasl_settings(USER), "sasl.password": "${PASSWORD}"}
+    shop.configure(client)
+    ended = shop.commands.run("run", "shop:app", env=shop.secret)
+    assert ended.code == 2
+    assert "not authorised" in ended.err
+    planned = from_shell(shop.plan("--principal", f"User:{USER}").out)
+    shop.allow(planned.acls)
+    shop.run_with_a_dead_letter()
+    assert set(shop.topics()) == set(planned.topics) - {
+        *(f"{shop.group}.{shop.topic}.retry.now", f"{shop.group}.dlq.state")
+    }
+    for more in ([], ["--transactional", "--restart"]):
+        ended = shop.commands.run("dlq", "redrive", "--json", *more, env=shop.secret)
+        assert ended.code == 0, ended.err
+        assert ended.json["redrives"][0]["redriven"] == 1
+    assert shop.topics() == planned.topics, "settings of the source may be seen"
+
+
+def test_a_level_that_is_narrower_than_its_source_is_widened(shop: Shop) -> None:
+    level = f"{shop.group}.{shop.topic}.retry.100ms"
+    shop.admin.create_topics([NewTopic(level, 1, 1)])[level].result(30)
+    out = shop.plan().out
+    assert f"--alter --topic {level} --partitions 3\n" in out
+    assert out.count("--alter") == 1
+
+
+def test_a_source_topic_that_is_missing_ends_it_with_2(shop: Shop) -> None:
+    ended = shop.commands.run("topics", "plan", "--set", "workers.charge.topics=[no-such-topic]")
+    assert (ended.code, ended.out) == (2, "")
+    assert "has no topic no-such-topic: create it, correct the name, or say --partitions" in (
+        ended.err
+    )
+
+
+def test_a_source_topic_that_may_not_be_seen_ends_it_with_2(shop: Shop) -> None:
+    shop.configure({**shop.kafka.sasl_settings(USER), "sasl.password": "${PASSWORD}"})
+    ended = shop.commands.run("topics", "plan", env=shop.secret)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"not authorised: needs DESCRIBE on topics {shop.topic}" in ended.err
+    assert "--partitions and --replication-factor" in ended.err

@@ -1,0 +1,151 @@
+"""``window-consumer topics plan``: all ladder topics with their settings, and the ACLs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from window_consumer.app.loading import load_app
+from window_consumer.app.topic_plan import ClusterPlan, Planner, Sizes
+from window_consumer.cli.durations import Duration
+from window_consumer.cli.errors import OK, explain
+from window_consumer.cli.logs import set_up
+from window_consumer.cli.topics.shell import as_shell
+from window_consumer.cli.topics.strimzi import as_strimzi
+from window_consumer.cli.topics.terraform import as_terraform
+from window_consumer.config import Mask
+from window_consumer.model.errors import UsageError
+
+_WAIT_S = 10.0
+"""Somebody sits in front of it."""
+
+_MOST_REPLICAS = 32_767
+"""Kafka's protocol has 16 bits for it."""
+
+
+class Principal(click.ParamType[str]):
+    """A principal as Kafka writes it."""
+
+    name = "principal"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return it unchanged."""
+        text = str(value)
+        if not re.fullmatch(r"[A-Za-z]+:[^\x00-\x1f\x7f]+", text):
+            self.fail(f"{text!r} is no principal: write its kind, too, as in User:shop", param, ctx)
+        return text
+
+
+@click.command("plan")
+@click.argument("application", metavar="[MODULE:APP]", required=False)
+@click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    default=Path("workers.yaml"),
+    show_default=True,
+    help="The configuration file.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["cli", "terraform", "strimzi"]),
+    default="cli",
+    show_default=True,
+    help="Kafka's own scripts, the provider Mongey/kafka, or KafkaTopic and KafkaUser.",
+)
+@click.option("--only", multiple=True, metavar="WORKER", help="Only this worker; may be repeated.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as for run."
+)
+@click.option(
+    "--principal",
+    type=Principal(),
+    metavar="User:NAME",
+    help="Who the workers are for Kafka; without it the output leaves that open.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Partitions of the source topics, instead of asking the cluster.",
+)
+@click.option(
+    "--replication-factor",
+    "replication",
+    type=click.IntRange(1, _MOST_REPLICAS),
+    metavar="N",
+    help="Replicas of the source topics, instead of asking the cluster.",
+)
+@click.option(
+    "--strimzi-cluster",
+    default="my-cluster",
+    show_default=True,
+    metavar="NAME",
+    help="The Kafka resource that Strimzi's documents belong to.",
+)
+@click.option(
+    "--start-timeout",
+    type=Duration(),
+    default=_WAIT_S,
+    metavar="DURATION",
+    help="Give up when no broker answers for so long (exit code 1). [default: 10s]",
+)
+def plan_command(**options: Any) -> int:
+    """Print the topics and ACLs that the workers need; change nothing.
+
+    Topics with copies have as many partitions and replicas as their source, which the cluster is
+    asked for, unless --partitions and --replication-factor say so. The application is needed where
+    its decorators say what the configuration does not: topics, groups, conditions, tokens.
+    """
+    formatter = set_up("text", "warning")
+    planner = _planner(options)
+    formatter.mask = Mask(planner.loaded.secrets)
+    try:
+        plans = planner.plans()
+        click.echo(_written(plans, options).rstrip())
+    except Exception as error:
+        return explain(error, formatter.mask)
+    return OK
+
+
+def _planner(options: dict[str, Any]) -> Planner:
+    more = {
+        "only": options["only"],
+        "overrides": options["overrides"],
+        "sizes": _sizes(options["partitions"], options["replication"]),
+        "timeout_s": options["start_timeout"],
+    }
+    if options["application"]:
+        app = load_app(options["application"])
+        return Planner.of_application(app, options["config"], **more)
+    return Planner.of_config(options["config"], **more)
+
+
+def _sizes(partitions: int | None, replication: int | None) -> Sizes | None:
+    if partitions is None and replication is None:
+        return None
+    if partitions is None or replication is None:
+        raise UsageError(
+            "--partitions and --replication-factor belong together: give both, or neither to ask"
+            " the cluster"
+        )
+    return Sizes(partitions, replication)
+
+
+def _written(plans: list[ClusterPlan], options: dict[str, Any]) -> str:
+    principal: str | None = options["principal"]
+    if options["form"] == "cli":
+        return as_shell(plans, principal)
+    if len(plans) > 1:
+        each = "; ".join(f"{plan.bootstrap}: {', '.join(plan.workers)}" for plan in plans)
+        raise UsageError(
+            f"--format {options['form']} is for one cluster, and the workers use several ({each}):"
+            " choose those of one with --only"
+        )
+    if options["form"] == "terraform":
+        return as_terraform(plans[0], principal)
+    return as_strimzi(plans[0], principal, options["strimzi_cluster"])
