@@ -27,8 +27,8 @@ def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[st
 
     Patterns are searched here, not by the broker: the two group protocols disagree about what
     matches. Topics for copies are those in ``copies`` (ours), and whatever ends in ``.dlq`` or
-    ``.retry.<level>`` behind a group and the name of a topic that exists, whoever made it. The
-    cluster's internal topics do not match either.
+    ``.retry.<level>`` behind a group and the name of a topic that exists, whoever made it. What
+    ends in ``.dlq.state`` and the cluster's internal topics do not match either.
     """
     there = set(names)
     compiled = [re.compile(pattern) for pattern in patterns]
@@ -45,6 +45,8 @@ def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[st
 def _looks_like_a_copy(name: str, there: Container[str]) -> bool:
     """Tell whether ``<group>.<topic>`` stands before the ending; both may contain dots."""
     parts = name.split(".")
+    if parts[-2:] == ["dlq", "state"]:
+        return True  # a group's memory of resolved dead letters
     if parts[-1] == "dlq":
         middle = parts[:-1]
     elif parts[-2:-1] == ["retry"]:

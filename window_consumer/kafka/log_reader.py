@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 
 from window_consumer.kafka import errors
+from window_consumer.kafka.batches import has_errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.topic_reader import log_range, reader_settings
@@ -129,8 +130,13 @@ class LogReader:
                 deadline = time.monotonic() + _PATIENCE_S
             elif time.monotonic() > deadline:
                 raise self._absent()
-            records = self._records(chunk)
-            self._note_positions()
+            positions = self._positions()
+            # Each question to a record costs; nearly all chunks are plain, and need none.
+            beyond = any(offset > self._ends[each] for each, offset in positions.items())
+            records = self._records(chunk) if beyond or has_errors(chunk) else chunk
+            for partition, offset in positions.items():
+                if partition in self._open:
+                    self._pass(partition, offset)
             found += records
             size += sum(map(len, records))
         return found
@@ -149,14 +155,14 @@ class LogReader:
                 records.append(message)
         return records
 
-    def _note_positions(self) -> None:
-        """Take note of how far each partition is read; behind its end it is read no further."""
+    def _positions(self) -> dict[int, int]:
+        """Return how far each open partition is read."""
         wanted = [TopicPartition(self._topic, each) for each in self._open]
-        for each in self._consumer.position(wanted):
-            if each.offset >= 0:
-                self._pass(each.partition, each.offset)
+        found = self._consumer.position(wanted)
+        return {each.partition: each.offset for each in found if each.offset >= 0}
 
     def _pass(self, partition: int, offset: int) -> None:
+        """Take note of how far a partition is read; behind its end it is read no further."""
         end = self._ends[partition]
         self._passed[partition] = min(offset, end)
         if offset >= end:

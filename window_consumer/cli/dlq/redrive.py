@@ -17,7 +17,9 @@ from window_consumer.app.loading import load_app
 from window_consumer.app.redrive import RedriveJob, RedriveWishes, redrive_jobs
 from window_consumer.cli.dlq.options import WHERE
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
+from window_consumer.cli.logs import set_up
 from window_consumer.cli.run import Signals
+from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.config import Loaded, Mask, load
 from window_consumer.kafka.group_readers import groups_reading
 from window_consumer.messaging.redrive import Counts
@@ -90,6 +92,8 @@ def redrive_command(**options: Any) -> int:
     No other group sees them again. A run that was cut short goes on where it was. Nothing is
     deleted: dead letters that went back are remembered as resolved.
     """
+    formatter = set_up("text", "warning")
+    tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     app = load_app(options["application"]) if options["application"] else None
     wishes = RedriveWishes(
         to_source=options["to_source"],
@@ -101,6 +105,7 @@ def redrive_command(**options: Any) -> int:
         restart=options["restart"],
     )
     loaded = _load(options["config"], app, options["overrides"])
+    formatter.mask = Mask(loaded.secrets)
     try:
         jobs = redrive_jobs(
             loaded,
@@ -133,11 +138,7 @@ def _warn_of_other_groups(jobs: Sequence[RedriveJob], *, agreed: bool) -> None:
         return
     lines = []
     for job in concerned:
-        others = [
-            group
-            for group in groups_reading(job.clients.admin, job.topics.source, job.clients.log)
-            if group != job.consumer_group
-        ]
+        others = [group for group in _groups_of(job) if group != job.consumer_group]
         said = f"would be seen again by: {', '.join(others)}" if others else "has no other group"
         lines.append(f"  {job.topics.source} {said}")
     text = "\n".join(lines)
@@ -146,6 +147,11 @@ def _warn_of_other_groups(jobs: Sequence[RedriveJob], *, agreed: bool) -> None:
             f"--to-source: what is put into a source topic\n{text}\nadd --yes to do it"
         )
     click.echo(f"--to-source: what is put into a source topic\n{text}", err=True)
+
+
+def _groups_of(job: RedriveJob) -> list[str]:
+    clients = job.clients
+    return groups_reading(clients.admin, job.topics.source, clients.log, clients.oauth_token)
 
 
 def _run(jobs: Sequence[RedriveJob], *, as_json: bool) -> int:
