@@ -132,9 +132,11 @@ class Redrive:
     """The dead letters that were dealt with before."""
     counts: Counts = field(factory=Counts)
     _returning: Returning = field(init=False)
+    _some_resolved: bool = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._returning = Returning(self.rules.to)
+        self._some_resolved = len(self.resolved) > 0
 
     def run(self, *, stop_asked: Callable[[], bool] = lambda: False) -> bool:
         """Put back what is there; True when the end was reached, False when a stop was asked for.
@@ -207,7 +209,7 @@ class Redrive:
         if rules.matches is not None and not rules.matches(message):
             counts.not_matching += 1
             return None
-        if self.resolved and message in self.resolved:
+        if self._some_resolved and message in self.resolved:
             counts.resolved_before += 1
             return None
         headers = DeadLetterHeaders(message)

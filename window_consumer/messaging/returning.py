@@ -72,16 +72,13 @@ class ValueReference:
 class DeadLetterHeaders:
     """The headers of one dead letter, read once: the client makes them anew at each question."""
 
-    __slots__ = ("_last", "pairs")
+    __slots__ = ("_last", "pairs", "redrives")
 
     def __init__(self, message: Message):
         self.pairs: Sequence[tuple[str, bytes | None]] = message.headers() or ()
         self._last = dict(self.pairs)
-
-    @property
-    def redrives(self) -> int:
+        self.redrives = count(self._last.get(names.REDRIVES)) or 0
         """How often the record was put back; 0 where that cannot be read."""
-        return count(self._last.get(names.REDRIVES)) or 0
 
     @property
     def value_ref(self) -> bytes | None:
