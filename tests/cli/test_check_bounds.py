@@ -86,6 +86,66 @@ def test_the_whole_schedule_of_retries(shop: Commands) -> None:
     assert (once["calls"], once["retry_waits"]) == (1, [])
 
 
+LEVELS = (
+    "retry.attempts=3",
+    "retry.backoff=1s..1s",
+    "retry.levels=[10s, 1m, 2h]",
+    "retry.attempts_per_level=2",
+)
+
+
+def test_the_whole_schedule_of_retries_with_levels(shop: Commands) -> None:
+    found = bounds(shop, *LEVELS)
+    assert found["calls"] == 3 + 3 * 2
+    assert [(wait["call"], wait["level"], wait["longest_s"]) for wait in found["retry_waits"]] == [
+        *((2, None, 1), (3, None, 1), (4, "10s", 11), (5, "10s", 1)),
+        *((6, "1m", 61), (7, "1m", 1), (8, "2h", 7201), (9, "2h", 1)),
+    ]
+    shortest, longest = found["retry_elapsed_s"]
+    assert shortest == pytest.approx(10 + 60 + 7200 + 5 * 0.75)
+    assert longest == pytest.approx(10 + 60 + 7200 + 3 + 5)
+    assert found["when_spent"] == "dead_letter"
+
+
+def test_the_schedule_in_words_names_each_level(shop: Commands) -> None:
+    settings = [part for each in LEVELS for part in ("--set", f"workers.charge.{each}")]
+    lines = [line.strip() for line in shop.run("check", "shop:app", *settings).out.splitlines()]
+    first = lines.index(
+        "a failing record is called 9 times, over 2h1m to 2h1m and the calls themselves, then goes"
+        " to the dead letters"
+    )
+    assert lines[first + 1 : first + 5] == [
+        "again where it is after 750ms..1s, 750ms..1s",
+        "again at level 10s, at most 1s late, then after 750ms..1s",
+        "again at level 1m, at most 1s late, then after 750ms..1s",
+        "again at level 2h, at most 1s late, then after 750ms..1s",
+    ]
+
+
+def test_many_waits_of_one_place_are_not_all_listed(shop: Commands) -> None:
+    many = (
+        "--set",
+        "workers.charge.retry.attempts=40",
+        "--set",
+        "workers.charge.retry.backoff=1s..1s",
+    )
+    out = shop.run("check", "shop:app", *many).out
+    assert f"after {'750ms..1s, ' * 5}33 more, 750ms..1s\n" in out
+
+
+def test_records_that_are_not_due_are_bounded(shop: Commands) -> None:
+    found = bounds(shop, "retry.levels=[10s]", "window.cell_records=100")
+    most = found["waiting_records"]
+    assert most == found["buffer_records"] + 3 * 100
+    assert bounds(shop)["waiting_records"] == 0
+    assert f"{most} records a partition of a retry topic that are not due yet" in (
+        shop.run(
+            *("check", "shop:app", "--set", "workers.charge.retry.levels=[10s]"),
+            *("--set", "workers.charge.window.cell_records=100"),
+        ).out
+    )
+
+
 def test_a_blocking_lane_has_no_end_of_retries(shop: Commands) -> None:
     found = bounds(shop, "ordering=key", "retry.on_failure=block")
     assert (found["calls"], found["retry_elapsed_s"]) == (None, None)
@@ -108,6 +168,18 @@ def test_a_blocking_lane_has_no_end_of_retries(shop: Commands) -> None:
             ["retry.when_spent=stop", "retry.on_oversize=reference"],
             "retry.on_oversize has no effect with when_spent: stop",
         ),
+        (["retry.attempts_per_level=2"], "attempts_per_level has no effect without levels"),
+        (
+            ["retry.levels=[1s, 1m]", "retry.backoff=1s..5s"],
+            "1s is shorter than the upper end of backoff (5s)",
+        ),
+        (
+            ["retry.levels=[1m]", "retry.fatal=[ValueError, Exception]"],
+            "attempts and levels have no effect: fatal lists Exception",
+        ),
+        (["retry.fatal=[Exception]"], "attempts has no effect: fatal lists Exception"),
+        (["retry.levels=[10s, 1m, 1h]", "ttl=30s"], "ttl 30s is over before the level 1m: every"),
+        (["retry.levels=[1m, 1h]", "ttl=30s"], "ttl 30s is over before the level 1m: every"),
         (
             ["window.cells=2", "window.cell_records=3"],
             "concurrency 16 is more than a window of 6 records can feed",
@@ -120,8 +192,21 @@ def test_settings_that_contradict_each_other_are_warned_of(
     assert any(warning in each for each in bounds(shop, *overrides)["warnings"])
 
 
-def test_defaults_have_nothing_to_be_warned_of(shop: Commands) -> None:
-    assert bounds(shop)["warnings"] == []
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["retry.levels=[5s, 1m]", "retry.attempts_per_level=2"],
+        ["retry.fatal=[Exception]", "retry.retryable=[OSError]"],
+        ["retry.levels=[5s, 55s]", "ttl=1m"],
+        ["retry.levels=[5s, 1m]", "ttl={header: ttl, unit: s, format: text}"],
+        ["retry.levels=[5s]", "retry.when_spent=stop", "retry.on_oversize=reference"],
+    ],
+)
+def test_what_fits_together_has_nothing_to_be_warned_of(
+    shop: Commands, overrides: list[str]
+) -> None:
+    assert bounds(shop, *overrides)["warnings"] == []
 
 
 @pytest.mark.parametrize(

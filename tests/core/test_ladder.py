@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.core.ladder import Retry, RetryRules, Spent
+from window_consumer.core.ladder import Retry, RetryRules, Spent, Wait
+from window_consumer.core.rungs import Level
 from window_consumer.model.errors import Fatal, RetryLater
 from window_consumer.model.headers import Reason
 
@@ -77,7 +78,26 @@ def test_retry_later_counts_as_an_attempt() -> None:
 
 def test_the_schedule_lists_the_shortest_and_longest_wait_before_each_further_call() -> None:
     rules = RetryRules(attempts=4, backoff_min_s=1.0, backoff_max_s=3.0)
-    assert rules.schedule() == [(0.75, 1.0), (1.5, 2.0), (2.25, 3.0)]
+    assert rules.schedule() == [Wait(0.75, 1.0), Wait(1.5, 2.0), Wait(2.25, 3.0)]
+
+
+def test_the_schedule_goes_on_through_all_levels() -> None:
+    seconds, minutes = Level("10s", 10.0), Level("2m", 120.0)
+    rules = RetryRules(
+        attempts=2,
+        backoff_min_s=1.0,
+        backoff_max_s=1.0,
+        levels=(seconds, minutes),
+        attempts_per_level=2,
+    )
+    assert rules.schedule() == [
+        Wait(0.75, 1.0),
+        Wait(10.0, 11.0, seconds),
+        Wait(0.75, 1.0, seconds),
+        Wait(120.0, 121.0, minutes),
+        Wait(0.75, 1.0, minutes),
+    ]
+    assert len(rules.schedule()) + 1 == rules.most_calls(minutes)
 
 
 def test_a_negative_delay_is_refused() -> None:

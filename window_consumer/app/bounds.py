@@ -8,9 +8,11 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer.app.plan import PlannedWorker
+from window_consumer.app.retry_warnings import retry_warnings
 from window_consumer.config.ttl import ttl_kind
-from window_consumer.core.budget import BATCH_SHARE
+from window_consumer.core.budget import BATCH_SHARE, WAITING_BUFFERS
 from window_consumer.core.commits import MAX_BYTES_PER_S
+from window_consumer.core.decisions import EngineRules
 from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
 from window_consumer.core.suspicion import most_ends
 from window_consumer.kafka import settings
@@ -28,11 +30,13 @@ _DEFAULT_FETCH_WAIT_MS = 500
 
 @frozen
 class RetryWait:
-    """The wait before one further call, in seconds; jitter lies between the two."""
+    """The wait before one further call, in seconds: between the two."""
 
     call: int
     shortest_s: float
     longest_s: float
+    level: str | None
+    """The retry level where the record waits; None where it was delivered first."""
 
 
 @frozen
@@ -46,6 +50,8 @@ class WorkerBounds:
     """Per partition."""
     buffer_records: int
     """Per partition, delivered while its window was full."""
+    waiting_records: int
+    """Per partition of a retry topic, delivered before they are due; 0 without levels."""
     max_bytes: int
     """Payload of prefetch, windows, buffers and copies over the worker."""
     overshoot_bytes: int
@@ -72,6 +78,8 @@ class WorkerBounds:
     retry_waits: tuple[RetryWait, ...]
     retry_elapsed_s: tuple[float, float] | None
     """Shortest and longest time from the first failure to the last call, without the calls."""
+    when_spent: str
+    """What becomes of it then."""
     crash_ends: tuple[int, int]
     """How often the process ends until a record that kills it is out of the way: where it is among
     the first that were running, and at most within a window."""
@@ -97,8 +105,8 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
     metadata = worst_case_bytes(window)
     session = _session_s(worker.consumer)
     waits = tuple(
-        RetryWait(call, shortest, longest)
-        for call, (shortest, longest) in enumerate(worker.retry.schedule(), start=2)
+        RetryWait(call, wait.shortest_s, wait.longest_s, wait.level.name if wait.level else None)
+        for call, wait in enumerate(worker.retry.schedule(), start=2)
     )
     endless = worker.retry.on_failure == "block"
     elapsed = (sum(wait.shortest_s for wait in waits), sum(wait.longest_s for wait in waits))
@@ -109,6 +117,7 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         concurrency=config.concurrency,
         window_records=window,
         buffer_records=buffer,
+        waiting_records=_waiting_records(rules) if worker.retry.levels else 0,
         max_bytes=config.memory,
         overshoot_bytes=int(rules.window_bytes * BATCH_SHARE),
         resident_bytes=round(RESIDENT_FACTOR * config.memory + RESIDENT_BYTES_PER_RECORD * window),
@@ -120,9 +129,10 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         crash_takeover_s=session,
         planned_takeover_s=session + config.revoke_timeout,
         stop_s=config.stop_timeout + STOP_GRACE_S,
-        calls=None if endless else config.retry.attempts,
+        calls=None if endless else 1 + len(waits),
         retry_waits=() if endless else waits,
         retry_elapsed_s=None if endless else elapsed,
+        when_spent=config.retry.when_spent,
         crash_ends=most_ends(rules.retry.crash_attempts, rules.slots, window),
         routes=tuple(route.in_words for route in worker.routes),
         otherwise=config.otherwise if worker.may_be_unroutable else None,
@@ -130,6 +140,10 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         on_expired=config.on_expired,
         warnings=tuple(_warnings(worker, window, metadata)),
     )
+
+
+def _waiting_records(rules: EngineRules) -> int:
+    return WAITING_BUFFERS * rules.cell_records + rules.batch_records
 
 
 def _session_s(consumer: Mapping[str, Any]) -> float:
@@ -141,7 +155,7 @@ def _session_s(consumer: Mapping[str, Any]) -> float:
 def _warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str]:
     """Yield what contradicts itself, or does something that one might not expect."""
     yield from _window_warnings(worker, window, metadata)
-    yield from _retry_warnings(worker)
+    yield from retry_warnings(worker)
     yield from _routing_warnings(worker)
     yield from _kafka_warnings(worker)
     config = worker.config
@@ -170,19 +184,6 @@ def _window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Itera
             f"ordering: partition runs one record of a partition at a time: concurrency"
             f" {config.concurrency} is used only with at least as many partitions"
         )
-
-
-def _retry_warnings(worker: PlannedWorker) -> Iterator[str]:
-    retry = worker.config.retry
-    if worker.retry.on_failure == "block" and retry.attempts != _DEFAULT_ATTEMPTS:
-        yield "retry.attempts has no effect with on_failure: block: it retries without end"
-    if retry.on_oversize != "hold" and not (worker.writes_dead_letters or retry.levels):
-        yield (
-            f"retry.on_oversize has no effect with when_spent: {retry.when_spent}: no copies are"
-            " written"
-        )
-    if retry.when_spent == "drop":
-        yield "retry.when_spent: drop loses records that keep failing; they are only counted"
 
 
 def _routing_warnings(worker: PlannedWorker) -> Iterator[str]:
@@ -220,5 +221,4 @@ def _kafka_warnings(worker: PlannedWorker) -> Iterator[str]:
         )
 
 
-_DEFAULT_ATTEMPTS = 3
 _KUBERNETES_S = 30.0

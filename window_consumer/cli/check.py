@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import attrs
 from attrs import frozen
 
 from window_consumer.app import App, Plan
-from window_consumer.app.bounds import WorkerBounds, bounds_of
+from window_consumer.app.bounds import RetryWait, WorkerBounds, bounds_of
 from window_consumer.app.connect import ClusterFindings, findings_of
 from window_consumer.config.units import format_duration, format_size
 
@@ -67,6 +68,11 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
         f"  holds at most {bounds.window_records} records a partition in its window, then"
         f" {bounds.buffer_records} in its buffer"
     )
+    if bounds.waiting_records:
+        yield (
+            f"  holds at most {bounds.waiting_records} records a partition of a retry topic that"
+            " are not due yet"
+        )
     yield (
         f"  holds at most {format_size(bounds.max_bytes)} of payload, prefetch included, and one"
         f" batch over it (about {format_size(bounds.overshoot_bytes)}); some"
@@ -87,7 +93,7 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
         f" {format_duration(bounds.crash_takeover_s)}; a stop takes at most"
         f" {format_duration(bounds.stop_s)}"
     )
-    yield f"  {_retries(bounds)}"
+    yield from (f"  {line}" for line in _retries(bounds))
     fewest, most = bounds.crash_ends
     yield (
         f"  a record that kills the process has left after {fewest} such ends, after {most} where"
@@ -128,20 +134,62 @@ def _rounded(size: int) -> int:
     return -(-size // mebibyte) * mebibyte
 
 
-def _retries(bounds: WorkerBounds) -> str:
+def _retries(bounds: WorkerBounds) -> Iterator[str]:
     if bounds.calls is None or bounds.retry_elapsed_s is None:
-        return "a failing record is called again without end; its lane waits"
+        yield "a failing record is called again without end; its lane waits"
+        return
+    end = _SPENT[bounds.when_spent]
     if not bounds.retry_waits:
-        return "a failing record is called once"
-    waits = ", ".join(
-        f"{_short(wait.shortest_s)}..{_short(wait.longest_s)}" for wait in bounds.retry_waits
+        yield f"a failing record is called once, then {end}"
+        return
+    shortest, longest = map(_short, bounds.retry_elapsed_s)
+    yield (
+        f"a failing record is called {bounds.calls} times, over {shortest} to {longest} and the"
+        f" calls themselves, then {end}"
     )
-    shortest, longest = bounds.retry_elapsed_s
-    return (
-        f"a failing record is called {bounds.calls} times, after waits of {waits}: over"
-        f" {_short(shortest)} to {_short(longest)} and the calls themselves"
-    )
+    for level, found in groupby(bounds.retry_waits, lambda wait: wait.level):
+        waits = list(found)
+        if level is None:
+            yield f"  again where it is after {_listed(waits)}"
+            continue
+        first, *others = waits
+        late = _short(first.longest_s - first.shortest_s)
+        then = f", then after {_listed(others)}" if others else ""
+        yield f"  again at level {level}, at most {late} late{then}"
+
+
+_SPENT = {
+    "dead_letter": "goes to the dead letters",
+    "drop": "is dropped",
+    "stop": "stops the worker",
+}
+
+_MOST_LISTED = 6
+"""Where there are more waits of one place, they repeat each other."""
+
+
+def _listed(waits: Sequence[RetryWait]) -> str:
+    listed = [f"{_short(wait.shortest_s)}..{_short(wait.longest_s)}" for wait in waits]
+    if len(listed) > _MOST_LISTED:
+        *listed, last = listed
+        left_out = len(listed) - _MOST_LISTED + 1
+        listed = [*listed[: _MOST_LISTED - 1], f"{left_out} more, {last}"]
+    return ", ".join(listed)
+
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def _short(seconds: float) -> str:
-    return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.3g}s"
+    """Write a time with three digits, or from a minute on with the two largest units."""
+    if seconds < 1:
+        return f"{seconds * 1000:.3g}ms"
+    if seconds < 60:
+        return f"{seconds:.3g}s"
+    left = round(seconds)
+    parts: list[str] = []
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count}{unit}" if count else "")
+    return "".join(parts[:2])

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 WhenSpent = Literal["dead_letter", "drop", "stop"]
 
+MAX_LATE_S = 1.0
+"""A copy is called so soon after it is due, where a slot is free."""
+
 Jitter = Callable[[], float]
 """Returns a number in [0, 1); the runtime gives random.random, a test what it likes."""
 
@@ -94,6 +97,16 @@ class Spent:
     reason: Reason
     end: WhenSpent = "dead_letter"
     level: Level | None = None
+
+
+@frozen
+class Wait:
+    """The wait before a further call of a record: between its two bounds, in seconds."""
+
+    shortest_s: float
+    longest_s: float
+    level: Level | None = None
+    """The retry level where it waits; None where it was delivered first."""
 
 
 @frozen
@@ -180,10 +193,20 @@ class RetryRules:
         levels = 0 if level is None else len(climbed) + 1
         return self.attempts + levels * self.attempts_per_level
 
-    def schedule(self) -> list[tuple[float, float]]:
-        """Return the shortest and longest wait in seconds before each further call."""
-        ceilings = [self.backoff(n, lambda: 0.0) for n in range(1, self.attempts)]
-        return [(0.75 * ceiling, ceiling) for ceiling in ceilings]
+    def schedule(self) -> list[Wait]:
+        """Return the wait before each further call of a record that always fails.
+
+        With ``on_failure: block`` there is no end; these are the first ones.
+        """
+        waits = self._local_waits(self.attempts, None)
+        for level in self.levels:
+            waits.append(Wait(level.delay_s, level.delay_s + MAX_LATE_S, level))
+            waits += self._local_waits(self.attempts_per_level, level)
+        return waits
+
+    def _local_waits(self, calls: int, level: Level | None) -> list[Wait]:
+        ceilings = [self.backoff(n, lambda: 0.0) for n in range(1, calls)]
+        return [Wait(0.75 * ceiling, ceiling, level) for ceiling in ceilings]
 
 
 PUBLISH_BACKOFF = RetryRules(backoff_min_s=0.5, backoff_max_s=10.0)
