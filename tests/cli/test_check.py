@@ -39,6 +39,7 @@ def test_a_window_that_does_not_fit_into_a_commit_is_warned_of(window_consumer: 
     ("override", "warning"),
     [
         ("workers.charge.retry.when_spent=drop", "loses records that keep failing"),
+        ("workers.charge.stall.after=10m", "its partition does at most 27 records/s"),
         ("workers.charge.stop_timeout=1m", "terminationGracePeriodSeconds"),
         ("workers.charge.kafka.group.instance.id=a", "does not leave at its stop"),
         ("workers.charge.kafka.fetch.wait.max.ms=10", "more than twice as often"),

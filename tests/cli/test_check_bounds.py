@@ -54,6 +54,18 @@ def test_check_says_how_often_a_record_can_kill_the_process(shop: Commands) -> N
     assert "a record that kills the process has left after 5 such ends, after 9 where" in text
 
 
+def test_how_many_calls_may_be_left_behind(shop: Commands) -> None:
+    found = bounds(shop, "concurrency=40")
+    assert (found["concurrency"], found["max_abandoned"]) == (40, 10)
+    assert bounds(shop, "concurrency=2")["max_abandoned"] == 1
+    assert bounds(shop, "stall.max_abandoned=3")["max_abandoned"] == 3
+    reported = bounds(shop, "stall.action=report", "stall.max_abandoned=3")
+    assert reported["max_abandoned"] == 0
+    assert any("stall.max_abandoned has no effect" in each for each in reported["warnings"])
+    blocking = bounds(shop, "ordering=key", "retry.on_failure=block")
+    assert blocking["max_abandoned"] == 0
+
+
 def test_what_runs_again_after_a_crash(shop: Commands) -> None:
     found = bounds(shop, "commit_interval=2s", "concurrency=9")
     assert found["rerun_running"] == 9

@@ -13,6 +13,7 @@ from window_consumer.config import (
     DlqConfig,
     Loaded,
     RetryConfig,
+    StallConfig,
     TopicsConfig,
     WindowConfig,
     WorkerConfig,
@@ -25,7 +26,15 @@ from window_consumer.config.options import options
 
 Load = Callable[..., Loaded]
 
-SECTIONS = (BreakerConfig, DlqConfig, RetryConfig, TopicsConfig, WindowConfig, WorkerConfig)
+SECTIONS = (
+    StallConfig,
+    BreakerConfig,
+    DlqConfig,
+    RetryConfig,
+    TopicsConfig,
+    WindowConfig,
+    WorkerConfig,
+)
 KINDS = [
     pytest.param(attribute.default, option.kind, id=f"{section.__name__}.{key}")
     for section in SECTIONS
@@ -52,6 +61,7 @@ def test_the_example_shows_every_key_of_a_worker_but_a_few() -> None:
     assert set(options(WorkerConfig)) - set(shown) == {"enabled", "patterns", "kafka", "routes"}
     assert set(options(RetryConfig)) - set(shown["retry"]) == {"retryable"}
     assert set(options(WindowConfig)) == set(shown["window"])
+    assert set(options(StallConfig)) == set(shown["stall"])
     assert set(options(BreakerConfig)) - set(shown["breaker"]) == {"enabled"}
 
 
@@ -91,7 +101,7 @@ def test_a_default_as_it_is_written_is_valid_by_the_schema(default: Any, kind: K
     assert jsonschema.Draft202012Validator(schema).is_valid(raw)
 
 
-_PARTS = ("retry", "window", "kafka", "breaker")
+_PARTS = ("retry", "window", "kafka", "breaker", "stall")
 
 
 def sound() -> dict[str, Any]:
@@ -140,6 +150,9 @@ def sound() -> dict[str, Any]:
         ("workers.w.retry.fatal", ["a b"]),
         ("workers.w.retry.when_spent", "dlq"),
         ("workers.w.window.cells", 1),
+        ("workers.w.stall.after", "0"),
+        ("workers.w.stall.action", "kill"),
+        ("workers.w.stall.max_abandoned", -1),
         ("workers.w.breaker.failures", 0.5),
         ("workers.w.breaker.failures", "50"),
         ("workers.w.breaker.min_calls", 0),

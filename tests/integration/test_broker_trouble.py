@@ -164,7 +164,9 @@ def test_metadata_that_is_too_large_for_the_broker_is_cut(own: RealKafka, shop_a
     orders.behave = fails_on(*(b"%d" % n for n in range(0, 1000, 2)))
     orders.produce(range(1000))
     with orders.running(
-        retry={"backoff": "2s..2s", "attempts": 2}, kafka=protocol_settings("classic")
+        retry={"backoff": "2s..2s", "attempts": 2},
+        breaker={"enabled": False},
+        kafka=protocol_settings("classic"),
     ):
         orders.until_said("OFFSET_METADATA_TOO_LARGE")
         orders.until(lambda: bool(orders.metadata()), "a commit that fits")

@@ -17,7 +17,9 @@ from window_consumer.core.partition import Partition
 from window_consumer.core.rungs import Rung
 from window_consumer.core.runs import Run
 from window_consumer.core.slices import Lane, Slice
+from window_consumer.core.stalls import Stalled
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Batch, Commit
 from window_consumer.model.record import Message, TopicPartition
@@ -256,3 +258,41 @@ class ForgetsWhoWasNamed(Engine):
             ],
             now,
         )
+
+
+class NeverHolds(Engine):
+    """Records leave whatever share of the calls fails."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.breaker.lets_leave = lambda *_, **__: True  # type: ignore[method-assign] # a planted bug
+        self.breaker._judge = lambda now: None  # type: ignore[method-assign] # noqa: ARG005 - as above
+
+
+class CountsTheResultOfAnAbandonedCall(Engine):
+    """A call that was given up finishes its record when it returns after all."""
+
+    def on_completion(self, slice_: Slice, now: float) -> None:
+        given_up = slice_ in self.dispatcher.abandoned
+        super().on_completion(slice_, now)
+        partition = slice_.partition
+        if given_up and partition.owned and partition.window.is_open(slice_.seqs[0]):
+            partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
+
+
+class FreesTheLaneOfAnAbandonedCall(Engine):
+    """The lane of a record that was given up goes on while the thread still runs."""
+
+    def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
+        super().on_looked_at(stalled, failure, now)
+        slice_ = stalled.slice_
+        if slice_ in self.dispatcher.abandoned:
+            lanes, slice_.lanes = slice_.lanes, ()
+            slice_.partition.ordering.release(lanes, slice_.partition.failed_lanes)
+
+
+class AbandonsAnyNumberOfCalls(Engine):
+    """Threads are replaced without end."""
+
+    def __init__(self, rules: EngineRules, *arguments: Any):
+        super().__init__(evolve(rules, stall=evolve(rules.stall, max_abandoned=10**6)), *arguments)

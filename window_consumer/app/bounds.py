@@ -9,6 +9,7 @@ from attrs import frozen
 
 from window_consumer.app.plan import PlannedWorker
 from window_consumer.app.retry_warnings import retry_warnings
+from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
 from window_consumer.config.ttl import ttl_kind
 from window_consumer.core.budget import BATCH_SHARE, WAITING_BUFFERS
 from window_consumer.core.commits import MAX_BYTES_PER_S
@@ -46,6 +47,8 @@ class WorkerBounds:
     worker: str
     ordering: str
     concurrency: int
+    max_abandoned: int
+    """Calls that may go on beside those, given up because they do not return."""
     window_records: int
     """Per partition."""
     buffer_records: int
@@ -115,6 +118,7 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         worker=worker.name,
         ordering=config.ordering,
         concurrency=config.concurrency,
+        max_abandoned=_most_abandoned(worker),
         window_records=window,
         buffer_records=buffer,
         waiting_records=_waiting_records(rules) if worker.retry.levels else 0,
@@ -146,6 +150,11 @@ def _waiting_records(rules: EngineRules) -> int:
     return WAITING_BUFFERS * rules.cell_records + rules.batch_records
 
 
+def _most_abandoned(worker: PlannedWorker) -> int:
+    moves = worker.retry.on_failure == "overtake" and worker.config.stall.action == "move"
+    return worker.config.max_abandoned if moves else 0
+
+
 def _session_s(consumer: Mapping[str, Any]) -> float:
     if "session.timeout.ms" in consumer:
         return int(consumer["session.timeout.ms"]) / 1000
@@ -157,6 +166,7 @@ def _warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str
     yield from _window_warnings(worker, window, metadata)
     yield from retry_warnings(worker)
     yield from _routing_warnings(worker)
+    yield from _stall_warnings(worker, window)
     yield from _kafka_warnings(worker)
     config = worker.config
     if config.stop_timeout > _KUBERNETES_S - STOP_GRACE_S:
@@ -197,6 +207,20 @@ def _routing_warnings(worker: PlannedWorker) -> Iterator[str]:
         yield "on_expired has no effect without ttl"
     if config.ttl is not None and config.on_expired == "drop":
         yield "on_expired: drop loses records that are too old; they are only counted"
+
+
+def _stall_warnings(worker: PlannedWorker, window: int) -> Iterator[str]:
+    stall = worker.config.stall
+    poll_ms = int(worker.consumer.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS))
+    if stall.after > poll_ms / 1000:
+        yield (
+            f"stall.after {stall.after:g} s is longer than max.poll.interval.ms ({poll_ms}): until"
+            f" a hanging call is noticed, its partition does at most {window / stall.after:.0f}"
+            " records/s"
+        )
+    if stall.max_abandoned is not None and not _most_abandoned(worker) and stall.max_abandoned:
+        why = "on_failure: block" if stall.action == "move" else "stall.action: report"
+        yield f"stall.max_abandoned has no effect with {why}: no call is abandoned"
 
 
 def _kafka_warnings(worker: PlannedWorker) -> Iterator[str]:

@@ -28,6 +28,7 @@ from window_consumer.core.decisions import EngineRules
 from window_consumer.core.expiry import ExpiryRules, TtlHeader
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
+from window_consumer.core.stalls import StallRules
 from window_consumer.kafka import settings
 from window_consumer.kafka.trial import refused_by_client
 from window_consumer.model.errors import ConfigError
@@ -69,6 +70,11 @@ class PlannedWorker:
                 min_calls=config.breaker.min_calls,
                 cool_down_s=config.breaker.cool_down,
                 enabled=config.breaker.enabled,
+            ),
+            stall=StallRules(
+                after_s=config.stall.after,
+                action=config.stall.action,
+                max_abandoned=config.max_abandoned,
             ),
         )
 

@@ -78,6 +78,11 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
         f" batch over it (about {format_size(bounds.overshoot_bytes)}); some"
         f" {format_size(_rounded(bounds.resident_bytes))} resident"
     )
+    if bounds.max_abandoned:
+        yield (
+            f"  at most {bounds.concurrency + bounds.max_abandoned} handler calls run at once,"
+            f" {bounds.max_abandoned} of them given up because they do not return"
+        )
     yield (
         f"  after a crash at most {bounds.rerun_running} running records run again, and those"
         f" that finished in the last {bounds.rerun_finished_s:g} s"

@@ -76,7 +76,7 @@ def _cells(partition: PartitionPicture) -> Text:
 
 def _summary(snapshot: Snapshot) -> Text:
     did = snapshot.counters
-    busy = min(len(snapshot.calls), snapshot.slots)
+    busy = min(sum(not call.abandoned for call in snapshot.calls), snapshot.slots)
     return Text(
         f"  {did.processed} processed, {did.retried} retried, {did.dead_lettered} dead-lettered;"
         f" {busy} of {snapshot.slots} slots busy, {snapshot.cost_s * 1000:.1f} ms a call"
@@ -100,6 +100,6 @@ def _long_calls(snapshot: Snapshot) -> Iterable[Text]:
     for call in long[:_SHOWN_CALLS]:
         yield Text(
             f"  {call.name}@{call.offset} attempt {call.attempt} has been running for"
-            f" {call.seconds:.1f} s",
+            f" {call.seconds:.1f} s{', abandoned' if call.abandoned else ''}",
             style="red",
         )

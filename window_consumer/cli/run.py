@@ -129,7 +129,9 @@ def _describe(name: str, picture: Snapshot, stack_of: Callable[[int], list[str]]
             f" {each.bytes} bytes{', paused' if each.paused else ''}"
         )
     for call in sorted(picture.calls, key=lambda call: -call.seconds):
-        lines.append(f"  {call.name}@{call.offset} attempt {call.attempt} for {call.seconds:.1f} s")
+        given_up = ", abandoned" if call.abandoned else ""
+        place = f"{call.name}@{call.offset} attempt {call.attempt}"
+        lines.append(f"  {place} for {call.seconds:.1f} s{given_up}")
         lines.extend(stack_of(call.thread))
     return lines
 

@@ -9,7 +9,7 @@ from attrs import Attribute
 
 from window_consumer.config.kafka_properties import KafkaConfig
 from window_consumer.config.options import Option, options
-from window_consumer.config.safety import BreakerConfig
+from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.schema import Config, WorkerConfig
 from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
 
@@ -61,6 +61,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("workers.NAME.window", "`workers.NAME.window`", WindowConfig),
     ("workers.NAME.retry", "`workers.NAME.retry`", RetryConfig),
     ("workers.NAME.breaker", "`workers.NAME.breaker`", BreakerConfig),
+    ("workers.NAME.stall", "`workers.NAME.stall`", StallConfig),
     ("topics", "`topics`", TopicsConfig),
     ("dlq", "`dlq`", DlqConfig),
 )

@@ -1,6 +1,8 @@
-"""The sections that say what keeps trouble small: the circuit breaker."""
+"""The sections that say what keeps trouble small: the circuit breaker, and calls that hang."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from attrs import field, frozen
 
@@ -55,5 +57,40 @@ class BreakerConfig:
             "again.",
             kind=kinds.duration(0.1, HOUR_S),
             reason="a restart of what the handler needs takes about as long",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class StallConfig:
+    """What becomes of handler calls that do not return."""
+
+    after: float = field(
+        default=30.0,
+        metadata=about(
+            "A call that has been running for so long is stalled: longer than any call that is in "
+            "order.",
+            kind=kinds.duration(0.1, 24 * HOUR_S),
+            reason="most calls that take longer never return: one without a timeout, a lock",
+        ),
+    )
+    action: Literal["move", "report"] = field(
+        default="move",
+        metadata=about(
+            "report: the log says where the call stands. move: it is abandoned as well, and its "
+            "record climbs the ladder with reason STALLED; with order its lane waits until the "
+            "call has really ended. With on_failure: block it is only reported.",
+            kind=kinds.choice("move", "report"),
+            reason="one hanging call would hold up its partition when the window is full",
+        ),
+    )
+    max_abandoned: int | None = field(
+        default=None,
+        metadata=about(
+            "The abandoned calls that may be running at once. One more, and the worker stops: "
+            "threads cannot be stopped, only the process can.",
+            kind=kinds.whole_number(0, 10_000),
+            reason="bounds the threads; when more calls hang a new process does better",
+            default="a quarter of concurrency, at least 1",
         ),
     )

@@ -16,7 +16,7 @@ from window_consumer.config import kinds, names
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.options import about
 from window_consumer.config.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
-from window_consumer.config.safety import BreakerConfig
+from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
 from window_consumer.config.ttl import HeaderTtl, ttl_kind
 from window_consumer.config.units import format_duration
@@ -175,6 +175,9 @@ class WorkerConfig:
         factory=BreakerConfig,
         metadata=about("When most calls fail: stop calling for a while, and move nothing."),
     )
+    stall: StallConfig = field(
+        factory=StallConfig, metadata=about("What becomes of handler calls that do not return.")
+    )
     on_no_offset: Literal["earliest", "latest", "fail"] = field(
         default="earliest",
         metadata=about(
@@ -209,6 +212,12 @@ class WorkerConfig:
         delays = map(format_duration, self.retry.levels)
         levels = [self.retry_topic(topic, delay, topics_config) for delay in delays]
         return [self.dlq_topic(topic, topics_config), *levels]
+
+    @property
+    def max_abandoned(self) -> int:
+        """How many calls may be abandoned at once."""
+        given = self.stall.max_abandoned
+        return max(1, self.concurrency // 4) if given is None else given
 
     def dlq_topic(self, topic: str, topics_config: TopicsConfig) -> str:
         """Return the name of the dead-letter topic for the records of a topic."""

@@ -15,7 +15,7 @@ from window_consumer.config import names
 from window_consumer.config.kafka_properties import KafkaConfig, misread, read_kafka
 from window_consumer.config.options import options
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
-from window_consumer.config.safety import BreakerConfig
+from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.schema import Config, WorkerConfig
 from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
 from window_consumer.config.tree import Path, Tree
@@ -28,6 +28,7 @@ SECTIONS: Final = (
     WindowConfig,
     RetryConfig,
     BreakerConfig,
+    StallConfig,
     WorkerConfig,
 )
 """The classes whose keys are fixed, inner ones first."""

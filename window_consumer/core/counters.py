@@ -29,9 +29,13 @@ class Counters:
     stale: int = 0
     """Delivered for a partition that is not ours any more, or twice in one assignment."""
     late: int = 0
-    """Results that were ignored because their partition was gone."""
+    """Results that were ignored because their partition was gone, or their call was given up."""
     outlived: int = 0
     """Calls that were still running when their partition was given up."""
+    stalled: int = 0
+    """Calls that were reported because they did not return."""
+    abandoned: int = 0
+    """Calls that were given up for that; their records have climbed the ladder."""
     taken_back: int = 0
     """Records that were moved from a slow slice to others."""
     publish_failures: int = 0

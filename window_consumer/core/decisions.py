@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 from window_consumer.core.breaker import BreakerNews, BreakerRules
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.slices import Slice
+from window_consumer.core.stalls import Returned, Stalled, StallRules
 from window_consumer.core.suspicion import UncleanEnds
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
@@ -25,6 +26,7 @@ class EngineRules:
     ordering: OrderingName = "unordered"
     retry: RetryRules = field(factory=RetryRules)
     breaker: BreakerRules = field(factory=lambda: BreakerRules(enabled=False))
+    stall: StallRules = field(factory=StallRules)
     window_cells: int = 32
     cell_records: int = 500
     window_bytes: int = 192 * 2**20
@@ -93,5 +95,8 @@ class Decisions:
     """News: calls that failed since the last tick."""
     hovering: list[Hovering] = field(factory=list)
     breaker: list[BreakerNews] = field(factory=list)
+    stalled: list[Stalled] = field(factory=list)
+    """Calls to look at; ``Engine.on_looked_at`` hears where each of them stands."""
+    returned: list[Returned] = field(factory=list)
     stop: str | None = None
     """Why the worker has to stop, where it has to."""

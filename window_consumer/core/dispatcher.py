@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
@@ -52,6 +53,8 @@ class Dispatcher:
         self._max_slice_records = max_slice_records
         self._length = SliceLength(SLICE_TARGET_S, max_slice_records)
         self._out: dict[Slice, None] = {}
+        self.abandoned: dict[Slice, None] = {}
+        """Slices whose call was given up and has not returned; they have no slot any more."""
         self._long: dict[Slice, None] = {}
         """Those of them with several records: only they have something to take back."""
         self._records_out = 0
@@ -109,8 +112,9 @@ class Dispatcher:
         return self._length.records
 
     def slices_of(self, partition: Partition) -> list[Slice]:
-        """Return those of one partition."""
-        return [slice_ for slice_ in self._out if slice_.partition is partition]
+        """Return those of one partition, abandoned ones included."""
+        known = chain(self._out, self.abandoned)
+        return [slice_ for slice_ in known if slice_.partition is partition]
 
     def wake(self, partition: Partition) -> None:
         """Note that a partition may have something to start, and starts it by itself."""
@@ -211,6 +215,9 @@ class Dispatcher:
 
     def back(self, slice_: Slice) -> None:
         """Note that a slot has completed a slice."""
+        if slice_ in self.abandoned:
+            del self.abandoned[slice_]
+            return
         del self._out[slice_]
         self._long.pop(slice_, None)
         slice_.partition.slices -= 1
@@ -219,11 +226,20 @@ class Dispatcher:
         if records and slice_.elapsed:
             self._length.note(records, slice_.elapsed)
 
+    def abandon(self, slice_: Slice) -> None:
+        """Note that a slice's slot was replaced: what it runs may return at any time, or never."""
+        del self._out[slice_]
+        self._long.pop(slice_, None)
+        slice_.partition.slices -= 1
+        self._records_out -= len(slice_.messages)
+        self.abandoned[slice_] = None
+
     def split(self, slice_: Slice) -> tuple[Slice, list[Message], Sequence[int]]:
         """Take back what a slice has not started, see ``Slice.split``."""
         before = len(slice_.messages)
         parts = slice_.split()
-        self._records_out -= before - len(slice_.messages)
+        if slice_ in self._out:
+            self._records_out -= before - len(slice_.messages)
         self._long.pop(slice_, None)
         return parts
 

@@ -10,6 +10,7 @@ event           says                                                 answered (i
 on_assigned     this partition is ours, from this offset on          commit of the start
 on_records      the Source delivered these, in offset order          dispatch, pause
 on_completion   a slot is through with a slice                       dispatch, publish, stop
+on_looked_at    where a call stands that does not return             dispatch, publish
 on_published    the broker acked a copy, or did not                  dispatch, publish, stop
 on_committed    the broker took a commit, or did not                 commit
 on_positions    how far the client has read                          commit
@@ -41,10 +42,12 @@ from window_consumer.core.partition import Partition
 from window_consumer.core.rungs import Rung
 from window_consumer.core.settling import Settling
 from window_consumer.core.slices import Slice
+from window_consumer.core.stalls import Stalled, Stalls
 from window_consumer.core.suspects import Suspects
 from window_consumer.core.suspicion import Suspicion
 from window_consumer.core.window import Window
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.fault import Failure
 from window_consumer.model.protocols import Batch, Commit, CommitResults
 from window_consumer.model.record import TopicPartition
 
@@ -85,6 +88,14 @@ class Engine:
         self.failures = Failures(rules.retry, jitter, self.counters)
         self.breaker = Breaker(rules.breaker)
         self.settling = Settling(self.breaker, self.dispatcher, self.failures, self.counters)
+        self.stalls = Stalls(
+            rules.stall,
+            self.dispatcher,
+            self.settling,
+            self.breaker,
+            self.counters,
+            may_move=rules.retry.on_failure == "overtake",
+        )
         self.suspects = Suspects(rules.retry, self.dispatcher, self.failures, self.settling)
         self.stopping = False
         self._epochs = 0
@@ -169,12 +180,21 @@ class Engine:
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         """Read what became of a slice's records."""
+        if self.stalls.has_returned(slice_, now):
+            return
         self.dispatcher.back(slice_)
         if slice_.partition.owned:
             self.settling.complete(slice_, now)
         else:
             self.counters.late += len(slice_.messages)
         self.breaker.probe_is_back(slice_)
+
+    def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
+        """Hear where a call stands that has not returned for long; None where it has now.
+
+        Where it was to be abandoned, its slot has been replaced.
+        """
+        self.stalls.looked_at(stalled, failure, now)
 
     def on_published(
         self, failed: FailedRecord, error: PublishFailedError | None, now: float
@@ -272,6 +292,7 @@ class Engine:
         meanwhile, or may have been: of each slice the last ones that were begun.
         """
         self._doubt_until = now + doubt_s
+        self.stalls.stood_still(now)
         suspects: list[Outlived] = []
         for slice_ in list(self.dispatcher.out):
             partition = slice_.partition
@@ -335,6 +356,8 @@ class Engine:
         decisions = Decisions(failed=self.settling.take_news())
         for slice_ in self.dispatcher.slow(now):
             self.counters.taken_back += self.settling.take_back(slice_, now)
+        decisions.stalled = self.stalls.look(self.partitions, now)
+        decisions.returned = self.stalls.take_returned()
         self.failures.look_at_clock(now)
         if now >= self._next_due:
             self._let_in(now)
@@ -343,7 +366,7 @@ class Engine:
             self._obey(news, now)
         if now >= self._doubt_until:
             self._start(decisions, now)
-        decisions.stop = self.failures.stop
+        decisions.stop = self.failures.stop or self.stalls.stop
         if now >= self._housekeeping_at:
             self._housekeeping_at = now + HOUSEKEEPING_S
             for partition in self.partitions.values():

@@ -34,8 +34,9 @@ Alike = tuple[Partition, int]
 MAX_UNACKED = 1000
 """Copies on their way to the broker at once: enough for its batches, little to hold twice."""
 
-PARDONED = frozenset({Reason.RETRIES_EXHAUSTED, Reason.STALLED})
-"""Why records leave that another call may save, when what they failed of is over."""
+PARDONED = frozenset({Reason.RETRIES_EXHAUSTED})
+"""Why records leave that another call may save, when what they failed of is over. The call of one
+that stalled may still be running."""
 
 MayLeave = Callable[[FailedRecord], bool]
 """Tells whether a record may leave now; when not, those behind it may not either."""

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Literal
 from attrs import define, field, frozen
 
 from window_consumer.core.rungs import Level, next_level
-from window_consumer.model.errors import Fatal, NotCalled, ProcessCrashedError, RetryLater
+from window_consumer.model.errors import (
+    Fatal,
+    NotCalled,
+    ProcessCrashedError,
+    RetryLater,
+    StalledError,
+)
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.hop import Hop
@@ -141,15 +147,18 @@ class RetryRules:
             return Spent(error.reason, error.end)
         if type(error) is ProcessCrashedError:
             return Spent(Reason.CRASHED, self.when_spent)
-        if self.is_fatal(error):
+        stalled = type(error) is StalledError
+        if not stalled and self.is_fatal(error):
             return Spent(Reason.FATAL, self.when_spent)
         if self.on_failure == "overtake":
             wanted_s = error.after_s if isinstance(error, RetryLater) else 0.0
             allowed = self.attempts if level is None else self.attempts_per_level
-            if attempts >= allowed or wanted_s > self.backoff_max_s:
+            spent = stalled or attempts >= allowed
+            if spent or wanted_s > self.backoff_max_s:
                 further = next_level(self.levels, level, wanted_s)
-                if attempts >= allowed or further is not None:
-                    return Spent(Reason.RETRIES_EXHAUSTED, self.when_spent, further)
+                if spent or further is not None:
+                    reason = Reason.STALLED if stalled else Reason.RETRIES_EXHAUSTED
+                    return Spent(reason, self.when_spent, further)
         if isinstance(error, RetryLater):
             return Retry(min(error.after_s, self.backoff_max_s))
         return Retry(self.backoff(attempts, jitter))

@@ -100,6 +100,31 @@ class Settling:
         self._fail(partition, message, seq, lane, failure, now, times)
         self.go_on(partition, now)
 
+    def abandon(self, slice_: Slice, failure: Failure, now: float) -> None:
+        """Let the record leave whose call is given up; its lane is busy until the call returns."""
+        partition = slice_.partition
+        self.take_back(slice_, now)
+        self._dispatcher.abandon(slice_)
+        lanes = [_lane(slice_, index) for index in range(len(slice_.messages))]
+        *held, message = slice_.messages
+        *held_seqs, seq = slice_.seqs
+        if held:
+            partition.ordering.put_back(held, held_seqs)
+        slice_.messages, slice_.seqs, slice_.lanes = [message], [seq], [lanes[-1]]
+        slice_.settled += 1
+        failed = self._failures.add(partition, message, seq, lanes[-1], failure, now)
+        if failed.is_dropped:
+            self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
+        partition.ordering.release(lanes, {lanes[-1], *partition.failed_lanes})
+        self.go_on(partition, now)
+
+    def release(self, slice_: Slice, now: float) -> None:
+        """Free the lane of an abandoned call that has returned."""
+        partition = slice_.partition
+        still_busy = self._lanes_out(partition)
+        partition.ordering.release(slice_.lanes, still_busy | partition.failed_lanes)
+        self.go_on(partition, now)
+
     def drop(self, failed: FailedRecord, now: float) -> None:
         """Finish a record without a copy."""
         self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)

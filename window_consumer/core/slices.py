@@ -112,6 +112,11 @@ class Slice:
         claimed = self.claimed()
         return self.messages[claimed - 1] if self.started and claimed else None
 
+    def running_seq(self) -> int | None:
+        """Return the sequence number of ``running``."""
+        claimed = self.claimed()
+        return self.seqs[claimed - 1] if self.started and claimed else None
+
     def deviate(self) -> Deviations:
         """Return where the slot notes records whose handler did not just return."""
         if self.deviations is None:

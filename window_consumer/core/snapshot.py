@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from enum import StrEnum
 
 from attrs import evolve, frozen
@@ -46,6 +47,8 @@ class CallPicture:
     """Since its slice was started."""
     thread: int
     """The ident of its thread."""
+    abandoned: bool = False
+    """It was given up; its result will be ignored."""
 
 
 @frozen
@@ -85,6 +88,8 @@ class Snapshot:
     slots: int
     queued: int
     """Slices that are queued or running."""
+    abandoned: int
+    """Calls that were given up and have not returned; they are among the calls."""
     cost_s: float
     """The estimated seconds that a call takes."""
     breaker: BreakerPicture
@@ -99,16 +104,21 @@ The log speaks of it much later, see ``EngineRules.hover_s``.
 
 def picture(engine: Engine, now: float) -> Snapshot:
     """Take a snapshot."""
-    slices = list(engine.dispatcher.out)
+    slices = [*engine.dispatcher.out, *engine.dispatcher.abandoned]
     return Snapshot(
         partitions=tuple(
             _partition(partition, slices, engine.rules.window_cells, now - SHOWN_HOVERING_S)
             for partition in sorted(engine.partitions.values(), key=lambda each: each.name)
         ),
-        calls=tuple(call for slice_ in slices if (call := _call(slice_, now)) is not None),
+        calls=tuple(
+            call
+            for slice_ in slices
+            if (call := _call(slice_, now, engine.dispatcher.abandoned)) is not None
+        ),
         counters=evolve(engine.counters),
         slots=engine.rules.slots,
-        queued=len(slices),
+        queued=len(engine.dispatcher.out),
+        abandoned=len(engine.dispatcher.abandoned),
         cost_s=engine.dispatcher.cost_s,
         breaker=_breaker(engine.breaker, now),
     )
@@ -162,7 +172,7 @@ def _ends(slice_: Slice) -> tuple[int, ...]:
     return slice_.seqs[0], slice_.seqs[-1]
 
 
-def _call(slice_: Slice, now: float) -> CallPicture | None:
+def _call(slice_: Slice, now: float, abandoned: Container[Slice]) -> CallPicture | None:
     message = slice_.running()
     if message is None:
         return None
@@ -172,4 +182,5 @@ def _call(slice_: Slice, now: float) -> CallPicture | None:
         attempt=slice_.call.attempt,
         seconds=max(0.0, now - slice_.started),
         thread=slice_.thread,
+        abandoned=slice_ in abandoned,
     )

@@ -72,6 +72,10 @@ class ProcessCrashedError(WindowConsumerError):
     """The process ended while a record ran alone; never raised, it stands in the dead letter."""
 
 
+class StalledError(WindowConsumerError):
+    """A call did not return in time; never raised, it stands in the record's copy."""
+
+
 class WrongProcessError(UsageError):
     """The object was made in another process: librdkafka does not survive a fork."""
 

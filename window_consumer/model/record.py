@@ -152,8 +152,9 @@ class Record:
     def cancelled(self) -> bool:
         """True once the result of this call will be ignored.
 
-        The partition was lost, or the call outlived the time that it had at a stop or a
-        rebalance. A long handler should look now and then and return.
+        The partition was lost, the call outlived the time that it had at a stop or a rebalance,
+        or it was abandoned because it had not returned for ``stall.after``. A long handler should
+        look now and then and return.
         """
         return self._call.cancelled
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 
-from window_consumer.model.errors import NotCalled
+from window_consumer.model.errors import NotCalled, StalledError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.fingerprints import fingerprint
 
@@ -16,6 +16,8 @@ _MAX_CHAIN = 5
 
 _LAYERS = frozenset({"window_consumer.runtime.routing", "window_consumer.runtime.expiry"})
 """What stands between a slot's loop and the handlers."""
+
+_SLOTS = "window_consumer.runtime.thread_pool"
 
 Place = tuple[tuple[CodeType, int], ...]
 
@@ -48,6 +50,16 @@ class Faults:
         for each in chain:
             each.__traceback__ = None
         return Failure(error, fault, "" if isinstance(error, NotCalled) else handler)
+
+    def stalled(self, frame: FrameType | None, seconds: float, handler: str = "") -> Failure:
+        """Describe a call that has not returned for so long, and where its thread stands."""
+        error = StalledError(f"the call had not returned after {seconds:.1f} s")
+        frames = [] if frame is None else _handlers_part(frame)
+        digest = "|".join(_function_name(each.f_code) for each, _ in frames)
+        texts = traceback.StackSummary.extract(iter(frames[-_MAX_FRAMES:])).format()
+        name = class_name(type(error))
+        stack = self._mask("".join(texts)) or "the thread is gone\n"
+        return Failure(error, Fault(name, str(error), stack, fingerprint(name, digest)), handler)
 
     def _stack(self, chain: list[BaseException]) -> str:
         parts = []
@@ -93,6 +105,17 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
+def _handlers_part(frame: FrameType) -> list[tuple[FrameType, int]]:
+    """Return the frames of a slot's thread below its loop and the layers, the innermost last."""
+    frames = list(traceback.walk_stack(frame))[::-1]
+    ours = [
+        index
+        for index, (each, _) in enumerate(frames)
+        if each.f_globals.get("__name__") in _LAYERS | {_SLOTS}
+    ]
+    return frames[ours[-1] + 1 :] if ours else frames
+
+
 def _place(error: BaseException) -> Iterator[tuple[CodeType, int]]:
     trace = _without_ours(error.__traceback__)
     for _ in range(_MAX_FRAMES):
@@ -104,8 +127,8 @@ def _place(error: BaseException) -> Iterator[tuple[CodeType, int]]:
 
 def _digest_of(chain: list[BaseException]) -> str:
     """Name the functions on the way, without line numbers: those change with each version."""
-    return "|".join(
-        f"{code.co_filename.rpartition('/')[2]}:{code.co_qualname}"
-        for error in chain
-        for code, _ in _place(error)
-    )
+    return "|".join(_function_name(code) for error in chain for code, _ in _place(error))
+
+
+def _function_name(code: CodeType) -> str:
+    return f"{code.co_filename.rpartition('/')[2]}:{code.co_qualname}"

@@ -241,6 +241,12 @@ class PollLoop:
             self._reports.failed(decisions.failed, rules, self._clock.now())
         self._reports.hovering(decisions.hovering)
         self._reports.breaker(decisions.breaker)
+        for stalled in decisions.stalled:
+            failure = parts.pool.look_at(stalled)
+            if failure is not None:
+                self._reports.stalled(stalled, failure)
+            self._engine.on_looked_at(stalled, failure, self._clock.now())
+        self._reports.returned(decisions.returned)
 
     def _look_around(self, now: float) -> None:
         """Do what has to be done now and then."""

@@ -12,12 +12,14 @@ from window_consumer.core.breaker import BreakerNews, BreakerState
 from window_consumer.core.decisions import Hovering, Outlived
 from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord, RetryRules
+from window_consumer.core.stalls import Returned, Stalled
 from window_consumer.model.errors import (
     CommitFailedError,
     NotCalled,
     PublishFailedError,
     WindowConsumerError,
 )
+from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.record import TopicPartition
 
@@ -153,6 +155,37 @@ class Reports:
                     each.why,
                     _NOW[each.state],
                 )
+
+    def stalled(self, call: Stalled, failure: Failure) -> None:
+        """Write down where a call stands that does not return, and what becomes of it."""
+        what = "holds up its window, in which all else is done" if call.is_relief else "stalls"
+        then = "is abandoned, its record leaves" if call.abandon else "is only reported"
+        self._logger.warning(
+            "%s: the call for %s@%d (key %r, attempt %d) has been running for %.1f s and %s: it %s;"
+            " it stands at:\n%s",
+            self._worker,
+            call.name,
+            call.offset,
+            call.key,
+            call.attempt,
+            call.seconds,
+            what,
+            then,
+            failure.fault.stack.rstrip(),
+            extra=_place(call.name, call.offset, call.attempt),
+        )
+
+    def returned(self, calls: Iterable[Returned]) -> None:
+        """Write down abandoned calls that have ended."""
+        for call in calls:
+            self._logger.info(
+                "%s: the abandoned call for %s@%d has ended after %.1f s; its result is ignored",
+                self._worker,
+                call.name,
+                call.offset,
+                call.seconds,
+                extra=_place(call.name, call.offset, None),
+            )
 
     def outlived(self, calls: Iterable[Outlived]) -> None:
         """Write down calls that go on although their partition was given up."""

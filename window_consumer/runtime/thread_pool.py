@@ -7,15 +7,18 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from window_consumer.core.slices import LaneOf, Slice
+from window_consumer.core.stalls import Stalled
 from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
 from window_consumer.runtime.current import Slot, current_slot
+from window_consumer.runtime.faults import Faults
 
 Handler = Callable[[Record], object]
 
@@ -27,12 +30,20 @@ class Caller:
     handler: Handler
     describe: Callable[[BaseException, str], Failure]
     """Takes the name of the handler, too, empty where there is only one."""
+    describe_stall: Callable[[FrameType | None, float, str], Failure] = field(
+        factory=lambda: Faults().stalled
+    )
+    """Takes where a call stands that has not returned for so many seconds, and its handler."""
 
 
 class ThreadPool:
     """A fixed number of threads between a work queue and a completions queue.
 
-    They are daemons: a handler that never returns must not keep the process alive.
+    They are daemons: a handler that never returns must not keep the process alive. A thread whose
+    call is abandoned is replaced; it ends by itself when the call returns.
+
+    Whether a slice is over or abandoned is decided by who takes it out of ``_running``: a slot
+    that is through with it, or the poll thread. Taking out is one call into C.
     """
 
     def __init__(
@@ -42,10 +53,12 @@ class ThreadPool:
         self._completions = completions
         self._caller = caller
         self._state = state
-        self._threads = [
-            threading.Thread(target=self._run, name=f"wc-{worker}-slot-{n}", daemon=True)
-            for n in range(slots)
-        ]
+        self._worker = worker
+        self._running: dict[Slice, threading.Thread] = {}
+        self._threads: dict[threading.Thread, None] = {}
+        self._made = 0
+        for _ in range(slots):
+            self._add_thread()
 
     def start(self) -> None:
         """Start the slots."""
@@ -56,8 +69,28 @@ class ThreadPool:
         """Queue a slice; the next free slot takes it."""
         self._work.put(slice_)
 
+    def look_at(self, stalled: Stalled) -> Failure | None:
+        """Say where a call stands that has not returned for long; None where it has by now.
+
+        Where it is to be abandoned its slot is replaced.
+        """
+        slice_ = stalled.slice_
+        frame = sys._current_frames().get(slice_.thread)
+        if stalled.abandon:
+            thread = self._running.pop(slice_, None)
+            if thread is None:
+                return None
+            del self._threads[thread]
+            self._add_thread().start()
+        elif slice_ not in self._running:
+            return None
+        return self._caller.describe_stall(frame, stalled.seconds, slice_.call.handler)
+
     def stop(self, timeout_s: float) -> int:
-        """Let the slots end after what they run; return how many are still running then."""
+        """Let the slots end after what they run; return how many are still running then.
+
+        Threads with abandoned calls do not count.
+        """
         for _ in self._threads:
             self._work.put(None)
         deadline = perf_counter() + timeout_s
@@ -65,8 +98,17 @@ class ThreadPool:
             thread.join(max(0.0, deadline - perf_counter()))
         return sum(thread.is_alive() for thread in self._threads)
 
+    def _add_thread(self) -> threading.Thread:
+        name = f"wc-{self._worker}-slot-{self._made}"
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._made += 1
+        self._threads[thread] = None
+        return thread
+
     def _run(self) -> None:
         work = self._work
+        running = self._running
+        thread = threading.current_thread()
         completions = self._completions
         caller = self._caller
         state = self._state
@@ -76,11 +118,15 @@ class ThreadPool:
         while (slice_ := work.get()) is not None:
             slice_.thread = ident
             slice_.call.state = state
+            running[slice_] = thread
             slice_.started = started = perf_counter()
             call_each(slice_, caller, slot)
             slice_.elapsed = perf_counter() - started
+            is_mine = running.pop(slice_, None) is not None
             completions.put(slice_)
             del slice_
+            if not is_mine:
+                return  # another thread has taken this one's place
 
 
 def call_each(slice_: Slice, caller: Caller, slot: Slot) -> None:

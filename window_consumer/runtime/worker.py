@@ -93,7 +93,8 @@ class Worker:
         self._completions = setup.make_queue()
         self._reports = Reports(setup.name, setup.logger, self._clock.now)
         self._engine = setup.make_engine(setup.engine, setup.jitter, setup.rungs)
-        caller = Caller(setup.handler, Faults(setup.mask).failure)
+        faults = Faults(setup.mask)
+        caller = Caller(setup.handler, faults.failure, faults.stalled)
         self._pool = setup.make_pool(
             setup.name, setup.engine.slots, caller, self._completions, state
         )

@@ -32,6 +32,9 @@ def check_bounds(history: History, member: SimulatedMember) -> None:
     out = len(engine.dispatcher.out)
     if out > rules.slots * SLICES_PER_SLOT:
         history.violate(f"{member} has {out} slices out for {rules.slots} slots")
+    abandoned = len(engine.dispatcher.abandoned)
+    if abandoned > history.plan.engine.stall.max_abandoned:
+        history.violate(f"{member} has abandoned {abandoned} calls")
     if not 0 <= engine.failures.unacked <= MAX_UNACKED:
         history.violate(f"{member} counts {engine.failures.unacked} copies without an answer")
 

@@ -49,6 +49,8 @@ class CopyWatch:
                 )
         elif offset not in tenure.leaving:
             history.violate(f"{name}@{offset} is copied although it may still be tried")
+        if dict(copy.headers).get(names.REASON) == b"RETRIES_EXHAUSTED":
+            history.outages.left(tenure, offset)
         found = [*differences(record.message, copy), *_forgotten(tenure, record, copy)]
         for text in found:
             history.violate(f"the copy of {name}@{offset} is another record: {text}")

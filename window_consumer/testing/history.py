@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from window_consumer.core.decisions import Outlived
+from window_consumer.core.ladder import RetryRules
 from window_consumer.core.metadata import decode
 from window_consumer.core.offsets import after
 from window_consumer.core.partition import Partition
 from window_consumer.core.rungs import MAX_SKEW_S, Level, Rung
 from window_consumer.core.slices import Slice
+from window_consumer.core.stalls import Stalled
 from window_consumer.model.errors import NotCalled, RetryLater, Skip
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.testing.events import (
@@ -30,6 +32,7 @@ from window_consumer.testing.events import (
 from window_consumer.testing.fake_broker import FakeBroker
 from window_consumer.testing.fake_log import FakeLog, FakeMessage
 from window_consumer.testing.ledger import KnownRecord, Lane, Ledger, SimulatedCall, Tenure
+from window_consumer.testing.outages import Outages
 from window_consumer.testing.schedule import GROUP, Plan
 
 if TYPE_CHECKING:
@@ -68,6 +71,7 @@ class History:
         """How many partitions each topic had when the group first committed something."""
         self._out_of_range: set[tuple[SimulatedMember, TopicPartition]] = set()
         """Whose next assignment of what begins by the rule for positions outside of the log."""
+        self.outages = Outages(self)
         self._outlived: set[tuple[SimulatedMember, TopicPartition, int]] = set()
 
     def say(self, text: str) -> None:
@@ -241,7 +245,8 @@ class History:
         call = SimulatedCall(tenure, record, self.lane_of(message), attempt)
         if self.trace is not None:
             self.say(f"{tenure.member} calls {tenure.name}@{call.offset} attempt {attempt}")
-        self._check_start(call)
+        if call.offset not in tenure.abandoned:
+            self._check_start(call)
         if call.lane is not None:
             self._check_lane(call, call.lane)
         tenure.running.add(call.offset)
@@ -266,6 +271,9 @@ class History:
             self.violate(f"{place} is called but was never delivered to {tenure.member}")
         if offset in tenure.running:
             self.violate(f"{place} is called while its earlier call runs on {tenure.member}")
+        if offset in tenure.dropped and self.plan.engine.breaker.enabled:
+            tenure.dropped.discard(offset)
+            tenure.final.discard(offset)
         if offset in tenure.final:
             self.violate(f"{place} is called again on {tenure.member} after its final outcome")
         if offset in tenure.durable:
@@ -284,6 +292,8 @@ class History:
     def _check_name(self, call: SimulatedCall) -> None:
         """A record that is started alone has to be known as that to the broker."""
         tenure = call.tenure
+        if self.broker.topics.log(tenure.name) is not tenure.ledger.log:
+            return  # the topic was made anew, and what was committed of the old one is gone
         note = decode(self.broker.group(GROUP).committed(tenure.name).metadata)
         if note is None or note.suspect != call.offset:
             self.violate(f"{tenure.name}@{call.offset} is started alone before a commit names it")
@@ -308,7 +318,8 @@ class History:
         line = tenure.lines.get(lane)
         while line and self.is_over(tenure, line[0]):
             line.popleft()
-        if tenure.current and line and line[0] != call.offset and not call.record.reborn:
+        in_line = call.offset not in tenure.abandoned and not call.record.reborn
+        if tenure.current and line and line[0] != call.offset and in_line:
             self.violate(
                 f"{tenure.name}@{call.offset} of lane {lane!r} is called although {line[0]} is not"
                 " over"
@@ -336,13 +347,15 @@ class History:
         """A handler call is over."""
         tenure = call.tenure
         tenure.running.discard(call.offset)
-        if isinstance(error, NotCalled):
+        if isinstance(error, NotCalled) and call.offset not in tenure.abandoned:
             tenure.attempts[call.offset] -= 1
         if call.lane is not None:
             self._calls_of(call, call.lane).remove(call)
         result = self._result(call, error)
+        counts = tenure.current and call.offset not in tenure.abandoned
+        self.outages.ended(call, result)
         if self.trace is not None:
-            late = "" if tenure.current else " (late)"
+            late = "" if counts else " (late)"
             self.say(f"{tenure.member} ends {tenure.name}@{call.offset}: {result}{late}")
         self.events.append(
             Ended(
@@ -352,11 +365,11 @@ class History:
                 call.offset,
                 None if call.lane is None else str(call.lane),
                 self.now(),
-                result if tenure.current or error is None else "failed",
+                result if counts or error is None else "failed",
                 call.attempt,
             )
         )
-        if not tenure.current:
+        if not counts:
             return
         if result == "failed":
             tenure.not_before[call.offset] = self.now() + self._shortest_wait(call, error)
@@ -364,6 +377,40 @@ class History:
             tenure.leaving.add(call.offset)
         else:
             self.finished(tenure, call.offset)
+            if result == "dropped":
+                tenure.dropped.add(call.offset)
+
+    def abandoned(self, member: SimulatedMember, stalled: Stalled) -> None:
+        """A member gives up a call that does not return, and its record leaves."""
+        tenure = self.tenure_of(member, stalled.slice_.partition)
+        offset = stalled.offset
+        self.say(f"{member} abandons the call for {tenure.name}@{offset}")
+        # Where its slot has claimed it and not begun yet, the call begins later.
+        tenure.attempts[offset] = stalled.attempt
+        tenure.abandoned.add(offset)
+        retry = self.plan.engine.retry
+        level = self._rung(tenure.name).level
+        if retry.when_spent == "drop" and not _further(retry, level):
+            self.finished(tenure, offset)
+            self._dropped(tenure, stalled)
+        else:
+            tenure.leaving.add(offset)
+
+    def _dropped(self, tenure: Tenure, stalled: Stalled) -> None:
+        """Note for the guarantees that a record is over although its call goes on."""
+        lane = self.lane_of(stalled.slice_.messages[0])
+        self.events.append(
+            Ended(
+                str(tenure.member),
+                self.topic_of(tenure.ledger),
+                tenure.name.partition,
+                stalled.offset,
+                None if lane is None else str(lane),
+                self.now(),
+                "dropped",
+                stalled.attempt,
+            )
+        )
 
     def finished(self, tenure: Tenure, offset: int) -> None:
         """A record has its final outcome in an assignment."""
@@ -389,7 +436,7 @@ class History:
             end = error.end if isinstance(error, NotCalled) else retry.when_spent
             return "dropped" if end == "drop" else "spent"
         level = self._rung(call.tenure.name).level
-        further = [each for each in retry.levels if level is None or each.delay_s > level.delay_s]
+        further = _further(retry, level)
         allowed = retry.attempts if level is None else retry.attempts_per_level
         waits_long = isinstance(error, RetryLater) and error.after_s > retry.backoff_max_s
         if retry.on_failure == "block":
@@ -437,6 +484,11 @@ class History:
         for running in self._running.values():
             running[:] = [call for call in running if call.tenure.member is not member]
         self.events.append(Killed(str(member), self.now()))
+
+
+def _further(retry: RetryRules, level: Level | None) -> list[Level]:
+    """Return the levels that a record of this one may still climb."""
+    return [each for each in retry.levels if level is None or each.delay_s > level.delay_s]
 
 
 def _logged(topic: str, call: SimulatedCall) -> OutlivedLogged:

@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from window_consumer.core.slices import Slice
+from window_consumer.core.stalls import Stalled
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.thread_pool import Caller, ThreadPool, call_each
@@ -50,6 +51,10 @@ class InlineSlots(ThreadPool):
     def submit(self, slice_: Slice) -> None:
         """Queue a slice."""
         self._waiting.append(slice_)
+
+    def look_at(self, stalled: Stalled) -> Failure | None:  # noqa: ARG002 - nothing runs meanwhile
+        """Say that the call has returned: whoever asks has waited for it."""
+        return None
 
     def work(self) -> bool:
         """Call the handlers for one slice; False where none waits."""

@@ -73,9 +73,11 @@ class Tenure:
     """One assignment of one partition to one member, from the first record to the last commit."""
 
     __slots__ = (
+        "abandoned",
         "attempts",
         "committed_to",
         "delivered",
+        "dropped",
         "durable",
         "final",
         "leaving",
@@ -106,6 +108,10 @@ class Tenure:
         self.final: set[int] = set()
         """Offsets with a final outcome that this assignment gave."""
         self.running: set[int] = set()
+        self.abandoned: set[int] = set()
+        """Offsets whose call was given up."""
+        self.dropped: set[int] = set()
+        """Of those in ``final``: they may be called once more instead of being dropped."""
         self.attempts: dict[int, int] = {}
         self.not_before: dict[int, float] = {}
         """When a failed record may be called again."""

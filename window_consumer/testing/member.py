@@ -168,7 +168,8 @@ class Completions(SimpleQueue[Any]):
         item = self._items.popleft()
         if isinstance(item, (Slice, Published)):
             partition = (item if isinstance(item, Slice) else item.failed).partition
-            if self._member.engine.partitions.get(partition.name) is not partition:
+            given_up = item in self._member.engine.dispatcher.abandoned
+            if given_up or self._member.engine.partitions.get(partition.name) is not partition:
                 self._before = self._member.impression()
         return item
 

@@ -13,9 +13,11 @@ from typing import Literal
 
 from attrs import field, frozen
 
+from window_consumer.core.breaker import BreakerRules
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.rungs import Level, Rung
+from window_consumer.core.stalls import StallRules
 from window_consumer.core.start import OnNoOffset
 from window_consumer.runtime.poll_loop import LoopRules
 from window_consumer.runtime.restarts import OnOutOfRange
@@ -210,6 +212,18 @@ def _engine(rng: Random) -> EngineRules:
         batch_records=rng.choice((1, 3, 10, 40)),
         commit_interval_s=rng.choice((0.0, 0.02, 0.5)),
         hover_s=rng.choice((0.5, 30.0)),
+        breaker=BreakerRules(
+            # Forgetting calls is left out: it takes nothing but time.
+            window_s=1e6,
+            min_calls=rng.randint(2, 6),
+            cool_down_s=rng.choice((0.05, 1.0)),
+            enabled=rng.random() < 0.6,
+        ),
+        stall=StallRules(
+            after_s=rng.choice((0.3, 3.0, float("inf"))),
+            action=rng.choice(("move", "move", "move", "report")),
+            max_abandoned=rng.randint(0, 5),
+        ),
     )
 
 

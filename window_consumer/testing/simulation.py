@@ -331,6 +331,7 @@ class Simulation:
         weather, topics = self.weather, self.broker.topics
         weather.commits_fail = rng.random() < 0.4
         weather.copies_fail = rng.random() < 0.4
+        weather.outage = rng.random() < 0.3
         topics.answering = rng.random() < 0.7
         group = self.broker.group(GROUP)
         if rng.random() < 0.1:

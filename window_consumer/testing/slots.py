@@ -8,7 +8,8 @@ from random import Random
 from typing import Any, Protocol
 
 from window_consumer.core.slices import Lane, Slice
-from window_consumer.model.errors import Skip
+from window_consumer.core.stalls import Stalled
+from window_consumer.model.errors import Skip, StalledError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.runtime.thread_pool import ThreadPool
 from window_consumer.testing.history import History
@@ -42,7 +43,9 @@ class SteppedSlots(ThreadPool):
         self._history = history
         self._now = now
         self._waiting: deque[Slice] = deque()
-        self._running: list[Iterator[None] | None] = [None] * slots
+        self._steps: list[Iterator[None] | None] = [None] * slots
+        self._slices: list[Slice | None] = [None] * slots
+        self._abandoned: list[Iterator[None]] = []
         self.dying = False
         """A call is about to end the process."""
         self.member: Any = None
@@ -51,7 +54,7 @@ class SteppedSlots(ThreadPool):
     @property
     def idle(self) -> bool:
         """Nothing is queued and nothing runs."""
-        return not self._waiting and not any(self._running)
+        return not self._waiting and not (any(self._steps) or self._abandoned)
 
     def submit(self, slice_: Slice) -> None:
         """Queue a slice; the next free slot takes it."""
@@ -59,17 +62,40 @@ class SteppedSlots(ThreadPool):
 
     def step(self, rng: Random) -> None:
         """Let one slot go on."""
-        running = self._running
-        index = int(rng.random() * len(running))
-        work = running[index]
+        steps = self._steps
+        index = int(rng.random() * (len(steps) + len(self._abandoned)))
+        if index >= len(steps):
+            self._step_abandoned(index - len(steps))
+            return
+        work = steps[index]
         if work is None:
             if not self._waiting:
                 return
-            work = running[index] = self._call_each(self._waiting.popleft(), index + 1)
+            slice_ = self._slices[index] = self._waiting.popleft()
+            work = steps[index] = self._call_each(slice_, index + 1)
         try:
             next(work)
         except StopIteration:
-            running[index] = None
+            steps[index] = self._slices[index] = None
+
+    def _step_abandoned(self, index: int) -> None:
+        try:
+            next(self._abandoned[index])
+        except StopIteration:
+            del self._abandoned[index]
+
+    def look_at(self, stalled: Stalled) -> Failure | None:
+        """Say that a call still runs; where it is abandoned its slot is free again."""
+        if stalled.slice_ not in self._slices:
+            return None
+        index = self._slices.index(stalled.slice_)
+        if stalled.abandon:
+            self._history.abandoned(self.member, stalled)
+            work = self._steps[index]
+            if work is not None:
+                self._abandoned.append(work)
+            self._steps[index] = self._slices[index] = None
+        return Failure(StalledError("does not return"), FAULT)
 
     def _call_each(self, slice_: Slice, ident: int) -> Iterator[None]:
         history = self._history

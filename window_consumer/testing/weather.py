@@ -43,6 +43,8 @@ class Weather:
         """The simulation's time of day, milliseconds since 1970; it sets this."""
         self.commits_fail = False
         self.copies_fail = False
+        self.outage = False
+        """Every call fails."""
 
     def steps(self, call: SimulatedCall) -> int:
         """How many steps a call takes beyond its first."""
@@ -62,8 +64,8 @@ class Weather:
         """Return what a call raises, None where it returns."""
         if self.calm:
             return None
-        if call.record.poison:
-            return ValueError("poison")
+        if self.outage or call.record.poison:
+            return ValueError("outage" if self.outage else "poison")
         handlers = self._handlers
         chance = self._rng.random()
         for share, make in (

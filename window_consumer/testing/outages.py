@@ -1,0 +1,51 @@
+"""Watches outages: how many records leave while every call fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from window_consumer.testing.events import Result
+from window_consumer.testing.ledger import SimulatedCall, Tenure
+
+if TYPE_CHECKING:
+    from window_consumer.testing.history import History
+    from window_consumer.testing.member import SimulatedMember
+
+
+class Outages:
+    """Counts the records of each member that leave between two calls that return.
+
+    The Engine hears of calls when their slice is over, so that calls of a moment before an outage
+    may be heard in its midst: once for each slot.
+    """
+
+    def __init__(self, history: History):
+        self._history = history
+        self._runs: dict[SimulatedMember, int] = {}
+        """How many calls of a member have returned: the number of the run of failures since."""
+        self._spent: dict[tuple[Tenure, int], int] = {}
+        """The run in which a record's attempts were spent."""
+        self._left: dict[tuple[SimulatedMember, int], set[tuple[Tenure, int]]] = {}
+
+    def ended(self, call: SimulatedCall, result: Result) -> None:
+        """A call is over."""
+        member = call.tenure.member
+        if result in ("done", "skipped"):
+            self._runs[member] = self._runs.get(member, 0) + 1
+        elif result == "spent":
+            self._spent[call.tenure, call.offset] = self._runs.get(member, 0)
+
+    def left(self, tenure: Tenure, offset: int) -> None:
+        """A copy of a record is written because its retries are exhausted."""
+        rules = self._history.plan.engine
+        run = self._spent.get((tenure, offset))
+        if run is None or not rules.breaker.enabled:
+            return
+        left = self._left.setdefault((tenure.member, run), set())
+        left.add((tenure, offset))
+        allowed = rules.breaker.min_calls * (rules.slots + 1)
+        if len(left) > allowed:
+            self._history.violate(
+                f"{len(left)} records left {tenure.member} while no call returned, allowed are"
+                f" {allowed}"
+            )
