@@ -9,7 +9,7 @@ from typing import Any
 
 import cattrs
 
-from benchmarks import framework, ladder, loop, records, redriving, stuck
+from benchmarks import framework, ladder, loop, outage, records, redriving, stuck
 from benchmarks.workloads import TopicSpec, Workload
 from window_consumer.model.errors import WindowConsumerError
 
@@ -18,6 +18,7 @@ PARTS: Mapping[str, Callable[..., Any]] = {
     "dead_letters": redriving.fill,
     "ladder": ladder.run,
     "loop": loop.run,
+    "outage": outage.run,
     "redrive": redriving.run,
     "stuck": stuck.run,
     "write": records.write,

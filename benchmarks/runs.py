@@ -63,6 +63,8 @@ class _Bench:
             return self._stuck(hang=True)
         if self.workload.fails:
             return self._on_filled_topic("ladder", failing=True)
+        if self.workload.work == "outage":
+            return self._on_filled_topic("outage")
         if self.workload.work == "redrive":
             return self._redrive(kill=checked)
         return self._on_filled_topic("framework", checked=checked)

@@ -9,7 +9,7 @@ from attrs import frozen
 from window_consumer.messaging.redrive import BATCH_RECORDS
 
 Ordering = Literal["unordered", "key", "partition"]
-Work = Literal["noop", "wait", "stuck", "failing", "dying", "climbing", "redrive"]
+Work = Literal["noop", "wait", "stuck", "failing", "dying", "climbing", "redrive", "outage"]
 Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without"]
 
 PARTITIONS = 4
@@ -199,6 +199,17 @@ _ALL = (
             Floor("without", 0.8),
             Floor("early", 0, at_most=True),
             Floor("p99_lateness_ms", 300, at_most=True),
+        ),
+    ),
+    Workload(
+        "breaker",
+        "240,000 records, the handler sleeps 1 ms; after 5 s every call fails, for 20 s",
+        TopicSpec(records=240_000, keys=1_000),
+        work="outage",
+        wait_s=0.001,
+        floors=(
+            Floor("moved", 20, at_most=True),
+            Floor("full_speed_after_s", 2.0, at_most=True),
         ),
     ),
     Workload(

@@ -17,7 +17,15 @@ from benchmarks.workloads import (
 )
 
 SPEC = TopicSpec(records=4_000, value_bytes=100, keys=100)
-OWN_FIGURES = {"busy", "memory", "records_per_s", "early", "p99_lateness_ms"}
+OWN_FIGURES = {
+    "busy",
+    "memory",
+    "records_per_s",
+    "early",
+    "p99_lateness_ms",
+    "moved",
+    "full_speed_after_s",
+}
 PROMISED = {
     "noop-unordered": {"tuned-loop": 0.8, "default-loop": 2.0},
     "noop-partition": {"tuned-loop": 0.8, "default-loop": 2.0},
@@ -32,6 +40,7 @@ PROMISED = {
     "stuck-start": {"memory": 1.5, "others": 0.9},
     "fail-1": {"without": 0.7},
     "dead-10": {"records_per_s": 100_000},
+    "breaker": {"moved": 20, "full_speed_after_s": 2.0},
     "retry-levels": {"without": 0.8, "early": 0, "p99_lateness_ms": 300},
 }
 each_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
