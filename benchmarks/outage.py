@@ -1,4 +1,4 @@
-"""A run at full load in which every call fails for a while: what the circuit breaker makes of it."""
+"""A run at full load in which every call fails for a while: the part of the circuit breaker."""
 
 from __future__ import annotations
 
