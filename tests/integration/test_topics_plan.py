@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     ConfigSource,
+    NewPartitions,
     NewTopic,
     ResourcePatternType,
     ResourceType,
@@ -138,6 +139,7 @@ def test_the_plan_is_what_a_worker_and_a_redrive_make(shop: Shop) -> None:
     assert len(planned.topics) == 5
     again = shop.plan()
     assert from_shell(again.out) == planned
+    assert "--alter" not in again.out
     assert again.out.count("; there already, with 3 partitions") == 4
 
 
@@ -171,6 +173,11 @@ def test_the_permissions_are_enough_for_a_worker_and_its_redrives(shop: Shop) ->
         assert ended.code == 0, ended.err
         assert ended.json["redrives"][0]["redriven"] == 1
     assert shop.topics() == planned.topics, "settings of the source may be seen"
+    wider = [NewPartitions(shop.topic, 4)]
+    shop.admin.create_partitions(wider)[shop.topic].result(30)
+    running = shop.commands.start("run", "shop:app", env=shop.secret)
+    running.wait_for("charge: reads 15 partitions")  # 4 of the source and each level, 3 of redrive
+    assert running.stop().code == 0
 
 
 def test_a_level_that_is_narrower_than_its_source_is_widened(shop: Shop) -> None:

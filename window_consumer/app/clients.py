@@ -12,7 +12,7 @@ from window_consumer.config import Loaded, Mask, WorkerConfig, effective_kafka
 from window_consumer.kafka import settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.oauth import OauthToken, Tokens
+from window_consumer.kafka.oauth import OauthToken, Tokens, uses_tokens
 from window_consumer.model.errors import ConfigError
 
 
@@ -61,6 +61,7 @@ class Clients:
         ]
         if refused:
             raise ConfigError("\n".join(dict.fromkeys(refused)))
+        check_tokens(properties["admin"], oauth_token, f"{where}: workers.{worker.name}")
         log = ClientLog(LOGGER.getChild("client"), Mask(loaded.secrets))
         tokens = None if oauth_token is None else Tokens(oauth_token, log, Mask(loaded.secrets))
         admin = properties["admin"]
@@ -68,6 +69,18 @@ class Clients:
         patience = Patience(timeout_s)
         cluster.wait_until_there(timeout_s, patience.waiting(worker.name, cluster))
         return cls(properties["consumer"], properties["producer"], admin, cluster, log, tokens)
+
+
+def check_tokens(properties: Mapping[str, Any], oauth_token: OauthToken | None, where: str) -> None:
+    """Raise ConfigError where a client would ask for tokens that nobody supplies.
+
+    Such a client only waits, and nothing says what for. ``where`` is for the message.
+    """
+    if oauth_token is None and uses_tokens(properties):
+        raise ConfigError(
+            f"{where}: kafka: sasl.mechanism is OAUTHBEARER and nothing supplies tokens: name the"
+            " application, whose @app.oauth_token does, or set sasl.oauthbearer.method: oidc"
+        )
 
 
 _KINDS: tuple[settings.Kind, ...] = ("consumer", "producer", "admin")

@@ -11,6 +11,7 @@ from typing import Self
 
 from attrs import evolve, field, frozen
 
+from window_consumer.app.clients import check_tokens
 from window_consumer.app.dead_letter_source import Source
 from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.config import WorkerConfig
@@ -103,6 +104,8 @@ class DeadLetterTopics:
         token = None if source.oauth_token is None else Tokens(source.oauth_token, log, source.mask)
         patience = Patience(self._timeout_s)
         for place in source.places:
+            where = "--bootstrap" if place.worker is None else f"workers.{place.worker.name}"
+            check_tokens(place.admin, token, where)
             cluster = Cluster(settings.admin_settings(place.admin, "dlq"), log, token)
             cluster.wait_until_there(patience.left_s(), patience.waiting("dlq", cluster))
             reader = TopicReader(place.consumer, log, oauth_token=token)
