@@ -176,16 +176,38 @@ def test_the_permissions_are_enough_for_a_worker_and_its_redrives(shop: Shop) ->
     wider = [NewPartitions(shop.topic, 4)]
     shop.admin.create_partitions(wider)[shop.topic].result(30)
     running = shop.commands.start("run", "shop:app", env=shop.secret)
-    running.wait_for("charge: reads 15 partitions")  # 4 of the source and each level, 3 of redrive
+    running.wait_for("charge: reads 16 partitions")  # 4 each of the source, the levels, the entry
     assert running.stop().code == 0
 
 
-def test_a_level_that_is_narrower_than_its_source_is_widened(shop: Shop) -> None:
-    level = f"{shop.group}.{shop.topic}.retry.100ms"
-    shop.admin.create_topics([NewTopic(level, 1, 1)])[level].result(30)
+def test_retry_topics_that_are_narrower_than_their_source_are_widened(shop: Shop) -> None:
+    prefix = f"{shop.group}.{shop.topic}"
+    narrow = [f"{prefix}.retry.100ms", f"{prefix}.retry.now", f"{prefix}.dlq"]
+    for future in shop.admin.create_topics([NewTopic(each, 1, 1) for each in narrow]).values():
+        future.result(30)
     out = shop.plan().out
+    level, entry, _ = narrow
     assert f"--alter --topic {level} --partitions 3\n" in out
-    assert out.count("--alter") == 1
+    assert f"--alter --topic {entry} --partitions 3\n" in out
+    assert out.count("--alter") == 2, "dead letters are not read: they need not be as wide"
+    running = shop.commands.start("run", "shop:app")
+    running.wait_for("charge: reads 12 partitions")
+    assert running.stop().code == 0
+    assert "--alter" not in shop.plan().out
+
+
+def test_a_retry_topic_that_is_too_narrow_and_may_not_be_widened_ends_the_start_with_2(
+    shop: Shop,
+) -> None:
+    shop.configure(create=False)
+    printed = from_shell(shop.plan().out)
+    entry = f"{shop.group}.{shop.topic}.retry.now"
+    shop.make(Printed({**printed.topics, entry: TopicSettings(1, 1, {})}, set()))
+    ended = shop.commands.run("run", "shop:app")
+    assert ended.code == 2
+    assert f"{entry} has 1 partitions and {shop.topic} 3, and topics.create is false" in ended.err
+    assert f"--alter --topic {entry} --partitions 3" in ended.err
+    assert "window-consumer topics plan" in ended.err
 
 
 def test_a_source_topic_that_is_missing_ends_it_with_2(shop: Shop) -> None:

@@ -1,7 +1,7 @@
 """Topics for copies: found, checked, and made where they are missing and that is allowed.
 
-Those of a retry level have as many partitions as their source, so that a record and its copies
-have one owner; a source that got more takes its levels along.
+Retry topics have as many partitions as their source, so that a record and its copies have one
+owner; a source that got more takes its levels along, and its entry for redriven records.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from window_consumer.app.ladder_topics import (
     new_copy_topic,
 )
 from window_consumer.app.plan import Plan, PlannedWorker
+from window_consumer.config import ENTRY
 from window_consumer.core.copies import Target
 from window_consumer.core.rungs import Level
 from window_consumer.kafka.cluster import Cluster
@@ -85,6 +86,7 @@ class CopyTopics:
             self._check_rights(there[each.name], each)
             if each.level is not None:
                 there[each.name] = self._widened(there[each.name], topics[each.source])
+        self._widen_entries(topics)
         return {
             name: self._ladder(topic, [each for each in wanted if each.source == name], there)
             for name, topic in topics.items()
@@ -107,8 +109,16 @@ class CopyTopics:
                 lacks = missing_right(self._worker, operation, f"topic {topic.name}")
                 raise NotPermittedError(lacks)
 
+    def _widen_entries(self, topics: Mapping[str, Topic]) -> None:
+        """Give the topics of redriven records, where there are any, their sources' partitions."""
+        config, all_topics = self._worker.config, self._plan.config.topics
+        entries = {config.retry_topic(name, ENTRY, all_topics): name for name in topics}
+        names = [name for name in self._cluster.topic_names() if name in entries]
+        for name, entry in self._existing(names).items():
+            self._widened(entry, topics[entries[name]])
+
     def _widened(self, topic: Topic, source: Topic) -> Topic:
-        """Give a level's topic as many partitions as its source has."""
+        """Give a topic with copies as many partitions as its source has."""
         if topic.partitions >= source.partitions or self._dry:
             return topic
         by_hand = (

@@ -50,15 +50,16 @@ class PlannedTopic:
 
     new: NewCopyTopic
     what: str
-    is_level: bool = False
+    is_read: bool = False
+    """The worker reads it together with its source, which it has to be as wide as."""
     partitions_now: int | None = None
     """None where it is not there, or nobody asked."""
 
     @property
     def is_too_narrow(self) -> bool:
-        """Whether it is a retry level with fewer partitions than its source."""
+        """Whether it is a retry topic with fewer partitions than its source."""
         now = self.partitions_now
-        return self.is_level and now is not None and now < self.new.partitions
+        return self.is_read and now is not None and now < self.new.partitions
 
 
 @define
@@ -243,13 +244,12 @@ class Planner:
         topics = self.loaded.config.topics
         dead_letters = self.workers[worker.name]
         for each in copy_topics(worker, topics, source, dead_letters=dead_letters):
-            is_level = each.level is not None
             what = f"retry level {each.level.name}" if each.level else "dead letters"
             new = new_copy_topic(each, model, topics)
-            yield PlannedTopic(new, f"{what} of {source} ({worker.name})", is_level)
+            yield PlannedTopic(new, f"{what} of {source} ({worker.name})", each.level is not None)
         if dead_letters:
             what = f"where dead letters of {source} are put back ({worker.name})"
-            yield PlannedTopic(new_entry(worker, source, model, topics), what)
+            yield PlannedTopic(new_entry(worker, source, model, topics), what, is_read=True)
 
     def _rights(self, worker: WorkerConfig, sources: Mapping[str, Model]) -> Iterator[Right]:
         create = self.loaded.config.topics.create
