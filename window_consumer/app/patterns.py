@@ -6,6 +6,13 @@ import re
 from collections.abc import Container, Sequence
 
 from window_consumer.config import ENTRY, Config, WorkerConfig
+from window_consumer.config.units import DURATION_UNITS
+
+_ANY_TOPIC, _ANY_DELAY = "\0", "\1"  # no part of any name
+_WILD = {
+    _ANY_TOPIC: ".+",
+    _ANY_DELAY: f"(?:{ENTRY}|[0-9]+(?:[.][0-9]+)?(?:{'|'.join(DURATION_UNITS)}))",
+}
 
 
 def matching_topics(config: Config, worker: WorkerConfig, names: Sequence[str]) -> list[str]:
@@ -19,7 +26,32 @@ def matching_topics(config: Config, worker: WorkerConfig, names: Sequence[str]) 
             each.retry_topic(name, ENTRY, config.topics),
         )
     }
+    for each in config.workers.values():
+        copies.update(_own_of_topics_that_are_gone(config, each, names))
     return matching(worker.patterns, names, copies)
+
+
+def _own_of_topics_that_are_gone(
+    config: Config, worker: WorkerConfig, names: Sequence[str]
+) -> list[str]:
+    """Return the topics of a worker's ladder by their form: what they were made for may be gone.
+
+    A template needs a word of its own for that: by a form like ``<group>.<topic>`` alone, sources
+    would be taken for copies.
+    """
+    topics = config.topics
+    forms = (
+        (topics.dlq, worker.dlq_topic(_ANY_TOPIC, topics)),
+        (topics.retry, worker.retry_topic(_ANY_TOPIC, _ANY_DELAY, topics)),
+    )
+    patterns = [
+        re.compile(
+            "".join(_WILD.get(part) or re.escape(part) for part in re.split("([\0\1])", form))
+        )
+        for template, form in forms
+        if re.search(r"[^\W_]", re.sub(r"\{\w+\}", "", template))
+    ]
+    return [name for name in names if any(each.fullmatch(name) for each in patterns)]
 
 
 def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[str]) -> list[str]:
