@@ -110,9 +110,22 @@ def _partitions(consumer: Consumer, topic: str, timeout_s: float) -> int:
 def _offsets(consumer: Consumer, topic: str, timeout_s: float) -> dict[int, tuple[int, int]]:
     found = {}
     for partition in range(_partitions(consumer, topic, timeout_s)):
-        name = ClientPartition(topic, partition)
-        answer = consumer.get_watermark_offsets(name, timeout=timeout_s, cached=False)
+        answer = _range(consumer, ClientPartition(topic, partition), timeout_s)
         if answer is None:
             raise BrokerUnavailableError(f"{topic}[{partition}]: no answer in {timeout_s:g} s")
         found[partition] = answer
     return found
+
+
+def _range(consumer: Consumer, name: ClientPartition, timeout_s: float) -> tuple[int, int] | None:
+    """Ask for a partition's range, again while the partition is so new that nobody leads it."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return consumer.get_watermark_offsets(name, timeout=timeout_s, cached=False)
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            is_new = error is not None and errors.is_leader_moving(error)
+            if not is_new or time.monotonic() >= deadline:
+                raise
+        consumer.poll(_POLL_S)
