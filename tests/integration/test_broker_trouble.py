@@ -15,9 +15,11 @@ import pytest
 
 from tests.integration.conftest import PROTOCOLS, protocol_settings
 from tests.integration.members import wait_until
+from tests.integration.retry_topics import CALM, RetryTopics
 from tests.integration.shop import PATIENCE_S, Shop, fails_on
+from window_consumer import Record
 from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
-from window_consumer.testing.guarantees import NoDuplicates
+from window_consumer.testing.guarantees import NoDuplicates, OneAtATimePerKey
 from window_consumer.testing.real_kafka import RealKafka
 
 GONE_S = 30.0
@@ -141,6 +143,49 @@ def test_calls_that_end_while_the_broker_is_away_are_committed_later(
             orders.until(lambda: len(orders.events) == 100, "all calls are over")
         orders.until_committed()
     assert orders.violations(NoDuplicates()) == []
+
+
+IMPATIENT = {"message.timeout.ms": 2000}
+"""How long the client tries by itself to write a copy, shortened."""
+
+
+def test_records_that_fail_while_the_broker_is_away_wait_and_move_to_their_level_later(
+    own: RealKafka, frozen: RealKafka, shop_at: ShopAt
+) -> None:
+    """One broker is killed and started again, the other answers nothing meanwhile."""
+    shops = {shop_at(own, 2): "classic", shop_at(frozen, 2): "consumer"}
+    go_on = Event()
+
+    def behave(record: Record) -> None:
+        go_on.wait(PATIENCE_S)
+        if record.attempt == 1:
+            raise ValueError("not at attempt 1")
+
+    settings = {
+        "ordering": "key",
+        "retry": {"attempts": 1, "levels": ["300ms"], "on_failure": "overtake"},
+        "breaker": dict(CALM),
+    }
+    with ExitStack() as running:
+        for shop, protocol in shops.items():
+            kafka = {**protocol_settings(protocol), "producer": IMPATIENT}
+            if protocol == "classic":
+                kafka["session.timeout.ms"] = 60_000
+            shop.behave = behave
+            running.enter_context(shop.running(kafka=kafka, concurrency=20, **settings))
+            shop.until_said("reads 4 partitions")
+            shop.produce(range(20), keys=20)
+            shop.until_called(20)
+            assert set(shop.committed().values()) == {0}
+        with away(own.kill, own.restart), away(frozen.pause, frozen.resume):
+            go_on.set()
+            for shop in shops:
+                shop.until_said("stays open, its copy was not taken and is tried again")
+        for shop in shops:
+            shop.until(RetryTopics.of(shop, "300ms").are_drained, "source and level are committed")
+    for shop in shops:
+        assert RetryTopics.of(shop, "300ms").violations(shop, OneAtATimePerKey()) == []
+        assert not shop.dead_letters()
 
 
 # ---- what an older or stricter broker does

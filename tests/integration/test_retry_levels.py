@@ -138,3 +138,90 @@ def test_thousands_of_records_wait_in_a_level_beyond_the_window(
         orders.until(topics.are_drained, "source and levels are committed")
     assert_on_time(orders, *topics.names)
     assert topics.violations(orders, NoDuplicates()) == []
+
+
+# ---- copies that do not fit, and copies that make no sense
+
+
+def small_level(orders: Shop, delay: str, limit: int) -> str:
+    """Make the topic of a level that takes only small records."""
+    name = RetryTopics.of(orders).name(delay)
+    orders.create_topic(name, config={"max.message.bytes": str(limit)})
+    return name
+
+
+def test_a_value_that_a_level_does_not_take_is_held_until_it_does(shop: ShopOn) -> None:
+    orders = shop(1)
+    topics = RetryTopics.of(orders, "300ms")
+    level = small_level(orders, "300ms", 6_000)
+    orders.behave = fails_until(2)
+    orders.write([NewRecord(b"v" * 10_000, b"k"), NewRecord(b"small", b"k")])
+    with orders.running(**ladder("300ms", on_oversize="hold")):
+        orders.until_said("[0]@0 stays open, its copy was not taken and is tried again: ")
+        orders.until_open(0)
+        orders.set_topic(level, "max.message.bytes", "20000")
+        orders.until(topics.are_drained, "source and levels are committed")
+    assert sorted(call.attempt for call in orders.calls) == [1, 1, 2, 2]
+    assert topics.violations(orders, NoDuplicates()) == []
+
+
+def test_a_value_that_a_level_does_not_take_can_become_a_dead_letter_that_refers_to_it(
+    shop: ShopOn,
+) -> None:
+    orders = shop(1)
+    topics = RetryTopics.of(orders, "300ms")
+    small_level(orders, "300ms", 6_000)
+    orders.behave = fails
+    orders.write([NewRecord(b"v" * 10_000, b"k")])
+    with orders.running(**ladder("300ms", on_oversize="reference")):
+        orders.until(topics.are_drained, "source and levels are committed")
+    (copy,) = topics.dead_letters()
+    assert copy.value() is None
+    reference = header(copy.headers(), names.VALUE_REF) or b""
+    assert reference.startswith(f"{orders.topic}/0/0 sha256:".encode())
+    assert topics.copies("300ms") == []
+    assert topics.violations(orders) == []
+
+
+BROKEN: dict[str, list[tuple[str, bytes | None]]] = {
+    "no headers": [],
+    "numbers that are none": [
+        (names.ATTEMPTS, b"many"),
+        (names.NOT_BEFORE, b"soon"),
+        (names.FIRST_FAILURE, b"-1"),
+        (names.ORIGINAL_TOPIC, b"elsewhere"),
+        (names.ORIGINAL_PARTITION, b"0x1"),
+        (names.ORIGINAL_OFFSET, b"9" * 40),
+    ],
+    "headers without a value": [
+        (names.ATTEMPTS, None),
+        (names.NOT_BEFORE, None),
+        (names.ORIGINAL_TOPIC, None),
+        (names.ID, None),
+    ],
+    "a topic that is no text": [
+        (names.ORIGINAL_TOPIC, b"\xff\xfe"),
+        (names.ORIGINAL_PARTITION, b"99"),
+        (names.ORIGINAL_OFFSET, b"5"),
+    ],
+}
+
+
+def test_records_of_a_level_that_make_no_sense_are_called_for_the_first_time(
+    shop: ShopOn,
+) -> None:
+    """Somebody has written them by hand. They fail, and climb on like any others."""
+    orders = shop(1)
+    topics = RetryTopics.of(orders, "300ms", "500ms")
+    orders.behave = fails
+    with orders.running(ordering="key", **ladder("300ms", "500ms")):
+        until_reading(orders, topics)
+        broken = [NewRecord(name.encode(), b"k", headers) for name, headers in BROKEN.items()]
+        orders.write(broken, topics.name("300ms"))
+        orders.until_called(2 * len(BROKEN))
+        orders.until(topics.are_drained, "source and levels are committed")
+    for name in BROKEN:
+        attempts = [call.attempt for call in orders.calls if call.value == name.encode()]
+        assert attempts == [1, 2], name
+    dead = [(copy.value() or b"").decode() for copy in topics.dead_letters()]
+    assert sorted(dead) == sorted(BROKEN)

@@ -1,0 +1,183 @@
+"""The topics of retry levels at the start: made, widened, or missed by name before any call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import frozen
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.applications import SHOP
+from tests.commands import Commands, Ended
+from tests.conftest import MakeTopic
+from tests.integration.access import Access
+from tests.integration.test_start_permissions import USER, Guarded
+from tests.integration.test_start_topics import DAY_MS, Cluster
+from window_consumer.testing.real_kafka import RealKafka
+
+LEVELS = ("500ms", "2m", "10d")
+
+
+@frozen
+class Laddered:
+    """A worker with three levels on a topic of three partitions."""
+
+    commands: Commands
+    cluster: Cluster
+    source: str
+    group: str
+
+    def name(self, delay: str) -> str:
+        return f"{self.group}.{self.source}.retry.{delay}"
+
+    @property
+    def copies(self) -> list[str]:
+        return [*map(self.name, LEVELS), f"{self.group}.{self.source}.dlq"]
+
+    def configure(self, *, create: bool = True, **retry: Any) -> None:
+        config = self.cluster.worker(self.source, self.group, topics={"create": create})
+        config["workers"]["charge"]["retry"] = {"levels": list(LEVELS), **retry}
+        self.commands.configure(config)
+
+    def run_until_reading(self) -> Ended:
+        """Run the worker until the group has dealt out the source and all levels."""
+        running = self.commands.start("run", "shop:app")
+        running.wait_for("reads 12 partitions")
+        ended = running.stop()
+        assert ended.code == 0
+        return ended
+
+
+@pytest.fixture
+def laddered(
+    kafka: RealKafka,
+    commands: Commands,
+    make_topic: MakeTopic,
+    unique_name: Callable[[str], str],
+) -> Laddered:
+    commands.application(SHOP)
+    settings = {"cleanup.policy": "compact", "retention.ms": "1000", "max.message.bytes": "50000"}
+    cluster = Cluster(kafka.bootstrap, AdminClient({"bootstrap.servers": kafka.bootstrap}))
+    laddered = Laddered(commands, cluster, make_topic("orders", 3, settings), unique_name("shop"))
+    laddered.configure()
+    return laddered
+
+
+def test_the_start_makes_a_topic_for_each_level(laddered: Laddered) -> None:
+    """They keep their records for 14 days, or twice the delay where that is longer."""
+    laddered.run_until_reading()
+    cluster = laddered.cluster
+    source = cluster.settings(laddered.source)
+    for delay, days in zip(LEVELS, (14, 14, 20), strict=True):
+        settings = cluster.settings(laddered.name(delay))
+        assert cluster.partitions(laddered.name(delay)) == 3
+        assert settings["cleanup.policy"] == "delete"
+        assert settings["retention.ms"] == str(days * DAY_MS)
+        assert settings["max.message.bytes"] == str(50_000 + 64 * 1024)
+        assert settings["min.insync.replicas"] == source["min.insync.replicas"]
+
+
+def test_a_level_narrower_than_its_source_is_widened(laddered: Laddered) -> None:
+    narrow = laddered.name("2m")
+    by_hand(laddered, narrow, partitions=1)
+    check = laddered.commands.run("check", "shop:app", "--connect")
+    assert check.code == 0
+    assert f"{narrow} has 1 partitions" in check.out
+    assert laddered.cluster.partitions(narrow) == 1
+    laddered.run_until_reading()
+    assert laddered.cluster.partitions(narrow) == 3
+
+
+def test_a_level_that_may_not_be_widened_ends_the_start_with_a_command_that_does_it(
+    laddered: Laddered,
+) -> None:
+    for name in laddered.copies:
+        by_hand(laddered, name, partitions=1 if name == laddered.name("2m") else 3)
+    laddered.configure(create=False)
+    ended = laddered.commands.run("run", "shop:app")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{laddered.name('2m')} has 1 partitions and {laddered.source} 3" in ended.err
+    assert "topics.create is false" in ended.err
+    assert f"--alter --topic {laddered.name('2m')} --partitions 3" in ended.err
+
+
+def by_hand(laddered: Laddered, name: str, partitions: int) -> None:
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1)
+    laddered.cluster.admin.create_topics([topic])[name].result(30)
+
+
+@pytest.mark.parametrize("command", [["run"], ["check", "--connect"]], ids=["run", "check"])
+def test_all_topics_that_are_missing_and_may_not_be_made_are_named_at_once(
+    laddered: Laddered, command: list[str]
+) -> None:
+    laddered.configure(create=False)
+    ended = laddered.commands.run(*command, "shop:app")
+    assert (ended.code, ended.out) == (2, "")
+    assert "are missing and topics.create is false" in ended.err
+    commands = [line for line in ended.err.splitlines() if "kafka-topics.sh" in line]
+    assert len(commands) == 4
+    for name, line in zip(laddered.copies, commands, strict=True):
+        assert f"--create --topic {name} --partitions 3" in line
+        assert laddered.cluster.partitions(name) is None
+
+
+# ---- permissions
+
+
+@pytest.fixture
+def guarded(
+    kafka: RealKafka,
+    commands: Commands,
+    make_topic: MakeTopic,
+    unique_name: Callable[[str], str],
+) -> Guarded:
+    """A worker with one level, that may read its source and write its dead letters."""
+    access = Access(AdminClient({"bootstrap.servers": kafka.bootstrap}), USER)
+    guarded = Guarded(kafka, commands, access, make_topic("orders", 2), unique_name("shop"))
+    guarded.configure(retry={"levels": ["2m"]})
+    access.grant("topic", guarded.topic, "READ", "DESCRIBE")
+    access.grant("group", guarded.group, "READ", "DESCRIBE")
+    access.grant("topic", guarded.dlq, "CREATE", "WRITE", "DESCRIBE")
+    return guarded
+
+
+def test_each_permission_that_a_level_needs_is_named_when_it_is_missing(guarded: Guarded) -> None:
+    access, level = guarded.access, f"{guarded.group}.{guarded.topic}.retry.2m"
+    ended = guarded.run("run")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{level}, {guarded.dlq} are missing and may not be made" in ended.err
+    assert "allow CREATE" in ended.err
+    assert f"--create --topic {level} --partitions 2" in ended.err
+
+    access.grant("topic", level, "CREATE", "DESCRIBE")
+    for missing in ("WRITE", "READ"):
+        ended = guarded.run("run")
+        assert (ended.code, ended.out) == (2, "")
+        assert f"needs {missing} on topic {level}: add an ACL" in ended.err
+        access.grant("topic", level, missing)
+    running = guarded.start("run")
+    running.wait_for("reads 4 partitions")
+    assert running.stop().code == 0
+
+
+def test_a_level_that_may_not_be_altered_ends_the_start_with_a_command_that_widens_it(
+    guarded: Guarded,
+) -> None:
+    level = f"{guarded.group}.{guarded.topic}.retry.2m"
+    guarded.access.grant("topic", level, "CREATE", "DESCRIBE", "WRITE", "READ")
+    running = guarded.start("run")
+    running.wait_for("reads 4 partitions")
+    assert running.stop().code == 0
+    wider = [NewPartitions(guarded.topic, 3)]
+    guarded.access.admin.create_partitions(wider)[guarded.topic].result(30)
+    ended = guarded.run("run")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{level} has 2 partitions and {guarded.topic} 3, which may not be changed" in ended.err
+    assert "allow ALTER on it" in ended.err
+    assert f"--alter --topic {level} --partitions 3" in ended.err
+    guarded.access.grant("topic", level, "ALTER")
+    running = guarded.start("run")
+    running.wait_for("reads 6 partitions")
+    assert running.stop().code == 0
