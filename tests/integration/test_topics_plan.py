@@ -224,3 +224,18 @@ def test_a_source_topic_that_may_not_be_seen_ends_it_with_2(shop: Shop) -> None:
     assert (ended.code, ended.out) == (2, "")
     assert f"not authorised: needs DESCRIBE on topics {shop.topic}" in ended.err
     assert "--partitions and --replication-factor" in ended.err
+
+
+def test_settings_of_a_source_that_may_not_be_seen_are_assumed_and_that_is_told(
+    shop: Shop,
+) -> None:
+    shop.configure({**shop.kafka.sasl_settings(USER), "sasl.password": "${PASSWORD}"})
+    shop.allow({Acl("topic", shop.topic, "Describe", False, f"User:{USER}")})
+    ended = shop.commands.run("topics", "plan", env=shop.secret)
+    assert ended.code == 0, ended.err
+    dead_letters = from_shell(ended.out).topics[f"{shop.group}.{shop.topic}.dlq"]
+    assert dead_letters.partitions == 3
+    assert dead_letters.config["max.message.bytes"] == str(1_048_588 + 64 * 1024)
+    assert "min.insync.replicas" not in dead_letters.config
+    notes = " ".join(line.removeprefix("# ") for line in ended.out.splitlines())
+    assert f"does not tell the settings of {shop.topic} (DESCRIBE_CONFIGS)" in notes
