@@ -40,7 +40,9 @@ def run(
 ) -> Run:
     """Handle a topic's records once; those that are drawn fail, but none unless ``failing``."""
     kind = _KINDS[workload.work](workload, group, topic, bootstrap, failing=failing)
-    app, plan = framework.planned(bootstrap, topic, group, workload, kind.handle, kind.retry)
+    # Once the source is through, most calls are those of copies that have to fail.
+    more = {"breaker": {"enabled": False}}
+    app, plan = framework.planned(bootstrap, topic, group, workload, kind.handle, kind.retry, more)
     used = usage.cpu_s()
     running = app.start_plan(plan, start_timeout=framework.START_S)
     stretch = framework.watch(running, sum(counts), kind.finished)

@@ -7,7 +7,6 @@ from typing import Any
 
 from attrs import evolve
 
-from window_consumer.core.budget import Budget
 from window_consumer.core.decisions import Assigned, Decisions, EngineRules
 from window_consumer.core.engine import Engine
 from window_consumer.core.ladder import FailedRecord, Jitter
@@ -28,12 +27,18 @@ from window_consumer.model.record import Message, TopicPartition
 class CommitsPastAnOpenCell(Engine):
     """What was delivered is committed, finished or not."""
 
-    def _commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
-        commit = super()._commit(partition, now, clean=clean)
-        if commit is None:
-            return None
-        delivered = partition.window.offsets.next_offset
-        return Commit(commit.name, max(commit.next_offset, delivered), "")
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        honest = self.housekeeping.commit
+
+        def commit(partition: Partition, now: float, *, clean: bool) -> Commit | None:
+            made = honest(partition, now, clean=clean)
+            if made is None:
+                return None
+            delivered = partition.window.offsets.next_offset
+            return Commit(made.name, max(made.next_offset, delivered), "")
+
+        self.housekeeping.commit = commit  # type: ignore[method-assign] # a planted bug
 
 
 class ForgetsTheEpoch(Engine):
@@ -93,15 +98,18 @@ class CommitsRangesOfAnotherBase(Engine):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self._texts: dict[TopicPartition, str] = {}
+        texts: dict[TopicPartition, str] = {}
+        honest = self.housekeeping.commit
 
-    def _commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
-        commit = super()._commit(partition, now, clean=clean)
-        if commit is None:
-            return None
-        text = self._texts.get(commit.name, commit.metadata)
-        self._texts[commit.name] = commit.metadata
-        return Commit(commit.name, commit.next_offset, text)
+        def commit(partition: Partition, now: float, *, clean: bool) -> Commit | None:
+            made = honest(partition, now, clean=clean)
+            if made is None:
+                return None
+            text = texts.get(made.name, made.metadata)
+            texts[made.name] = made.metadata
+            return Commit(made.name, made.next_offset, text)
+
+        self.housekeeping.commit = commit  # type: ignore[method-assign] # a planted bug
 
 
 class DealsTheRunningRecordAgain(Engine):
@@ -175,17 +183,17 @@ class ForgetsWhatWasFinishedBefore(Engine):
         )
 
 
-class _NoLimit(Budget):
-    def allows(self, _partition: Partition, _partitions: int) -> bool:
-        return True
-
-
 class TakesInWhateverComes(Engine):
     """Records are taken in whatever is held already."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.budget = _NoLimit(self.rules.window_bytes, self.rules.batch_records, 10**6)
+
+        def allows(partition: Partition, partitions: int) -> bool:
+            return bool(partition) or bool(partitions)
+
+        self.budget.allows = allows  # type: ignore[method-assign] # a planted bug
+        self.budget._buffer_records = 10**6
 
 
 class RunsBeforeItIsDue(Engine):

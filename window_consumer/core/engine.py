@@ -27,16 +27,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from window_consumer.core.breaker import Breaker, BreakerNews, BreakerState
+from window_consumer.core.breaker import Breaker
 from window_consumer.core.budget import Budget
 from window_consumer.core.commits import CommitState
 from window_consumer.core.counters import Counters
 from window_consumer.core.decisions import Assigned, Decisions, EngineRules, Outlived
+from window_consumer.core.departures import Departures
 from window_consumer.core.dispatcher import COMPANY_S, SLICE_TARGET_S, Dispatcher
 from window_consumer.core.failures import Failures
+from window_consumer.core.housekeeping import Housekeeping
 from window_consumer.core.hovering import HoverWatch
 from window_consumer.core.ladder import FailedRecord, Jitter
-from window_consumer.core.metadata import MAX_BYTES
 from window_consumer.core.ordering import ByKey, ByPartition, Ordering, Unordered
 from window_consumer.core.partition import Partition
 from window_consumer.core.rungs import Rung
@@ -53,14 +54,8 @@ from window_consumer.model.record import TopicPartition
 
 MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, Rung]], "Engine"]
 
-HOUSEKEEPING_S = 0.005
-"""How often commits, pauses and hovering cells are looked at."""
-
 SUSPECTS = 20
 """How many calls of a slice are suspected after a standstill: 5 ms of calls of 0.25 ms."""
-
-_SMALLEST_METADATA = 32
-"""Offset and suspect still fit, and they have to: a suspect waits for the ack of its commit."""
 
 _ORDERINGS: dict[str, type[Ordering]] = {
     "unordered": Unordered,
@@ -97,16 +92,21 @@ class Engine:
             may_move=rules.retry.on_failure == "overtake",
         )
         self.suspects = Suspects(rules.retry, self.dispatcher, self.failures, self.settling)
+        self.departures = Departures(
+            self.breaker,
+            self.dispatcher,
+            self.failures,
+            self.settling,
+            self.suspects,
+            self.budget,
+            self.counters,
+        )
+        self.housekeeping = Housekeeping(
+            self.partitions, self.budget, self.settling, HoverWatch(rules.hover_s)
+        )
         self.stopping = False
         self._epochs = 0
-        self._metadata_bytes = MAX_BYTES
-        self._housekeeping_at = 0.0
         self._doubt_until = float("-inf")
-        self._next_due = float("inf")
-        """When the next copy is due that waits in a buffer."""
-        self._in_a_hurry = False
-        """Partitions are about to be given up: what is spent leaves now or not at all."""
-        self._hover_watch = HoverWatch(rules.hover_s)
 
     # ---- events
 
@@ -146,7 +146,7 @@ class Engine:
                     assigned.unclean, assigned.next_offset, capacity, rules.slots, now
                 )
                 self.suspects.begin(partition, suspicion)
-        self._housekeeping_at = now
+        self.housekeeping.is_due_at(now)
 
     def on_records(self, batch: Batch, now: float, wall_ms: float) -> None:
         """Take delivered records, which are in offset order, into the partition's window.
@@ -170,12 +170,12 @@ class Engine:
         self.budget.note(len(unseen), size)
         partition.hold(size)
         if self.budget.used > self.budget.limit:
-            self._housekeeping_at = now  # pause before the next batch comes
+            self.housekeeping.is_due_at(now)  # pause before the next batch comes
         if partition.rung.level is None:
             self.counters.earlier += partition.take_in(unseen, size, now)
         else:
             self.counters.earlier += partition.take_in_later(unseen, now, wall_ms)
-            self._next_due = min(self._next_due, partition.next_due)
+            self.housekeeping.wait_for(partition)
         self.dispatcher.wake(partition)
 
     def on_completion(self, slice_: Slice, now: float) -> None:
@@ -220,7 +220,7 @@ class Engine:
             partition.commit.refused()
             self.counters.commit_failures += 1
             if error.metadata_too_large:
-                self._metadata_bytes = max(_SMALLEST_METADATA, self._metadata_bytes // 2)
+                self.housekeeping.write_less()
 
     def on_positions(self, positions: Mapping[TopicPartition, int]) -> None:
         """Note how far the client has read: markers may follow a partition's last record."""
@@ -233,7 +233,7 @@ class Engine:
 
     def on_revoking(self, names: Iterable[TopicPartition], now: float) -> None:
         """Start nothing more of these partitions; take back what has not started."""
-        self._in_a_hurry = True
+        self.departures.in_a_hurry = True
         for name in names:
             partition = self.partitions.get(name)
             if partition is not None and not partition.closing:
@@ -256,7 +256,7 @@ class Engine:
             partition = self.partitions[name]
             if partition.commit.suspicion is not None and not partition.slices:
                 partition.commit.suspicion.absolve()
-            commit = self._commit(partition, now, clean=True)
+            commit = self.housekeeping.commit(partition, now, clean=True)
             if commit is not None:
                 commits.append(commit)
         return commits, self.on_lost(owned)
@@ -276,12 +276,12 @@ class Engine:
                     outlived.append(Outlived(name, message.offset(), message.key()))
             self.dispatcher.forget(partition)
             self.suspects.forget(partition)
-            self._hover_watch.forget(name)
+            self.housekeeping.forget(name)
             siblings = list(partition.siblings)
             partition.give_up()
             for sibling in siblings:
                 self.dispatcher.wake(sibling)  # their lanes may be free now
-        self._in_a_hurry = self.stopping
+        self.departures.in_a_hurry = self.stopping
         self.counters.outlived += len(outlived)
         return outlived
 
@@ -346,7 +346,8 @@ class Engine:
         if leaving and (settled_at := self.breaker.settled_at(leaving.last_failure)) > now:
             longest_s = min(longest_s, settled_at - now)
         due = self.failures.next_due()
-        due = self._next_due if due is None else min(due, self._next_due)
+        next_due = self.housekeeping.next_due
+        due = next_due if due is None else min(due, next_due)
         return max(0.0, min(longest_s, due - now))
 
     # ---- decisions
@@ -359,131 +360,18 @@ class Engine:
         decisions.stalled = self.stalls.look(self.partitions, now)
         decisions.returned = self.stalls.take_returned()
         self.failures.look_at_clock(now)
-        if now >= self._next_due:
-            self._let_in(now)
+        self.housekeeping.let_in(now)
         decisions.breaker = self.breaker.look(now)
         for news in decisions.breaker:
-            self._obey(news, now)
-        if now >= self._doubt_until:
-            self._start(decisions, now)
+            self.departures.obey(news, now)
+        in_doubt = now < self._doubt_until
+        if not in_doubt:
+            self.departures.decide(decisions, now)
+            if self.suspects.cases and self.suspects.unsaid:
+                self.housekeeping.is_due_at(now)
         decisions.stop = self.failures.stop or self.stalls.stop
-        if now >= self._housekeeping_at:
-            self._housekeeping_at = now + HOUSEKEEPING_S
-            for partition in self.partitions.values():
-                self._keep_house(partition, decisions, now)
-                hovering = self._hover_watch.look(partition, now)
-                if hovering is not None:
-                    decisions.hovering.append(hovering)
+        self.housekeeping.look(decisions, now, may_commit=not in_doubt)
         return decisions
-
-    def _start(self, decisions: Decisions, now: float) -> None:
-        """Hand out what may start, and what leaves."""
-        if self.breaker.lets_start:
-            if self.suspects.cases:
-                decisions.dispatch.extend(self.suspects.slices(now))
-                if self.suspects.unsaid:
-                    self._housekeeping_at = now
-            if not self.suspects.holds_the_worker(now):
-                self._start_others(decisions, now)
-        elif self.breaker.wants_probe and (probe := self._probe(now)):
-            self.breaker.probing(probe, now)
-            decisions.dispatch.append(probe)
-
-        def may_leave(failed: FailedRecord) -> bool:
-            spent_at = failed.last_failure
-            return self.breaker.lets_leave(spent_at, now, in_a_hurry=self._in_a_hurry)
-
-        for failed in self.failures.to_publish(self.budget, may_leave):
-            if failed.is_dropped:
-                self.settling.drop(failed, now)
-                continue
-            failed.partition.publishing += 1
-            decisions.publish.append(failed)
-
-    def _start_others(self, decisions: Decisions, now: float) -> None:
-        """Hand out what may start without a commit that names it."""
-        count = self.dispatcher.slice_records
-        while not self.dispatcher.full and (records := self.failures.next_calls(count)):
-            decisions.dispatch.append(self.dispatcher.again(records, now))
-        decisions.dispatch.extend(self.dispatcher.slices(now))
-
-    def _let_in(self, now: float) -> None:
-        """Let copies into their windows whose wait is over."""
-        self._next_due = float("inf")
-        for partition in self.partitions.values():
-            if partition.buffered and not partition.closing:
-                self._refill(partition, now)
-
-    def _refill(self, partition: Partition, now: float) -> None:
-        self.settling.go_on(partition, now)
-        if partition.next_due > now:
-            self._next_due = min(self._next_due, partition.next_due)
-
-    def _obey(self, news: BreakerNews, now: float) -> None:
-        """Do what follows from the breaker's new state."""
-        if news.pardon:
-            self.failures.pardon()
-        if news.state is BreakerState.OPEN:
-            self.counters.breaker_opened += 1
-            for slice_ in list(self.dispatcher.out):
-                partition = slice_.partition
-                # The commit names a suspect that was handed out: it is as good as started.
-                if partition.owned and not partition.closing and partition.case is None:
-                    self.settling.take_back(slice_, now)
-
-    def _probe(self, now: float) -> Slice | None:
-        """Hand out one record: a new one and one that failed before in turn, as far as there are.
-
-        Those that failed may be what is wrong, and so may those that are new.
-        """
-        if self.suspects.cases and (suspect := next(self.suspects.slices(now), None)):
-            return suspect
-        for is_again in (self.breaker.probes % 2 == 1, self.breaker.probes % 2 == 0):
-            if not is_again:
-                slice_ = self.dispatcher.single(now)
-                if slice_ is not None:
-                    return slice_
-            elif records := self.failures.next_calls(1):
-                return self.dispatcher.again(records, now)
-        return None
-
-    def _keep_house(self, partition: Partition, decisions: Decisions, now: float) -> None:
-        """Refill, pause, resume and commit, unless the partition is about to be given up."""
-        if partition.closing:
-            return
-        everyone = self.partitions.values()
-        name = partition.name
-        if partition.buffered:
-            self._refill(partition, now)
-        if self.budget.should_pause(partition, everyone):
-            partition.paused = True
-            decisions.pause.append(name)
-        elif self.budget.should_resume(partition, everyone):
-            partition.paused = False
-            decisions.resume.append((name, partition.next_delivery))
-        if partition.commit.due(now) and now >= self._doubt_until:
-            commit = self._commit(partition, now, clean=False)
-            if commit is not None:
-                decisions.commit.append(commit)
-
-    # ---- rules
-
-    def _commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
-        """Take one snapshot of offset and ranges.
-
-        The client's position counts only where nothing is in the window and everything up to it
-        was taken in: transaction markers may follow the last record.
-        """
-        next_offset = partition.window.next_offset
-        nothing_is_left = partition.idle and not partition.window.cells
-        if nothing_is_left and not partition.refused_records:
-            next_offset = max(next_offset, partition.position)
-        beyond = (
-            each if each.start >= next_offset else range(next_offset, each.stop)
-            for each in partition.finished_ranges()
-            if each.stop > next_offset
-        )
-        return partition.commit.make(next_offset, beyond, now, self._metadata_bytes, clean=clean)
 
 
 def _same_lanes(one: Partition, other: Partition) -> bool:
