@@ -46,13 +46,12 @@ def planned(
     group: str,
     workload: Workload,
     handler: Handler,
-    retry: Mapping[str, Any] = MappingProxyType({"attempts": 1, "when_spent": "stop"}),
-    more: Mapping[str, Any] = MappingProxyType({}),
+    keys: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[App, Plan]:
     """Return an application with one worker, and the interpreter and the log as ``run`` has them.
 
     What fails stops the worker at once, unless told otherwise: then no run needs a dead-letter
-    topic of its own. ``more`` are further keys of the worker.
+    topic of its own. ``keys`` are further keys of the worker.
     """
     worker: dict[str, Any] = {
         "topics": [topic],
@@ -60,8 +59,8 @@ def planned(
         "ordering": workload.ordering,
         "concurrency": workload.slots,
         "memory": workload.memory,
-        "retry": dict(retry),
-        **more,
+        "retry": {"attempts": 1, "when_spent": "stop"},
+        **keys,
     }
     if workload.ordering != "unordered":
         worker["retry"]["on_failure"] = "overtake"

@@ -40,9 +40,7 @@ def run(
 ) -> Run:
     """Handle a topic's records once; those that are drawn fail, but none unless ``failing``."""
     kind = _KINDS[workload.work](workload, group, topic, bootstrap, failing=failing)
-    # Once the source is through, most calls are those of copies that have to fail.
-    more = {"breaker": {"enabled": False}}
-    app, plan = framework.planned(bootstrap, topic, group, workload, kind.handle, kind.retry, more)
+    app, plan = framework.planned(bootstrap, topic, group, workload, kind.handle, kind.keys)
     used = usage.cpu_s()
     running = app.start_plan(plan, start_timeout=framework.START_S)
     stretch = framework.watch(running, sum(counts), kind.finished)
@@ -57,10 +55,8 @@ def run(
 class _Failing:
     """Records that are drawn fail once and succeed at the second call."""
 
-    retry: ClassVar[Mapping[str, Any]] = {
-        "attempts": 3,
-        "backoff": "20ms..50ms",
-        "when_spent": "stop",
+    keys: ClassVar[Mapping[str, Any]] = {
+        "retry": {"attempts": 3, "backoff": "20ms..50ms", "when_spent": "stop"}
     }
 
     def __init__(
@@ -101,7 +97,7 @@ class _Failing:
 class _Dying(_Failing):
     """Records that are drawn become dead letters at once."""
 
-    retry: ClassVar[Mapping[str, Any]] = {"attempts": 1, "when_spent": "dead_letter"}
+    keys: ClassVar[Mapping[str, Any]] = {"retry": {"attempts": 1, "when_spent": "dead_letter"}}
 
     def __init__(self, *arguments: Any, **more: Any):
         super().__init__(*arguments, **more)
@@ -133,10 +129,10 @@ class _Climbing(_Failing):
     Where a copy is called is compared with the due time in its header: the clock is the same.
     """
 
-    retry: ClassVar[Mapping[str, Any]] = {
-        "attempts": 1,
-        "levels": list(LEVELS),
-        "when_spent": "stop",
+    keys: ClassVar[Mapping[str, Any]] = {
+        "retry": {"attempts": 1, "levels": list(LEVELS), "when_spent": "stop"},
+        # Once the source is through, most calls are those of copies that have to fail.
+        "breaker": {"enabled": False},
     }
 
     def __init__(self, *arguments: Any, **more: Any):

@@ -96,7 +96,7 @@ class Bank:
 def run(bootstrap: str, topic: str, group: str, workload: Workload, counts: Sequence[int]) -> Run:
     """Handle a topic's records while the handler fails for ``LASTS_S`` seconds in their midst."""
     bank = Bank(workload.wait_s)
-    app, plan = framework.planned(bootstrap, topic, group, workload, bank.pay, RETRY)
+    app, plan = framework.planned(bootstrap, topic, group, workload, bank.pay, {"retry": RETRY})
     used = usage.cpu_s()
     running = app.start_plan(plan, start_timeout=framework.START_S)
     framework.watch(running, sum(counts), lambda each: each.processed + each.dead_lettered)
