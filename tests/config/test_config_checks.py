@@ -185,6 +185,42 @@ def test_the_poll_interval_of_the_top_counts_too(refused: Refuse, worker_text: W
     )
 
 
+SCATTERING = [
+    "{group.remote.assignor: uniform}",
+    "{group.protocol: classic, partition.assignment.strategy: cooperative-sticky}",
+    "{group.protocol: classic, partition.assignment.strategy: 'range,roundrobin'}",
+]
+LADDER = "retry: {on_failure: overtake, levels: [10s]}"
+
+
+@pytest.mark.parametrize("kafka", SCATTERING)
+@pytest.mark.parametrize("ordering", ["key", "partition"])
+def test_an_ordered_worker_with_levels_keeps_equal_partitions_with_one_member(
+    refused: Refuse, worker_text: WorkerText, ordering: str, kafka: str
+) -> None:
+    message = refused(worker_text(f"ordering: {ordering}", LADDER, f"kafka: {kafka}"))
+    key, _, value = kafka.strip("{}").rpartition(", ")[2].partition(": ")
+    value = value.strip("'")
+    assert message.startswith(
+        f"workers.yaml:9: workers.charge.kafka.{key}: {key} is {value}, which"
+    )
+    assert "two calls of one key could run at once" in message
+    assert f"to keep the order, leave {key} out" in message
+    assert f"to keep {value}, take out retry.levels, or say ordering: unordered" in message
+
+
+@pytest.mark.parametrize("kafka", SCATTERING)
+def test_without_levels_or_without_ordering_partitions_may_be_scattered(
+    loaded: Load, worker_text: WorkerText, kafka: str
+) -> None:
+    loaded(worker_text("retry: {levels: [10s]}", f"kafka: {kafka}"))
+    loaded(worker_text("ordering: key", "retry: {on_failure: overtake}", f"kafka: {kafka}"))
+
+
+def test_range_may_be_named(loaded: Load, worker_text: WorkerText) -> None:
+    loaded(worker_text("ordering: key", LADDER, "kafka: {group.remote.assignor: range}"))
+
+
 @pytest.mark.parametrize("value", ["lots", "-1", "true", "1.5"])
 def test_a_poll_interval_that_is_no_number_is_left_to_the_client(
     loaded: Load, worker_text: WorkerText, value: str

@@ -49,6 +49,12 @@ has the name of a retry topic of this very worker
   retry topics are read without being named: take the topic out
   or, if it is none, choose another group or another template for topics.retry"""
 
+_SCATTERS: Final = """\
+{key} is {value}, which may give a record and its copies in retry topics to different members: \
+two calls of one key could run at once
+  to keep the order, leave {key} out: it is range then
+  to keep {value}, take out retry.levels, or say ordering: unordered"""
+
 _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
 
@@ -73,6 +79,7 @@ def check(
         )
     if "kafka" not in broken:
         problems.extend(problem for worker in running for problem in _revoke(config, worker, tree))
+        problems.extend(problem for worker in running for problem in _scatter(config, worker, tree))
     for index, worker in enumerate(running):
         for other in running[:index]:
             problems.extend(_overlap(worker, other, tree))
@@ -143,6 +150,18 @@ def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Proble
         f"write revoke_timeout below {units.format_duration(half_s)}, "
         "or raise max.poll.interval.ms",
     )
+
+
+def _scatter(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:
+    """Find assignors that do not keep equal partition numbers of all topics together."""
+    if worker.ordering == "unordered" or not worker.retry.levels:
+        return
+    properties = effective_kafka(config, worker, "consumer")
+    for key in ("group.remote.assignor", "partition.assignment.strategy"):
+        value = properties.get(key, "range")
+        if value != "range":
+            path = _key_of(worker, key, tree) or ("workers", worker.name, "kafka")
+            yield Problem(path, _SCATTERS.format(key=key, value=value))
 
 
 def _key_of(worker: WorkerConfig, key: str, tree: Tree) -> Path | None:
