@@ -90,7 +90,7 @@ def test_attempts_are_counted_anew_at_each_level() -> None:
     assert rules.next_step(ValueError(), 2, no_jitter) == Spent(exhausted, level=SHORT)
     assert rules.next_step(ValueError(), 1, no_jitter, SHORT) == Spent(exhausted, level=MIDDLE)
     assert rules.next_step(ValueError(), 1, no_jitter, LONG) == Spent(exhausted)
-    assert [rules.most_calls(each) for each in (None, SHORT, LONG)] == [2, 3, 5]
+    assert [rules.allowed(each) for each in (None, SHORT, LONG)] == [2, 1, 1]
 
 
 def test_fatal_leaves_the_ladder_from_every_level() -> None:

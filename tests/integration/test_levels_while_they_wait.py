@@ -168,6 +168,7 @@ def test_records_that_are_put_back_climb_again_beside_their_lanes(
         go_on.set()
         orders.until_called(7)
         orders.until(topics.are_drained, "source and levels are committed")
+    assert orders.log.containing("[0]@1 failed at attempt 4 of 4 with ValueError")
     for value in (b"behind", b"free"):
         calls = [call for call in orders.calls if call.value == value]
         assert [call.attempt for call in calls] == [4, 5, 6]

@@ -152,8 +152,7 @@ class RetryRules:
             return Spent(Reason.FATAL, self.when_spent)
         if self.on_failure == "overtake":
             wanted_s = error.after_s if isinstance(error, RetryLater) else 0.0
-            allowed = self.attempts if level is None else self.attempts_per_level
-            spent = stalled or attempts >= allowed
+            spent = stalled or attempts >= self.allowed(level)
             if spent or wanted_s > self.backoff_max_s:
                 further = next_level(self.levels, level, wanted_s)
                 if spent or further is not None:
@@ -193,14 +192,9 @@ class RetryRules:
                 return True
         return False
 
-    def most_calls(self, level: Level | None) -> int:
-        """Return how many calls a record may have had when its attempts at a level are spent.
-
-        A level that is not configured any more counts as where it would stand.
-        """
-        climbed = [] if level is None else [e for e in self.levels if e.delay_s < level.delay_s]
-        levels = 0 if level is None else len(climbed) + 1
-        return self.attempts + levels * self.attempts_per_level
+    def allowed(self, level: Level | None) -> int:
+        """Return how many calls a record may have at a level; None is where it does not wait."""
+        return self.attempts if level is None else self.attempts_per_level
 
     def schedule(self) -> list[Wait]:
         """Return the wait before each further call of a record that always fails.

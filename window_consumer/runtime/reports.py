@@ -216,7 +216,7 @@ def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: s
     fault = failed.failure.fault
     if isinstance(failed.failure.error, NotCalled):
         return f"{fault.message}; {_ENDS[failed.end]}{more}"
-    attempts = rules.most_calls(failed.partition.rung.level)
+    attempts = failed.hop.attempts + rules.allowed(failed.partition.rung.level)
     return (
         f"failed at attempt {failed.calls} of {attempts} with {fault.error_class}:"
         f" {fault.message}; {_next_step(failed, now)}{more}\n{fault.stack.rstrip()}"
