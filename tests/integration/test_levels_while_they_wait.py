@@ -89,11 +89,11 @@ def findings(commands: Commands, shop: Shop, **worker: Any) -> Any:
 
 
 def test_a_level_that_was_taken_out_is_read_until_it_is_drained(
-    shop: ShopOn, protocol: str, commands: Commands
+    shop: ShopOn, commands: Commands
 ) -> None:
     orders = shop(2)
     topics = RetryTopics.of(orders, "300ms", "1s", "1500ms")
-    kafka = protocol_settings(protocol)
+    kafka = protocol_settings("classic")
     orders.behave = fails
     with orders.running(kafka=kafka, **ladder("1s")):
         until_reading(orders, RetryTopics.of(orders, "1s"))
@@ -141,9 +141,7 @@ def put_back(orders: Shop, value: bytes, key: bytes, offset: int) -> NewRecord:
     )
 
 
-def test_records_that_are_put_back_climb_again_beside_their_lanes(
-    shop: ShopOn, protocol: str
-) -> None:
+def test_records_that_are_put_back_climb_again_beside_their_lanes(shop: ShopOn) -> None:
     orders, go_on = shop(1), Event()
     topics = RetryTopics.of(orders, "300ms", "500ms", "now")
 
@@ -154,7 +152,7 @@ def test_records_that_are_put_back_climb_again_beside_their_lanes(
             fails(record)
 
     orders.behave = behave
-    kafka = protocol_settings(protocol)
+    kafka = protocol_settings("consumer")
     with orders.running(kafka=kafka, ordering="key", **ladder("300ms", "500ms")):
         until_reading(orders, RetryTopics.of(orders, "300ms", "500ms"))
         orders.create_topic(topics.name("now"))

@@ -121,16 +121,12 @@ def test_a_value_of_1_mb_passes_through_a_level(shop: ShopOn) -> None:
     assert_on_time(orders, *topics.names)
 
 
-def test_thousands_of_records_wait_in_a_level_beyond_the_window(
-    shop: ShopOn, protocol: str
-) -> None:
+def test_thousands_of_records_wait_in_a_level_beyond_the_window(shop: ShopOn) -> None:
     """The window takes 100 records of a partition and its buffer 40: 500 wait in each."""
     orders = shop(4)
     topics = RetryTopics.of(orders, "2s")
     orders.behave = fails_until(2)
-    window = {"cells": 10, "cell_records": 10}
-    kafka = protocol_settings(protocol)
-    with orders.running(kafka=kafka, window=window, **ladder("2s")):
+    with orders.running(window={"cells": 10, "cell_records": 10}, **ladder("2s")):
         until_reading(orders, topics)
         for partition in range(4):
             orders.produce(range(500), keys=100, partition=partition)
