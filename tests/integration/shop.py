@@ -28,9 +28,10 @@ from window_consumer import App, Record
 from window_consumer.core.metadata import decode
 from window_consumer.kafka import embedded_reading as reading
 from window_consumer.kafka.embedded import NewRecord
+from window_consumer.kafka.errors import translate
 from window_consumer.kafka.group_offsets import committed_offsets
 from window_consumer.model import headers as names
-from window_consumer.model.errors import Fatal
+from window_consumer.model.errors import BrokerUnavailableError, Fatal
 from window_consumer.model.record import Message
 from window_consumer.runtime.running import Running
 from window_consumer.testing.events import (
@@ -222,8 +223,14 @@ class Shop:
         def or_tell() -> str:
             return f"{why}; {len(self.calls)} calls; the log:\n" + "\n".join(self.log.lines[-30:])
 
+        def so() -> bool:
+            try:
+                return what()
+            except BrokerUnavailableError:
+                return False  # a group's coordinator is not there before its first member is
+
         try:
-            wait_until(what, PATIENCE_S, why)
+            wait_until(so, PATIENCE_S, why)
         except AssertionError as error:
             raise AssertionError(or_tell()) from error
 
@@ -267,7 +274,10 @@ class Shop:
     def metadata(self, partition: int = 0) -> str | None:
         with self.outsider() as consumer:
             name = ClientPartition(self.topic, partition)
-            return consumer.committed([name], timeout=30)[0].metadata
+            try:
+                return consumer.committed([name], timeout=30)[0].metadata
+            except KafkaException as exception:
+                raise translate(exception.args[0], f"offsets of {self.group}") from exception
 
     def uncovered(self, partition: int = 0) -> list[int]:
         """Return the offsets that would run again if the worker died now."""
