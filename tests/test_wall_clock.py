@@ -17,12 +17,22 @@ MAY_READ_IT = {
     "runtime/worker.py": {"time_ns"},
     "cli/logs.py": {"fromtimestamp"},
     "kafka/oauth.py": {"time"},
+    "cli/dlq/export_command.py": {"time"},
+    "cli/dlq/list_command.py": {"time"},
+    "cli/dlq/purge_command.py": {"time", "fromtimestamp"},
+    "cli/dlq/show_command.py": {"fromtimestamp"},
 }
-"""SystemClock.wall_ms, the time of a log line, and a token's expiry, which is a date."""
+"""SystemClock.wall_ms, the time of a log line, a token's expiry, which is a date, and the age of
+dead letters, which are counted, shown and deleted by it."""
 
-MAY_ASK_FOR_IT = {"runtime/worker.py", "messaging/redrive.py", "app/redrive.py"}
-"""Where a copy's headers are written, or that a dead letter is resolved; where a condition on dead
-letters speaks of their age."""
+MAY_ASK_FOR_IT = {
+    "runtime/worker.py",
+    "runtime/poll_loop.py",
+    "messaging/redrive.py",
+    "app/redrive.py",
+}
+"""Where a copy's headers are written, or that a dead letter is resolved; where a copy comes in that
+is due at a time of the wall; where a condition on dead letters speaks of their age."""
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
