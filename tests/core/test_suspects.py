@@ -11,7 +11,7 @@ from window_consumer.core.decisions import Assigned, Decisions
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.metadata import CommitNote, encode
 from window_consumer.core.start import Found, resolve
-from window_consumer.core.suspicion import FIRST_SUSPECTS, most_ends
+from window_consumer.core.suspicion import FIRST_SUSPECTS, Suspicion, UncleanEnds, most_ends
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.headers import Reason
 from window_consumer.model.protocols import Commit, Committed
@@ -446,3 +446,16 @@ def test_a_start_says_what_is_suspected_and_why() -> None:
     assert warning(clean=True, crashes=((41, 1),)) == (
         "orders[0]: the process ended while these offsets ran alone (times): 41 (1)"
     )
+
+
+def test_a_name_counts_as_known_only_while_no_other_commit_is_on_its_way() -> None:
+    suspicion = Suspicion(UncleanEnds(2, 10, 0, ()), 0, 100, 1, now=0.0)
+    suspicion.wanted = 3
+    suspicion.sending(0, (), 0.0, clean=False)
+    suspicion.acked()
+    assert suspicion.names(3)
+    suspicion.wanted = None
+    suspicion.sending(0, (), 0.1, clean=False)
+    suspicion.wanted = 3
+    assert not suspicion.names(3)
+    assert suspicion.unsaid

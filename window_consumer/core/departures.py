@@ -48,7 +48,7 @@ class Departures:
                 decisions.dispatch.extend(self._suspects.slices(now))
             if not self._suspects.holds_the_worker(now):
                 self._start(decisions, now)
-        elif self._breaker.wants_probe and (probe := self._probe(now)):
+        elif self._may_probe and (probe := self._probe(now)):
             self._breaker.probing(probe, now)
             decisions.dispatch.append(probe)
         self._publish(decisions, now)
@@ -64,6 +64,10 @@ class Departures:
                 # The commit names a suspect that was handed out: it is as good as started.
                 if partition.owned and not partition.closing and partition.case is None:
                     self._settling.take_back(slice_, now)
+
+    @property
+    def _may_probe(self) -> bool:
+        return self._breaker.wants_probe and not self._dispatcher.full
 
     def _start(self, decisions: Decisions, now: float) -> None:
         """Hand out what may start without a commit that names it."""

@@ -158,6 +158,8 @@ class Suspicion:
         if wanted is not None and wanted < next_offset:
             wanted = None
         self._telling = wanted
+        if wanted != self._told:
+            self._told = _UNSURE  # until it is answered the broker may know the one or the other
         watched = self._is_watched(next_offset, now)
         return {
             "unclean_ends": self._ends if watched or next_offset == self._place else 0,
