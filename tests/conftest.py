@@ -21,17 +21,13 @@ MakeTopic = Callable[..., str]
 ConsumerOf = Callable[..., AbstractContextManager[Consumer]]
 
 
-_ALONE = ("integration", "benchmarks")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a real Kafka, and what runs alone for its or the clock's sake."""
     for item in items:
         if isinstance(item, pytest.Function) and "kafka" in item.fixturenames:
             item.add_marker(pytest.mark.kafka)
         starts_one = hasattr(getattr(item, "module", None), RealKafka.__name__)
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if folder in _ALONE or starts_one or item.get_closest_marker("kafka") is not None:
+        if starts_one or item.get_closest_marker("kafka") is not None:
             item.add_marker(pytest.mark.alone)
 
 

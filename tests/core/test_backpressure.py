@@ -5,26 +5,26 @@ from window_consumer.core.ladder import RetryRules
 
 
 def test_a_full_window_fills_a_buffer_then_pauses_its_partition_alone() -> None:
-    driven = Driven(names=[ORDERS, OTHERS], **{**ONE_BY_ONE, "slots": 1})
+    driven = Driven(names=[ORDERS, OTHERS], batch_records=1, **{**ONE_BY_ONE, "slots": 1})
     driven.deliver(*notes(*range(12)))
     assert driven.tick(0.01).pause == []
-    driven.deliver(*notes(12, 13))
+    driven.deliver(*notes(12))
     assert driven.tick(0.01).pause == []
-    driven.deliver(*notes(14))
+    driven.deliver(*notes(13))  # two batches of one record
     assert driven.tick(0.01).pause == [ORDERS]
 
 
 def test_a_paused_partition_goes_on_where_it_stopped_once_it_has_room() -> None:
-    driven = Driven(**ONE_BY_ONE)
-    driven.deliver(*notes(*range(15)))
+    driven = Driven(batch_records=1, **ONE_BY_ONE)
+    driven.deliver(*notes(*range(14)))
     driven.tick(0.01)
     assert driven.last.pause == [ORDERS]
     resumed = []
     while driven.out:
         driven.finish(driven.out[0])
         resumed += driven.tick(0.01).resume
-    assert resumed == [(ORDERS, 15)]
-    assert driven.committable == 15
+    assert resumed == [(ORDERS, 14)]
+    assert driven.committable == 14
 
 
 def test_bytes_are_bounded_over_all_partitions() -> None:

@@ -117,7 +117,7 @@ def test_records_left_out_while_draining_are_not_covered_by_the_position() -> No
 
 
 def test_a_paused_partition_is_not_resumed_while_draining() -> None:
-    driven = Driven(window_cells=2, cell_records=2, slots=8)
+    driven = Driven(window_cells=2, cell_records=2, slots=8, batch_records=1)
     driven.deliver(*notes(*range(6)))
     assert driven.tick(0.01).pause == [ORDERS]
     driven.finish(driven.out[0])

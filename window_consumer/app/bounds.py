@@ -11,7 +11,7 @@ from window_consumer.app.plan import PlannedWorker
 from window_consumer.app.retry_warnings import retry_warnings
 from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
 from window_consumer.config.ttl import ttl_kind
-from window_consumer.core.budget import BATCH_SHARE, WAITING_BUFFERS
+from window_consumer.core.budget import BATCH_SHARE, BUFFER_BATCHES, WAITING_CELLS
 from window_consumer.core.commits import MAX_BYTES_PER_S
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
@@ -104,7 +104,7 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
     """Work out what a worker's configuration implies."""
     config, rules = worker.config, worker.engine
     window = rules.window_cells * rules.cell_records
-    buffer = rules.cell_records + rules.batch_records
+    buffer = (BUFFER_BATCHES + 1) * rules.batch_records
     metadata = worst_case_bytes(window)
     session = _session_s(worker.consumer)
     waits = tuple(
@@ -147,7 +147,7 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
 
 
 def _waiting_records(rules: EngineRules) -> int:
-    return WAITING_BUFFERS * rules.cell_records + rules.batch_records
+    return WAITING_CELLS * rules.cell_records + rules.batch_records
 
 
 def _most_abandoned(worker: PlannedWorker) -> int:

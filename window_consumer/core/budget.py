@@ -18,9 +18,13 @@ BATCH_SHARE = 0.125
 _FORGET = 0.95
 """A batch of small records lets the usual size of a record fall by a twentieth."""
 
-WAITING_BUFFERS = 4
-"""A partition whose records wait until they are due may hold so many times what others hold in
-their buffers: each pause and resume fetches anew."""
+BUFFER_BATCHES = 2
+"""A partition whose window is full may hold so many batches in its buffer before it is paused. With
+one failure in a hundred a window is full every now and then until the retries are through; pausing
+each time, and fetching anew, halved the rate of a fast handler."""
+
+WAITING_CELLS = 4
+"""A partition whose records wait until they are due may hold so many cells of them."""
 
 RESUME_ROOM = 0.25
 """A paused partition goes on when this share of its window is free: resuming costs a fetch."""
@@ -32,11 +36,12 @@ RESUME_USED = 0.75
 class Budget:
     """The bytes of unfinished records that one worker may hold. Owner: poll thread."""
 
-    def __init__(self, limit: int, batch_records: int, buffer_records: int):
+    def __init__(self, limit: int, batch_records: int, cell_records: int):
         self.limit = limit
         self.used = 0
         self._batch_records = batch_records
-        self._buffer_records = buffer_records
+        self._buffer_records = BUFFER_BATCHES * batch_records
+        self._waiting_records = WAITING_CELLS * cell_records
         self._usual_size = 0.0
 
     def note(self, records: int, size: int) -> None:
@@ -104,7 +109,7 @@ class Budget:
         )
 
     def _most_buffered(self, partition: Partition) -> int:
-        return self._buffer_records * (WAITING_BUFFERS if _waits(partition) else 1)
+        return self._waiting_records if _waits(partition) else self._buffer_records
 
 
 def _waits(partition: Partition) -> bool:
