@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.messaging.memory import STATE, Stored
 from window_consumer.messaging.state import Resolution, read_resolved, state_topic
@@ -22,13 +24,48 @@ def test_the_topic_belongs_to_the_group() -> None:
 
 def test_what_is_written_is_read_back() -> None:
     copies = DONE.records(STATE, [Position(DEAD, 3, 42), Position(DEAD, 3, 43)])
-    assert [copy.key for copy in copies] == [b"shop.orders.dlq/3/42", b"shop.orders.dlq/3/43"]
+    assert [copy.key for copy in copies] == [b"shop.orders.dlq/3/42-43"]
     resolved = read_resolved([record(copy.key, copy.value) for copy in copies], DEAD, "id-1")
     assert len(resolved) == 2
     assert resolved.of(Position(DEAD, 3, 42)) == DONE
     assert Stored((DEAD, 3, 43)) in resolved
     assert Position(DEAD, 3, 44) not in resolved
     assert Position(DEAD, 2, 42) not in resolved
+
+
+def test_a_run_of_dead_letters_is_one_record_and_ends_at_a_gap_and_at_a_partition() -> None:
+    offsets = [(1, 7), (0, 8), (1, 5), (0, 9), (1, 8), (0, 7), (2, 10)]
+    copies = DONE.records(STATE, [Position(DEAD, *each) for each in offsets])
+    assert [copy.key for copy in copies] == [
+        b"shop.orders.dlq/0/7-9",
+        b"shop.orders.dlq/1/5",
+        b"shop.orders.dlq/1/7-8",
+        b"shop.orders.dlq/2/10",
+    ]
+    assert DONE.records(STATE, []) == []
+
+
+runs = st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda it: (it[0], it[0] + it[1]))
+
+
+@given(st.lists(st.tuples(runs, st.booleans()), max_size=12))
+def test_the_last_word_on_an_offset_counts(said: list[tuple[tuple[int, int], bool]]) -> None:
+    log, by_key = [], dict[tuple[int, int], int | None]()
+    for at_ms, ((first, last), opened_again) in enumerate(said):
+        done = Resolution("redriven", at_ms, "shop.redrive.1", "orders", "id-1")
+        key = DONE.records(STATE, [Position(DEAD, 0, each) for each in range(first, last + 1)])[0]
+        log.append(record(key.key, None if opened_again else done.as_bytes()))
+        by_key[first, last] = None if opened_again else at_ms
+    expected = {
+        offset: at_ms
+        for (first, last), at_ms in sorted(by_key.items(), key=lambda each: each[1] or 0)
+        if at_ms is not None
+        for offset in range(first, last + 1)
+    }
+    resolved = read_resolved(log, DEAD, "id-1")
+    found = {offset: resolved.of(Position(DEAD, 0, offset)) for offset in range(-1, 40)}
+    assert {offset: done.at_ms for offset, done in found.items() if done} == expected
+    assert len(resolved) == len(expected)
 
 
 def test_a_value_is_json_with_what_when_and_by_whom() -> None:
@@ -66,6 +103,8 @@ def test_a_later_record_counts_and_one_without_a_value_opens_a_dead_letter_again
         (None, DONE.as_bytes()),
         (b"shop.orders.dlq/0", DONE.as_bytes()),
         (b"shop.orders.dlq/0/x", DONE.as_bytes()),
+        (b"shop.orders.dlq/0/2-1", DONE.as_bytes()),
+        (b"shop.orders.dlq/0/1-", DONE.as_bytes()),
         (b"shop.orders.dlq/0/1", b"no JSON"),
         (b"shop.orders.dlq/0/1", b"[]"),
         (b"shop.orders.dlq/0/1", b"{}"),

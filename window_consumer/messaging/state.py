@@ -7,10 +7,11 @@ so. Its key is the dead letter's place, ``topic/partition/offset``; its value is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from window_consumer.model.dead_letter import Position
 from window_consumer.model.protocols import Copy
@@ -26,7 +27,7 @@ def state_topic(group: str) -> str:
 
 @frozen
 class Resolution:
-    """What was done with a dead letter."""
+    """What was done with dead letters."""
 
     what: str
     """``redriven``; a later version may write other words."""
@@ -53,14 +54,76 @@ class Resolution:
     def records(self, topic: str, resolved: Iterable[Position]) -> list[Copy]:
         """Return what is to be written into the state topic for these dead letters."""
         value = self.as_bytes()
-        return [Copy(topic, None, str(position).encode(), value, []) for position in resolved]
+        return [Copy(topic, None, run.key, value, []) for run in _runs(resolved)]
+
+
+@frozen
+class _Run:
+    """Dead letters with consecutive offsets."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+    @property
+    def key(self) -> bytes:
+        offsets = self.first if self.first == self.last else f"{self.first}-{self.last}"
+        return f"{self.topic}/{self.partition}/{offsets}".encode()
+
+
+def _runs(positions: Iterable[Position]) -> Iterator[_Run]:
+    """Put positions together as far as they lie side by side."""
+    first = following = None
+    for position in sorted(positions):
+        if position != following:
+            if first is not None and following is not None:
+                yield _Run(*first, following[2] - 1)
+            first = position
+        topic, partition, offset = position
+        following = (topic, partition, offset + 1)
+    if first is not None and following is not None:
+        yield _Run(*first, following[2] - 1)
+
+
+@define
+class _Spans:
+    """What was done with the offsets of one partition: disjoint spans, the latest word counts."""
+
+    _firsts: list[int] = field(factory=list)
+    _lasts: list[int] = field(factory=list)
+    _done: list[Resolution] = field(factory=list)
+
+    def put(self, first: int, last: int, resolution: Resolution) -> None:
+        """Say it of these offsets, whatever was said of some of them before."""
+        begin, end = bisect_left(self._lasts, first), bisect_right(self._firsts, last)
+        spans = [(first, last, resolution)]
+        if begin < end:
+            before, after = self._firsts[begin], self._lasts[end - 1]
+            if before < first:
+                spans.insert(0, (before, first - 1, self._done[begin]))
+            if last < after:
+                spans.append((last + 1, after, self._done[end - 1]))
+        self._firsts[begin:end] = [each for each, _, _ in spans]
+        self._lasts[begin:end] = [each for _, each, _ in spans]
+        self._done[begin:end] = [each for _, _, each in spans]
+
+    def of(self, offset: int) -> Resolution | None:
+        place = bisect_right(self._firsts, offset) - 1
+        return self._done[place] if place >= 0 and offset <= self._lasts[place] else None
+
+    def __len__(self) -> int:
+        return sum(self._lasts) - sum(self._firsts) + len(self._firsts)
+
+
+_NOTHING = _Spans()
 
 
 @frozen
 class Resolved:
     """The resolved dead letters of one dead-letter topic."""
 
-    _by_partition: dict[int, dict[int, Resolution]] = field(factory=dict)
+    _by_partition: dict[int, _Spans] = field(factory=dict)
 
     def __contains__(self, position: Position | Message) -> bool:
         return self.of(position) is not None
@@ -74,7 +137,7 @@ class Resolved:
             partition, offset = letter.partition, letter.offset
         else:
             partition, offset = letter.partition(), letter.offset()
-        return self._by_partition.get(partition, {}).get(offset)
+        return self._by_partition.get(partition, _NOTHING).of(offset)
 
 
 def read_resolved(messages: Iterable[Message], topic: str, topic_id: str | None) -> Resolved:
@@ -84,31 +147,36 @@ def read_resolved(messages: Iterable[Message], topic: str, topic_id: str | None)
     name does not count, because offsets began anew with it. What cannot be read is left out: then
     the dead letter counts as open.
     """
-    found: dict[int, dict[int, Resolution]] = {}
-    known: dict[bytes, Resolution | None] = {}  # records of one batch have the same value
+    said: dict[bytes, bytes] = {}  # in the order of the last word on each
     prefix = f"{topic}/".encode()
     for message in messages:
         key, value = message.key(), message.value()
-        place = None if key is None else _place(key, prefix)
-        if place is None:
+        if key is None or not key.startswith(prefix):
             continue
-        partition, offset = place
-        if value is None:
-            found.get(partition, {}).pop(offset, None)
-            continue
+        said.pop(key, None)
+        if value is not None:
+            said[key] = value
+    found: dict[int, _Spans] = {}
+    known: dict[bytes, Resolution | None] = {}  # records of one batch have the same value
+    for key, value in said.items():
+        place = _place(key.removeprefix(prefix))
         if value not in known:
             known[value] = _resolution(value)
         resolution = known[value]
-        if resolution is not None and resolution.topic_id == topic_id:
-            found.setdefault(partition, {})[offset] = resolution
+        if place is not None and resolution is not None and resolution.topic_id == topic_id:
+            partition, first, last = place
+            found.setdefault(partition, _Spans()).put(first, last, resolution)
     return Resolved(found)
 
 
-def _place(key: bytes, prefix: bytes) -> tuple[int, int] | None:
-    partition, _, offset = key.removeprefix(prefix).partition(b"/")
-    if not (key.startswith(prefix) and partition.isdigit() and offset.isdigit()):
+def _place(text: bytes) -> tuple[int, int, int] | None:
+    """Return partition, first and last offset."""
+    partition, _, offsets = text.partition(b"/")
+    first, dash, last = offsets.partition(b"-")
+    last = last if dash else first
+    if not (partition.isdigit() and first.isdigit() and last.isdigit() and int(first) <= int(last)):
         return None
-    return int(partition), int(offset)
+    return int(partition), int(first), int(last)
 
 
 def _resolution(value: bytes) -> Resolution | None:
