@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import compress
+from operator import itemgetter
 
 from attrs import frozen
 
@@ -108,6 +110,7 @@ class _Keeps(dict[str, bool]):
 
 
 _NAMES_REMEMBERED = 10_000
+_NAME = itemgetter(0)
 
 
 class Returning:
@@ -115,7 +118,8 @@ class Returning:
 
     def __init__(self, to: Destination):
         self._to = to
-        self._keeps = _Keeps(_IDENTITY_AND_HISTORY if to.of_the_ladder else _HONOURED_ANYWHERE)
+        keeps = _Keeps(_IDENTITY_AND_HISTORY if to.of_the_ladder else _HONOURED_ANYWHERE)
+        self._keeps = keeps.__getitem__
         self._equally_many = to.partitions == to.source_partitions
 
     def copy(self, message: Message, headers: DeadLetterHeaders, value: bytes | None) -> Copy:
@@ -124,8 +128,7 @@ class Returning:
         It has the number of the partition that the record came from where the counts are equal,
         else the key decides.
         """
-        keeps = self._keeps
-        kept = [pair for pair in headers.pairs if keeps[pair[0]]]
+        kept = list(compress(headers.pairs, map(self._keeps, map(_NAME, headers.pairs))))
         kept.append((names.REDRIVES, b"%d" % (headers.redrives + 1)))
         partition = headers.original_partition if self._equally_many else None
         if partition is not None and partition >= self._to.partitions:
