@@ -80,6 +80,13 @@ def test_the_producers_own_id_is_kept() -> None:
     assert (headers["wc-id"], headers["wc-tags"]) == (b"order-17", b"eu")
 
 
+def test_of_what_a_producer_says_twice_in_our_headers_the_last_counts() -> None:
+    twice = [("wc-tags", b"eu"), ("x", b"1"), ("wc-tags", b"us"), ("x", b"1")]
+    copy = copied(a_failed(Note(7, headers=twice)))
+    assert headers_of(copy)["wc-tags"] == b"us"
+    assert [pair for pair in copy.headers if pair[0] == "x"] == [("x", b"1")] * 2
+
+
 def test_headers_of_an_earlier_hop_are_replaced_not_appended() -> None:
     message = Note(7, headers=[("x", b"1"), ("wc-attempts", b"99"), ("wc-reason", b"EXPIRED")])
     once = copied(a_failed(message))

@@ -41,6 +41,13 @@ def test_an_empty_value_stays_empty_and_a_missing_one_missing(value: bytes | Non
     assert returned(letter(7), value, TO_ENTRY).value == value
 
 
+def test_what_stands_twice_in_our_headers_goes_back_once() -> None:
+    record = evolve(letter(7), its_headers=[*USERS, ("wc-tags", b"eu"), ("wc-tags", b"us")])
+    for to in (TO_ENTRY, TO_SOURCE):
+        copy = returned(record, b"v", to)
+        assert list(copy.headers) == [*USERS, ("wc-tags", b"us"), ("wc-redrives", b"1")]
+
+
 def test_identity_and_history_stay_and_what_the_failure_said_goes() -> None:
     more = [("wc-tags", b"t"), ("wc-sent-at", b"9"), ("wc-level", b"10s"), ("wc-not-before", b"1")]
     copy = returned(letter(7, *more), b"v", TO_ENTRY)

@@ -8,6 +8,7 @@ never appended, and bounded in size.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 
 from attrs import frozen
@@ -105,13 +106,14 @@ def cut_front(text: str, max_bytes: int) -> bytes:
     return data[len(data) - max_bytes :].decode("utf-8", "ignore").encode()
 
 
-def _users_own(message: Message) -> list[tuple[str, bytes | None]]:
-    return [
+def _users_own(message: Message) -> Sequence[tuple[str, bytes | None]]:
+    own = [
         (name, value)
         for name, value in message.headers() or ()
         if not name.startswith(names.PREFIX)
         or (name in names.KEPT_ON_FOREIGN_TOPICS and name != names.ID)
     ]
+    return names.each_once(own)
 
 
 def _original_timestamp(hop: Hop) -> list[tuple[str, bytes]]:

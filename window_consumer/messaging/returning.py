@@ -79,6 +79,8 @@ class DeadLetterHeaders:
     def __init__(self, message: Message):
         self.pairs: Sequence[tuple[str, bytes | None]] = message.headers() or ()
         self._last = dict(self.pairs)
+        if len(self._last) != len(self.pairs):
+            self.pairs = names.each_once(self.pairs)
         self.redrives = count(self._last.get(names.REDRIVES)) or 0
         """How often the record was put back; 0 where that cannot be read."""
 

@@ -5,6 +5,7 @@ A copy's ``wc-*`` headers are replaced at each hop, never appended.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 PREFIX = "wc-"
@@ -62,3 +63,20 @@ class Reason(StrEnum):
     """No handler's condition held."""
     MANUAL = "MANUAL"
     """Somebody moved it by hand."""
+
+
+def each_once(
+    pairs: Sequence[tuple[str, bytes | None]],
+) -> Sequence[tuple[str, bytes | None]]:
+    """Return headers without those of ours that stand there again later: the last one counts.
+
+    The user's own stay all, in their order.
+    """
+    if len(dict(pairs)) == len(pairs):
+        return pairs
+    last = {name: index for index, (name, _) in enumerate(pairs)}
+    return [
+        pair
+        for index, pair in enumerate(pairs)
+        if not pair[0].startswith(PREFIX) or last[pair[0]] == index
+    ]
