@@ -94,13 +94,20 @@ class History:
         return ledger
 
     def produced(
-        self, log: FakeLog, message: FakeMessage, *, poison: bool, deadly: bool = False
+        self,
+        log: FakeLog,
+        message: FakeMessage,
+        *,
+        poison: bool,
+        deadly: bool = False,
+        copy_of: KnownRecord | None = None,
     ) -> None:
         """A record was written."""
         ledger = self.ledger(log)
         offset = message.offset()
         hop = self._rung(log.name).hop_of(message)
-        record = KnownRecord(ledger, message, hop, self.wall_ms(), poison=poison)
+        written_ms = self.wall_ms()
+        record = KnownRecord(ledger, message, hop, written_ms, poison=poison, copy_of=copy_of)
         record.deadly = deadly
         ledger.records[offset] = self._records[id(message)] = record
         key = message.key()
@@ -133,6 +140,7 @@ class History:
         ledger.excused_below = max(ledger.excused_below, end)
         ledger.records = {o: each for o, each in ledger.records.items() if o < log.end}
         ledger.durable = {o for o in ledger.durable if o < log.end}
+        ledger.doubtful = {o for o in ledger.doubtful if o < log.end}
         self.say(f"{log.name} is cut from {end} to {log.end}")
 
     def topic_of(self, ledger: Ledger) -> str:
@@ -165,9 +173,8 @@ class History:
         ledger = self.ledger(self.broker.log(*name))
         committed = self.broker.group(GROUP).committed(name)
         note = decode(committed.metadata)
-        if note and note.finished and note.finished[-1].stop > ledger.log.end:
-            # The log was cut below them: nobody knows which records those ranges speak of.
-            ledger.durable = {o for o in ledger.durable if o < note.next_offset}
+        if note and note.finished:
+            ledger.look_at_ranges(note)
         if note and note.suspect in ledger.records and not note.clean:
             ledger.records[note.suspect].named_ends += 1
         tenure = Tenure(member, partition, ledger)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
+from window_consumer.core.metadata import CommitNote
 from window_consumer.core.partition import Partition
 from window_consumer.model.hop import Hop
 from window_consumer.model.record import TopicPartition
@@ -23,6 +24,7 @@ class KnownRecord:
     __slots__ = (
         "deadly",
         "excused",
+        "first",
         "handled",
         "hop",
         "ledger",
@@ -34,12 +36,21 @@ class KnownRecord:
     )
 
     def __init__(
-        self, ledger: Ledger, message: FakeMessage, hop: Hop, written_ms: float, *, poison: bool
+        self,
+        ledger: Ledger,
+        message: FakeMessage,
+        hop: Hop,
+        written_ms: float,
+        *,
+        poison: bool,
+        copy_of: KnownRecord | None = None,
     ):
         self.ledger = ledger
         self.message = message
         self.hop = hop
         """Where it came from, and what happened to it before."""
+        self.first: KnownRecord = self if copy_of is None else copy_of.first
+        """The record of a source topic that it is a copy of, however many hops ago."""
         self.written_ms = written_ms
         self.poison = poison
         """Every call for it fails."""
@@ -58,15 +69,31 @@ class KnownRecord:
 class Ledger:
     """Everything about one log."""
 
-    __slots__ = ("durable", "excused_below", "log", "records")
+    __slots__ = ("doubtful", "durable", "excused_below", "log", "records")
 
     def __init__(self, log: FakeLog):
         self.log = log
         self.records: dict[int, KnownRecord] = {}
         self.durable: set[int] = set()
         """Offsets that the group's committed offset and metadata say are finished."""
+        self.doubtful: set[int] = set()
+        """Were durable, until the log was cut below the end of the ranges that say so."""
         self.excused_below = 0
         """The log was cut: offsets below this come twice."""
+
+    def look_at_ranges(self, note: CommitNote) -> None:
+        """Take note of whether an assignment that begins now heeds the committed ranges.
+
+        While the log ends below them nobody knows which records they speak of. Where nothing else
+        was committed until it has grown beyond them, they count again.
+        """
+        if note.finished[-1].stop > self.log.end:
+            self.doubtful |= {o for o in self.durable if o >= note.next_offset}
+            self.durable -= self.doubtful
+            return
+        ranges = note.finished
+        self.durable |= {o for o in self.doubtful if any(o in each for each in ranges)}
+        self.doubtful.clear()
 
 
 class Tenure:
