@@ -15,8 +15,8 @@ from tests.simulation import mutants
 from tests.testing.shops import Shop, config
 from window_consumer import App, Record, header
 from window_consumer.cli.simulate import Task, run
-from window_consumer.core.engine import Engine
 from window_consumer.testing.likeness import Likeness
+from window_consumer.testing.subject import Subject
 
 SHOP = """
 from window_consumer import App, Fatal, Record
@@ -119,7 +119,7 @@ def test_a_broken_promise_is_told_with_the_command_that_replays_it(
     file.write_text(json.dumps({"workers": {"charge": {}}}))
     plan = shop.app.plan(file)
     replay = "window-consumer simulate shop:app"
-    broken = mutants.CommitsPastAnOpenCell
+    broken = Subject(make_engine=mutants.CommitsPastAnOpenCell)
     task = Task(range(30), False, None, (), False, replay, broken)
     assert run(shop.app, plan, task) == 1
     told = capsys.readouterr().out
@@ -159,7 +159,7 @@ def test_handlers_that_always_fail_break_no_promise(capsys: pytest.CaptureFixtur
     shop = Shop()
     shop.down = True
     with shop.run({"ordering": "key", "retry": {"on_failure": "block"}}) as wc_app:
-        task = Task(range(10), False, None, (b"{}",), True, "", Engine)
+        task = Task(range(10), False, None, (b"{}",), True, "")
         assert run(shop.app, wc_app.plan, task) == 0
     assert "every promise kept" in capsys.readouterr().out
     assert shop.seen

@@ -9,6 +9,7 @@ import pytest
 from tests.simulation import mutants
 from window_consumer.core.engine import Engine
 from window_consumer.testing.simulator import ViolationError, main, simulate
+from window_consumer.testing.subject import Subject
 
 SCHEDULES = 2000
 PARTS = 8
@@ -56,7 +57,7 @@ def test_every_promise_is_kept_in_every_schedule(part: int) -> None:
 def test_a_planted_bug_is_found(mutant: type[Engine], expected: str) -> None:
     for seed in range(MUTANTS_SEEDS):
         try:
-            simulate(seed, make_engine=mutant)
+            simulate(seed, subject=Subject(make_engine=mutant))
         except ViolationError as violation:
             if re.search(expected, violation.violations[0]):
                 return
@@ -69,7 +70,7 @@ def test_a_failing_schedule_says_its_seed_and_what_led_to_it() -> None:
     while not text:
         seed += 1
         try:
-            simulate(seed, make_engine=mutants.CommitsPastAnOpenCell)
+            simulate(seed, subject=Subject(make_engine=mutants.CommitsPastAnOpenCell))
         except ViolationError as violation:
             text = str(violation)
     assert re.match(rf"seed {seed}, step \d+: ", text)

@@ -19,11 +19,11 @@ from window_consumer.app.loading import load_app
 from window_consumer.app.plan import PlannedWorker
 from window_consumer.cli import options
 from window_consumer.cli.errors import FAILED, OK
-from window_consumer.core.engine import Engine, MakeEngine
 from window_consumer.model.errors import UsageError
 from window_consumer.testing.likeness import HandlerWeather, Likeness
 from window_consumer.testing.schedule import Plan as Schedule
-from window_consumer.testing.simulator import MakeWeather, ViolationError, simulate
+from window_consumer.testing.simulator import FRAMEWORK, MakeWeather, ViolationError, simulate
+from window_consumer.testing.subject import Subject
 from window_consumer.testing.weather import Weather
 
 SEEDS = 1000
@@ -64,7 +64,7 @@ class Task:
     calling: bool
     replay: str
     """How to call the command again, but for worker and seed."""
-    make_engine: MakeEngine = Engine
+    subject: Subject = FRAMEWORK
 
 
 @click.command("simulate")
@@ -146,7 +146,7 @@ def _simulate_worker(app: App, plan: Plan, worker: PlannedWorker, task: Task, st
                 seed,
                 steps=task.steps,
                 tell=task.tell,
-                make_engine=task.make_engine,
+                subject=task.subject,
                 draw=likeness.draw,
                 make_weather=make_weather,
             )

@@ -16,9 +16,8 @@ from typing import Any
 
 import attrs
 
-from window_consumer.core.copies import Origin, Target, copy_of
+from window_consumer.core.copies import Origin, Target
 from window_consumer.core.decisions import Outlived
-from window_consumer.core.engine import MakeEngine
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
@@ -39,6 +38,7 @@ from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.history import History
 from window_consumer.testing.schedule import GROUP, Plan, copy_topic
 from window_consumer.testing.slots import Handler, SteppedSlots
+from window_consumer.testing.subject import Subject
 
 _SILENT = logging.getLogger("window_consumer.simulated")
 _SILENT.setLevel(logging.CRITICAL + 1)
@@ -47,10 +47,10 @@ _SILENT.setLevel(logging.CRITICAL + 1)
 class Scene:
     """What the members of one simulation share. Owner: one thread."""
 
-    def __init__(self, plan: Plan, rng: Random, make_engine: MakeEngine):
+    def __init__(self, plan: Plan, rng: Random, subject: Subject):
         self.plan = plan
         self.rng = rng
-        self.make_engine = make_engine
+        self.subject = subject
         self.clock = ManualClock(now=1.0)
         self.broker = FakeBroker()
         self.history = History(plan, self.broker, self.clock.now, self.clock.wall_ms)
@@ -202,7 +202,7 @@ class SimulatedMember:
         """It waits for something at this moment: it cannot take another turn."""
         self.source = WatchedSource(scene)
         self.sink = WatchedSink(scene)
-        self.engine = scene.make_engine(plan.engine, scene.rng.random, plan.rungs)
+        self.engine = scene.subject.make_engine(plan.engine, scene.rng.random, plan.rungs)
         self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
         self.slots = SteppedSlots(plan.engine.slots, handler, scene.history, scene.clock.now)
         self.source.member = self.sink.member = self.slots.member = self
@@ -295,6 +295,7 @@ class SimulatedMember:
         target = Target(copies, partitions(copies), partitions(topic))
         clock = self.scene.clock
         wall_offset_ms = clock.wall_ms() - clock.now() * 1000
-        copy = copy_of(failed, Origin(GROUP, "charge"), target, wall_offset_ms)
+        make_copy = self.scene.subject.make_copy
+        copy = make_copy(failed, Origin(GROUP, "charge"), target, wall_offset_ms)
         self.scene.copies.made(copy, failed.partition.name, failed.message)
         return copy

@@ -6,7 +6,6 @@ from bisect import bisect
 from collections.abc import Callable
 from random import Random
 
-from window_consumer.core.engine import MakeEngine
 from window_consumer.model import headers as names
 from window_consumer.model.protocols import Commit, Headers
 from window_consumer.runtime.standstill import STANDSTILL_S
@@ -16,6 +15,7 @@ from window_consumer.testing.fake_log import FakeLog
 from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.member import Scene, SimulatedMember
 from window_consumer.testing.schedule import GROUP, Action, Plan, copy_topic
+from window_consumer.testing.subject import Subject
 from window_consumer.testing.weather import Weather
 
 MOST_DEADLY = 3
@@ -27,10 +27,10 @@ _FOREIGN = ("", "AAAB", "wc1.", "wc1.AAAA", "wc1.____________________", "\u00e9\
 class Simulation:
     """The world of one schedule. Owner: one thread."""
 
-    def __init__(self, plan: Plan, rng: Random, make_engine: MakeEngine, weather: Weather):
+    def __init__(self, plan: Plan, rng: Random, subject: Subject, weather: Weather):
         self.plan = plan
         self.rng = rng
-        self.scene = scene = Scene(plan, rng, make_engine)
+        self.scene = scene = Scene(plan, rng, subject)
         self.clock = scene.clock
         self.broker = scene.broker
         self.history = scene.history
@@ -241,6 +241,9 @@ class Simulation:
     def _headers(self) -> Headers:
         if self.rng.random() < 0.7:
             return ()
+        if self.rng.random() < 0.3:
+            # A producer that says something twice, and records that were put back elsewhere.
+            return ((names.TAGS, b"a"), (names.TAGS, b"b"), (names.REDRIVES, b"1"), (names.ID, b""))
         return (
             ("trace", b"1"),
             ("trace", None),

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Sequence
 from random import Random
 
-from window_consumer.core.engine import Engine, MakeEngine
 from window_consumer.testing.events import Committed, LogEnd, Produced
 from window_consumer.testing.fake_log import FakeLog
 from window_consumer.testing.guarantees import (
@@ -27,6 +26,7 @@ from window_consumer.testing.guarantees import (
 )
 from window_consumer.testing.schedule import GROUP, Plan, draw
 from window_consumer.testing.simulation import Simulation
+from window_consumer.testing.subject import Subject
 from window_consumer.testing.weather import Weather
 
 ROUNDS = 300
@@ -35,6 +35,8 @@ ROUNDS = 300
 LAST_LINES = 30
 """How much of its history a violation tells."""
 
+
+FRAMEWORK = Subject()
 
 Draw = Callable[[Random], Plan]
 MakeWeather = Callable[[Plan, Random], Weather]
@@ -57,7 +59,7 @@ class Run:
     def __init__(
         self,
         seed: int,
-        make_engine: MakeEngine,
+        subject: Subject,
         *,
         tell: bool,
         draw: Draw = draw,
@@ -68,7 +70,7 @@ class Run:
         self.steps_taken = 0
         self.plan = draw(rng)
         self.rng = rng
-        self.simulation = Simulation(self.plan, rng, make_engine, make_weather(self.plan, rng))
+        self.simulation = Simulation(self.plan, rng, subject, make_weather(self.plan, rng))
         self.history = self.simulation.history
         if tell:
             self.history.trace = []
@@ -176,7 +178,7 @@ def simulate(
     seed: int,
     *,
     steps: int | None = None,
-    make_engine: MakeEngine = Engine,
+    subject: Subject = FRAMEWORK,
     tell: bool = False,
     draw: Draw = draw,
     make_weather: MakeWeather = Weather,
@@ -184,16 +186,17 @@ def simulate(
     """Run the schedule of a seed; ViolationError, with what led to it, at a broken promise.
 
     ``steps`` replaces the drawn length. With ``tell`` it returns what happened, line by line.
-    ``draw`` makes a schedule of random numbers, ``make_weather`` decides how its calls end.
+    ``draw`` makes a schedule of random numbers, ``make_weather`` decides how its calls end,
+    ``subject`` is what is tested.
     """
-    run = Run(seed, make_engine, tell=tell, draw=draw, make_weather=make_weather)
+    run = Run(seed, subject, tell=tell, draw=draw, make_weather=make_weather)
     try:
         run.go(steps)
     except ViolationError:
         if tell:
             raise
         # The same again, in words: telling all the time would cost more than everything else.
-        again = Run(seed, make_engine, tell=True, draw=draw, make_weather=make_weather)
+        again = Run(seed, subject, tell=True, draw=draw, make_weather=make_weather)
         again.go(steps)
         raise
     return run.history.trace or []
@@ -209,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     write = sys.stdout.write
     if options.seed is not None:
-        run = Run(options.seed, Engine, tell=True)
+        run = Run(options.seed, FRAMEWORK, tell=True)
         try:
             run.go(options.steps)
         except ViolationError as violation:

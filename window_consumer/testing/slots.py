@@ -15,7 +15,12 @@ from window_consumer.runtime.thread_pool import ThreadPool
 from window_consumer.testing.history import History
 from window_consumer.testing.ledger import SimulatedCall
 
-FAULT = Fault("SimulatedError", "made to fail", "no stack", "00")
+_LONG = "\u00e4\u4e16"
+_FAULTS = (
+    Fault("SimulatedError", "made to fail", "no stack", "00"),
+    Fault("SimulatedError", f"made to fail {_LONG}" * 500, f"a frame {_LONG}\n" * 900, "01"),
+)
+"""Copies bound what they say of a failure, whatever there is to say."""
 
 
 class Handler(Protocol):
@@ -95,7 +100,7 @@ class SteppedSlots(ThreadPool):
             if work is not None:
                 self._abandoned.append(work)
             self._steps[index] = self._slices[index] = None
-        return Failure(StalledError("does not return"), FAULT)
+        return _failure(StalledError("does not return"), stalled.offset)
 
     def _call_each(self, slice_: Slice, ident: int) -> Iterator[None]:
         history = self._history
@@ -122,7 +127,7 @@ class SteppedSlots(ThreadPool):
             if isinstance(error, Skip):
                 slice_.deviate().skipped.append(message)
             elif error is not None:
-                slice_.deviate().failed.append((message, Failure(error, FAULT)))
+                slice_.deviate().failed.append((message, _failure(error, message.offset())))
                 if lane_of is not None:
                     failed_lanes.add(lane_of(message))
         slice_.elapsed = self._now() - started
@@ -134,3 +139,7 @@ class SteppedSlots(ThreadPool):
         while steps and not handler.must_end():
             steps -= 1
             yield
+
+
+def _failure(error: Exception, offset: int) -> Failure:
+    return Failure(error, _FAULTS[offset % len(_FAULTS)])

@@ -1,0 +1,32 @@
+"""Whether the simulator notices copies that are not what they should be."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.simulation import copy_mutants
+from window_consumer.testing.simulator import ViolationError, simulate
+from window_consumer.testing.subject import MakeCopy, Subject
+
+SEEDS = 3000
+
+
+@pytest.mark.parametrize(
+    ("mutant", "expected"),
+    [
+        (copy_mutants.appends_headers, "headers of ours that were appended"),
+        (copy_mutants.grows_at_each_hop, "bytes of headers of ours"),
+        (copy_mutants.drops_what_stands_twice, "is another record.*: headers"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_bug_in_copies_is_found(mutant: MakeCopy, expected: str) -> None:
+    for seed in range(SEEDS):
+        try:
+            simulate(seed, subject=Subject(make_copy=mutant))
+        except ViolationError as violation:
+            if re.search(expected, violation.violations[0]):
+                return
+    pytest.fail(f"{mutant.__name__} broke no promise in {SEEDS} schedules")

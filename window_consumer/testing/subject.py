@@ -1,0 +1,25 @@
+"""What a simulation tests: the parts of the framework that it runs.
+
+Whoever tests the simulator itself plants a bug in one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import frozen
+
+from window_consumer.core.copies import Origin, Target, copy_of
+from window_consumer.core.engine import Engine, MakeEngine
+from window_consumer.core.ladder import FailedRecord
+from window_consumer.model.protocols import Copy
+
+MakeCopy = Callable[[FailedRecord, Origin, Target, float], Copy]
+
+
+@frozen
+class Subject:
+    """The parts that a simulation runs."""
+
+    make_engine: MakeEngine = Engine
+    make_copy: MakeCopy = copy_of
