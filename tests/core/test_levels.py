@@ -105,6 +105,26 @@ def test_whoever_asks_for_a_long_wait_moves_to_a_level_that_waits_as_long() -> N
     assert step == Spent(Reason.RETRIES_EXHAUSTED, level=MIDDLE)
 
 
+# ---- what is asked for
+
+
+def test_copies_are_asked_for_while_the_source_brings_more_than_enough() -> None:
+    driven = Laddered(slots=1)
+    driven.deliver(*(Note(offset, b"%d" % offset) for offset in range(500)))
+    driven.tick()
+    assert driven.engine.appetite() == 0
+    assert driven.engine.appetite(for_copies=True) == driven.engine.rules.batch_records
+    driven.engine.on_stopping(driven.now)
+    assert driven.engine.appetite(for_copies=True) == 0
+
+
+def test_where_nothing_but_sources_is_read_enough_is_enough() -> None:
+    driven = Driven(slots=1)
+    driven.deliver(*(Note(offset, b"%d" % offset) for offset in range(500)))
+    driven.tick()
+    assert driven.engine.appetite(for_copies=True) == 0
+
+
 # ---- moving
 
 

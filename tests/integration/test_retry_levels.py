@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -105,6 +106,27 @@ def test_a_record_that_succeeds_in_a_level_goes_no_further(shop: ShopOn) -> None
     assert sorted(call.attempt for call in orders.calls) == sorted([1, 2, 3, 4] * 5)
     assert topics.copies("1s") == topics.dead_letters() == []
     assert topics.violations(orders, NoDuplicates()) == []
+
+
+def test_a_backlog_of_the_source_does_not_hold_a_copy_back(shop: ShopOn) -> None:
+    """40,000 records of 5 ms for two slots: the client has most of them before the first copy."""
+    orders = shop(1)
+    topics = RetryTopics.of(orders, "1s")
+    one_fails = fails_until(2)
+
+    def behave(record: Record) -> None:
+        if record.value == b"0":
+            one_fails(record)
+        time.sleep(0.005)  # what a handler waits for, nothing that a test waits for
+
+    orders.behave = behave
+    orders.produce(range(40_000))
+    with orders.running(concurrency=2, **ladder("1s")):
+        orders.until(
+            lambda: topics.names[0] in {call.topic for call in orders.calls}, "it is called"
+        )
+    assert_on_time(orders, *topics.names)
+    assert len(orders.calls) < 5_000
 
 
 def test_a_value_of_1_mb_passes_through_a_level(shop: ShopOn) -> None:

@@ -327,13 +327,23 @@ class Engine:
         """Return how many delivered records have no final outcome."""
         return sum(each.window.open + each.buffered for each in self.partitions.values())
 
-    def appetite(self) -> int:
-        """How many records to ask the Source for now, 0 for none."""
-        if self.stopping or not self.dispatcher.hungry:
+    def appetite(self, *, for_copies: bool = False) -> int:
+        """How many records to ask the Source for now, 0 for none.
+
+        ``for_copies`` asks, too, while there is enough to do but copies are expected: the client
+        hands out in the order of fetching, and a copy that will be due comes behind all that was
+        prefetched of the source. So the windows of the source fill up until it is paused.
+        """
+        if self.stopping or not (self.dispatcher.hungry or (for_copies and self._expects_copies)):
             return 0
         if self.partitions and not self.budget.wanted(self.partitions.values()):
             return 0
         return self.budget.batch_records()
+
+    @property
+    def _expects_copies(self) -> bool:
+        partitions = self.partitions.values()
+        return any(each.rung.is_copy and not each.paused for each in partitions)
 
     def wait_s(self, now: float, longest_s: float) -> float:
         """How long the runtime may wait for an event before the next tick."""

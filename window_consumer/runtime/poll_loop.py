@@ -31,7 +31,7 @@ IDLE_S = 0.1
 """The longest wait for a record: a stop is noticed within it."""
 
 SERVE_S = 0.05
-"""While no record is asked for, the client is still served this often."""
+"""While slots have enough to do the client is still served this often, and asked for copies."""
 
 POSITIONS_S = 0.25
 """How often the client's positions are looked at, for partitions with nothing left to do."""
@@ -161,8 +161,9 @@ class PollLoop:
         now = self._standstill.notice()
         engine = self._engine
         worked = self._take_completions(0.0)
-        want = engine.appetite()
-        if want or now - self._served_at >= SERVE_S:
+        serve = now - self._served_at >= SERVE_S
+        want = engine.appetite(for_copies=serve)
+        if want or serve:
             worked = self._fetch(want, 0.0, now) or worked
         decisions = engine.on_tick(self._clock.now())
         self._carry_out(decisions)
