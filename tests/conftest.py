@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.commands import Commands
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.testing.real_kafka import KafkaUnavailableError, RealKafka
@@ -72,7 +73,7 @@ def make_topic(kafka: RealKafka, unique_name: Callable[[str], str]) -> MakeTopic
         name = unique_name(prefix)
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        admin.create_topics([topic])[name].result(timeout=30)
+        topics.make(admin, topic)
         return name
 
     return make

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.cli.dead_letters import headers_of
 from tests.commands import Commands, Ended
 from tests.conftest import MakeTopic
@@ -45,7 +46,7 @@ def dead_letters(kafka: RealKafka, group: str) -> str:
 
 def make(kafka: RealKafka, name: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+    topics.make(admin, NewTopic(name, partitions, 1))
 
 
 def fill(kafka: RealKafka, topic: str, headers: Headers, partition: int = 0) -> None:

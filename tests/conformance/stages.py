@@ -14,8 +14,9 @@ from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from window_consumer.kafka import embedded_reading
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -290,22 +291,15 @@ class KafkaStage(ClientStage):
         }
         super().__init__(unique_name, {**quick, **protocol})
         self.incremental = assignor != "range"
-        self.for_evicting = {"max.poll.interval.ms": 1_500}
+        self.for_evicting = {"max.poll.interval.ms": 3_000}
         if assignor != "consumer":
-            self.for_evicting = {**self.for_evicting, "session.timeout.ms": 1_400}
+            self.for_evicting = {**self.for_evicting, "session.timeout.ms": 2_900}
         self._admin = AdminClient(self.bare)
 
     def topic(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         name = self.unique_name("topic")
-        self._create(name, partitions, config or {})
+        topics.make(self._admin, NewTopic(name, partitions, 1, config=dict(config or {})))
         return name
-
-    def _create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        new = NewTopic(name, partitions, 1, config=dict(config))
-        self._admin.create_topics([new])[name].result(PATIENCE_S)
-        deadline = time.monotonic() + PATIENCE_S
-        while name not in self._cluster.topics([name]):  # the broker knows it a moment later
-            assert time.monotonic() < deadline, f"{name} does not appear"
 
     def delete_before(self, name: TopicPartition, offset: int) -> None:
         wanted = ClientPartition(*name, offset)
@@ -313,20 +307,16 @@ class KafkaStage(ClientStage):
         answer.result(PATIENCE_S)
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        (answer,) = self._admin.create_partitions([NewPartitions(topic, partitions)]).values()
-        answer.result(PATIENCE_S)
+        topics.widen(self._admin, topic, partitions)
 
     def delete(self, topic: str) -> None:
-        self._admin.delete_topics([topic])[topic].result(PATIENCE_S)
-        deadline = time.monotonic() + PATIENCE_S
-        while topic in self._cluster.topics([topic]):
-            assert time.monotonic() < deadline, f"{topic} does not go away"
+        topics.delete(self._admin, topic)
 
     def remake(self, topic: str, partitions: int = 1) -> None:
-        self._admin.delete_topics([topic])[topic].result(PATIENCE_S)
-        self._create(topic, partitions, {})
+        topics.make_anew(self._admin, NewTopic(topic, partitions, 1))
 
     def transaction(self, topic: str, *values: bytes, commit: bool = True) -> None:
+        before = self._end(topic)
         producer = Producer({**self.bare, "transactional.id": self.unique_name("transaction")})
         producer.init_transactions(PATIENCE_S)
         producer.begin_transaction()
@@ -338,13 +328,19 @@ class KafkaStage(ClientStage):
         else:
             producer.abort_transaction(PATIENCE_S)
         producer.close()
+        deadline = time.monotonic() + PATIENCE_S
+        while self._end(topic) <= before + len(values):  # the marker is written a moment later
+            assert time.monotonic() < deadline, "the transaction's marker does not come"
+
+    def _end(self, topic: str) -> int:
+        return embedded_reading.offsets(self.bare, topic, PATIENCE_S)[0][1]
 
     def compacted(self) -> str:
         topic = self.topic(config=COMPACTED)
         for value in (b"0", b"1", b"2"):
             self.write(topic, value, key=b"same")
         deadline = time.monotonic() + PATIENCE_S
-        while [message.offset() for message in self.read(topic)][:1] == [0]:
+        while [message.offset() for message in self.read(topic)][:1] != [2]:
             assert time.monotonic() < deadline, "the log was not compacted"
             self.write(topic, b"last", key=b"other")  # a write closes the old segment
         return topic

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from attrs import frozen
 from confluent_kafka.admin import (
     AclBinding,
@@ -13,12 +15,17 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.integration.members import wait_until
+
 _KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
+
+
+PATIENCE_S = 60.0
 
 
 @frozen
 class Access:
-    """The ACLs of one user."""
+    """The ACLs of one user; the broker knows of each change when a call returns."""
 
     admin: AdminClient
     user: str
@@ -36,12 +43,21 @@ class Access:
             )
             for operation in operations
         ]
-        for future in self.admin.create_acls(bindings).values():
-            future.result(30)
+        allow(self.admin, *bindings)
 
     def take_away(self, kind: str, name: str) -> None:
         """Take everything away that was granted on it."""
-        what = AclBindingFilter(
+        granted = self._granted(kind, name)
+        for future in self.admin.delete_acls([granted]).values():
+            assert future.result(PATIENCE_S)
+        wait_until(
+            lambda: not self.admin.describe_acls(granted).result(PATIENCE_S),
+            PATIENCE_S,
+            f"the broker has no {granted}",
+        )
+
+    def _granted(self, kind: str, name: str) -> AclBindingFilter:
+        return AclBindingFilter(
             _KINDS[kind],
             name,
             ResourcePatternType.LITERAL,
@@ -50,5 +66,24 @@ class Access:
             AclOperation.ANY,
             AclPermissionType.ANY,
         )
-        for future in self.admin.delete_acls([what]).values():
-            assert future.result(30)
+
+
+def allow(admin: AdminClient, *bindings: AclBinding) -> None:
+    """Make ACLs, and return when the broker, which hears of them from the controller, has them."""
+    for future in admin.create_acls(list(bindings)).values():
+        future.result(PATIENCE_S)
+    for each in bindings:
+        wait_until(partial(_has, admin, each), PATIENCE_S, f"the broker has {each}")
+
+
+def _has(admin: AdminClient, one: AclBinding) -> bool:
+    exactly = AclBindingFilter(
+        one.restype,
+        one.name,
+        one.resource_pattern_type,
+        one.principal,
+        one.host,
+        one.operation,
+        one.permission_type,
+    )
+    return bool(admin.describe_acls(exactly).result(PATIENCE_S))

@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests import topics
 from tests.integration.members import wait_until
 from window_consumer import App, Record
 from window_consumer.core.metadata import decode
@@ -251,6 +252,10 @@ class Shop:
         """Wait until everything that is in the topic is committed."""
         self.until(lambda: self.committed() == self.ends(), f"committed = end, {self.topic}")
 
+    def until_committed_at(self, offsets: Mapping[int, int]) -> None:
+        """Wait until exactly these offsets are committed."""
+        self.until(lambda: self.committed() == offsets, f"committed = {offsets}, {self.topic}")
+
     def _partitions(self) -> int:
         return reading.partitions(self.plain, self.topic)
 
@@ -316,12 +321,10 @@ class Shop:
         self, name: str, partitions: int = 1, config: dict[str, str] | None = None
     ) -> None:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
-        admin = AdminClient(self.plain)
-        admin.create_topics([topic])[name].result(timeout=30)
+        topics.make(AdminClient(self.plain), topic)
 
     def delete_topic(self, name: str) -> None:
-        admin = AdminClient(self.plain)
-        admin.delete_topics([name], operation_timeout=30)[name].result(timeout=30)
+        topics.delete(AdminClient(self.plain), name)
 
     def set_topic(self, topic: str, key: str, value: str) -> None:
         """Change one setting of a topic."""

@@ -9,6 +9,7 @@ import pytest
 from attrs import frozen
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.applications import SHOP
 from tests.commands import Commands
 from tests.conftest import MakeTopic
@@ -80,7 +81,6 @@ def test_slots_that_no_partition_can_use_are_warned_of(shop: Shop) -> None:
 def test_a_dead_letter_topic_of_another_width_is_warned_of(shop: Shop) -> None:
     name = f"{shop.group}.{shop.topic}.dlq"
     topic = NewTopic(name, num_partitions=3, replication_factor=1)
-    admin = AdminClient({"bootstrap.servers": shop.bootstrap})
-    admin.create_topics([topic])[name].result(30)
+    topics.make(AdminClient({"bootstrap.servers": shop.bootstrap}), topic)
     (warning,) = shop.findings()["warnings"]
     assert f"{name} has 3 partitions, {shop.topic} has 2: copies are placed by key" in warning

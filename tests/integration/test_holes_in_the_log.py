@@ -45,7 +45,8 @@ def compacted(shop: Shop) -> list[int]:
 
 
 def transactions(shop: Shop, ends: Sequence[str]) -> None:
-    """Write ten records in each of some transactions."""
+    """Write ten records in each of some transactions; return when their markers are there, too."""
+    before = shop.ends()[0]
     producer = Producer({**shop.plain, "transactional.id": shop.group})
     producer.init_transactions(30)
     for end in ends:
@@ -57,6 +58,7 @@ def transactions(shop: Shop, ends: Sequence[str]) -> None:
             producer.commit_transaction(30)
         else:
             producer.abort_transaction(30)
+    shop.until(lambda: shop.ends()[0] == before + 11 * len(ends), "the markers are written")
 
 
 def test_what_compaction_left_is_handled_once_and_committed_to_the_end(shop: ShopOn) -> None:
@@ -126,5 +128,6 @@ def test_records_of_an_open_transaction_wait_for_its_end(shop: ShopOn) -> None:
         orders.until(lambda: orders.committed() == {0: 3}, "committed up to the transaction")
         assert orders.places() == [(0, 0), (0, 1), (0, 2)]
         producer.commit_transaction(30)
+        orders.until(lambda: orders.ends() == {0: 7}, "the marker is written")
         orders.until_committed()
     assert [offset for _, offset in orders.places()] == list(range(6))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from attrs import frozen
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.applications import SHOP
 from tests.commands import Commands, Ended
 from tests.conftest import MakeTopic
@@ -105,7 +106,7 @@ def test_a_level_that_may_not_be_widened_ends_the_start_with_a_command_that_does
 
 def by_hand(laddered: Laddered, name: str, partitions: int) -> None:
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1)
-    laddered.cluster.admin.create_topics([topic])[name].result(30)
+    topics.make(laddered.cluster.admin, topic)
 
 
 @pytest.mark.parametrize("command", [["run"], ["check", "--connect"]], ids=["run", "check"])
@@ -170,8 +171,7 @@ def test_a_level_that_may_not_be_altered_ends_the_start_with_a_command_that_wide
     running = guarded.start("run")
     running.wait_for("reads 4 partitions")
     assert running.stop().code == 0
-    wider = [NewPartitions(guarded.topic, 3)]
-    guarded.access.admin.create_partitions(wider)[guarded.topic].result(30)
+    topics.widen(guarded.access.admin, guarded.topic, 3)
     ended = guarded.run("run")
     assert (ended.code, ended.out) == (2, "")
     assert f"{level} has 2 partitions and {guarded.topic} 3, which may not be changed" in ended.err

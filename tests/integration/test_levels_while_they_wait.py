@@ -49,29 +49,29 @@ def test_copies_that_wait_are_called_once_and_in_time_by_whoever_owns_them_then(
 ) -> None:
     """One member leaves and another one joins while they wait."""
     first = shop(4)
-    topics = RetryTopics.of(first, "4s")
+    topics = RetryTopics.of(first, "6s")
     first.behave = fails_until(2)
     leaving, joining = (another_member(first, tmp_path / name) for name in ("leaving", "joining"))
-    settings = {"kafka": protocol_settings(protocol), "ordering": "key", **ladder("4s")}
+    settings = {"kafka": protocol_settings(protocol), "ordering": "key", **ladder("6s")}
     with first.running(**settings):
         until_reading(first, topics)
         with leaving.running(**settings):
             leaving.until_said("reads 4 partitions")
             for partition in range(4):
                 first.produce(range(25), keys=25, partition=partition)
-            until_waiting(first, topics, "4s", 100)
+            until_waiting(first, topics, "6s", 100)
         with joining.running(**settings):
             joining.until_said("reads 4 partitions")
             first.until(topics.are_drained, "source and levels are committed")
     in_level = {
-        shop_name: [call.place for call in each.calls if call.topic == topics.name("4s")]
+        shop_name: [call.place for call in each.calls if call.topic == topics.name("6s")]
         for shop_name, each in (("first", first), ("leaving", leaving), ("joining", joining))
     }
     assert in_level["leaving"] == []
     assert len(in_level["first"]) == len(in_level["joining"]) == 50
     assert len({*in_level["first"], *in_level["joining"]}) == 100
-    assert_on_time(first, topics.name("4s"))
-    assert_on_time(joining, topics.name("4s"))
+    assert_on_time(first, topics.name("6s"))
+    assert_on_time(joining, topics.name("6s"))
     assert topics.violations(first, NoDuplicates()) == []
 
 
@@ -92,28 +92,29 @@ def test_a_level_that_was_taken_out_is_read_until_it_is_drained(
     shop: ShopOn, commands: Commands
 ) -> None:
     orders = shop(2)
-    topics = RetryTopics.of(orders, "300ms", "1s", "1500ms")
+    topics = RetryTopics.of(orders, "300ms", "3s", "3500ms")
     kafka = protocol_settings("classic")
     orders.behave = fails
-    with orders.running(kafka=kafka, **ladder("1s")):
-        until_reading(orders, RetryTopics.of(orders, "1s"))
+    with orders.running(kafka=kafka, **ladder("3s")):
+        until_reading(orders, RetryTopics.of(orders, "3s"))
         orders.produce(range(10), keys=10)
-        until_waiting(orders, topics, "1s", 10)
+        until_waiting(orders, topics, "3s", 10)
     assert [call.attempt for call in orders.calls] == [1] * 10
-    leftover, now = topics.name("1s"), ladder("300ms", "1500ms")
+    leftover, now = topics.name("3s"), ladder("300ms", "3500ms")
     found = findings(commands, orders, retry=now["retry"])
     assert found["leftovers"] == {leftover: 10}
-    assert found["retry_topics"] == {orders.topic: [topics.name("300ms"), topics.name("1500ms")]}
+    assert found["retry_topics"] == {orders.topic: [topics.name("300ms"), topics.name("3500ms")]}
 
     orders.behave = fails_until(3)
+    orders.log.records.clear()
     with orders.running(kafka=kafka, **now):
-        orders.until_said("reads 6 partitions")
+        orders.until_said("reads 8 partitions")
         orders.until_called(30)
         orders.until_said("topics changed: 0 new, 1 gone")
-        orders.until_said("reads 4 partitions")
+        orders.until_said("reads 6 partitions")
         orders.until(topics.are_drained, "source and levels are committed")
     assert [call.topic for call in orders.calls[10:]].count(leftover) == 10
-    assert sum(call.topic == topics.name("1500ms") for call in orders.calls) == 10
+    assert sum(call.topic == topics.name("3500ms") for call in orders.calls) == 10
     assert topics.copies("300ms") == topics.dead_letters() == []
     assert findings(commands, orders, retry=now["retry"])["leftovers"] == {leftover: 0}
     assert topics.violations(orders, NoDuplicates()) == []

@@ -72,8 +72,8 @@ def test_members_that_stop_and_die_lose_nothing_and_never_run_two_of_a_key_at_on
         """Wait for members to have joined, then for work on new records, some of which failed."""
         for member in joined:
             wait_until(partial(member.said, "reads"), PATIENCE_S, "it has joined")
-        produced.extend(produce(members.bootstrap, members.topic, RECORDS, KEYS))
         calls = members.calls()
+        produced.extend(produce(members.bootstrap, members.topic, RECORDS, KEYS))
         wait_until(lambda: members.calls() > calls + RECORDS // 2, PATIENCE_S, "half of the calls")
 
     first, second, third = (members.start(APPLICATION) for _ in range(3))

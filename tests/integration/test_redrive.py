@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
+from tests import topics
 from tests.commands import PATIENCE_S, Command, Commands, Ended
 from tests.conftest import MakeTopic
 from window_consumer.kafka import embedded_reading
@@ -60,7 +61,7 @@ class Shop:
 
     def make_dead_letter_topic(self, partitions: int = 2) -> None:
         new = NewTopic(self.dead_letters, num_partitions=partitions, replication_factor=1)
-        self.admin.create_topics([new])[self.dead_letters].result(PATIENCE_S)
+        topics.make(self.admin, new)
 
     def fail(self, count: int, *headers: tuple[str, bytes], value: bytes | None = b"v") -> None:
         """Write dead letters, as a worker does."""
@@ -217,6 +218,7 @@ def test_records_of_aborted_transactions_do_not_go_back(
         producer.produce(shop.dead_letters, b"v", b"k", 0, headers=[("wc-id", b"%d" % commit)])
         assert producer.flush(PATIENCE_S) == 0
         (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE_S)
+    shop.wait_for(shop.dead_letters, 3 + 4)  # the markers are there, too
     assert shop.redrive()["redriven"] == 4
     assert ids(shop.read(shop.entry))[b"0"] == 0
     assert shop.redrive()["read"] == 0, "the markers at the end are behind us"
@@ -225,11 +227,7 @@ def test_records_of_aborted_transactions_do_not_go_back(
 def test_a_dead_letter_topic_that_was_made_anew_begins_anew(shop: Shop) -> None:
     shop.fail(20)
     assert shop.redrive()["redriven"] == 20
-    shop.admin.delete_topics([shop.dead_letters])[shop.dead_letters].result(PATIENCE_S)
-    deadline = time.monotonic() + PATIENCE_S
-    while shop.has(shop.dead_letters):
-        assert time.monotonic() < deadline
-    shop.make_dead_letter_topic()
+    topics.make_anew(shop.admin, NewTopic(shop.dead_letters, 2, 1))
     shop.fail(30)
     said = shop.redrive()
     assert (said["read"], said["redriven"]) == (30, 30)
@@ -258,7 +256,7 @@ def test_a_copy_that_is_too_large_is_left_and_the_others_go_back(
     shop: Shop,
 ) -> None:
     limited = NewTopic(shop.entry, 2, 1, config={"max.message.bytes": "50000"})
-    shop.admin.create_topics([limited])[shop.entry].result(PATIENCE_S)
+    topics.make(shop.admin, limited)
     shop.fail(200, value=b"x" * 1_000)
     shop.fail(1, value=b"x" * 100_000)
     shop.fail(200, value=b"x" * 1_000)

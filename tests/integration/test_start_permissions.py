@@ -9,6 +9,7 @@ import pytest
 from attrs import frozen
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.applications import SHOP
 from tests.commands import Command, Commands, Ended
 from tests.commands import produce as produce_values
@@ -98,7 +99,7 @@ def test_a_password_that_is_refused_later_is_logged_and_goes_on_when_it_is_taken
         access = Access(AdminClient({"bootstrap.servers": kafka.bootstrap}), USER)
         guarded = Guarded(kafka, commands, access, "orders", "shop")
         topic = NewTopic("orders", num_partitions=1, replication_factor=1)
-        access.admin.create_topics([topic])["orders"].result(30)
+        topics.make(access.admin, topic)
         allow_everything(guarded)
         guarded.configure()
         guarded.produce(10)

@@ -11,6 +11,7 @@ import pytest
 from attrs import frozen
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
+from tests import topics
 from tests.applications import SHOP
 from tests.commands import Commands
 from tests.conftest import MakeTopic
@@ -103,7 +104,7 @@ def carry_out(line: str, cluster: Cluster) -> None:
     assert (script, wanted.bootstrap_server) == (parser.prog, cluster.bootstrap)
     config = dict(each.split("=", 1) for each in wanted.config)
     topic = NewTopic(wanted.topic, wanted.partitions, wanted.replication_factor, config=config)
-    cluster.admin.create_topics([topic])[wanted.topic].result(30)
+    topics.make(cluster.admin, topic)
 
 
 def test_the_start_makes_the_dead_letter_topic_as_wide_as_its_source(

@@ -14,15 +14,16 @@ from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     ConfigSource,
-    NewPartitions,
     NewTopic,
     ResourcePatternType,
     ResourceType,
 )
 
+from tests import topics
 from tests.applications import SHOP
 from tests.commands import Commands, Ended, produce
 from tests.conftest import MakeTopic
+from tests.integration.access import allow
 from tests.plans import Acl, Printed, TopicSettings, from_shell
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -93,8 +94,7 @@ class Shop:
             NewTopic(name, each.partitions, each.replication, config=each.config)
             for name, each in printed.topics.items()
         ]
-        for future in self.admin.create_topics(new).values():
-            future.result(30)
+        topics.make(self.admin, *new)
 
     def allow(self, acls: set[Acl]) -> None:
         bindings = [
@@ -109,8 +109,7 @@ class Shop:
             )
             for e in acls
         ]
-        for future in self.admin.create_acls(bindings).values():
-            future.result(30)
+        allow(self.admin, *bindings)
 
 
 _OPERATIONS = {"DescribeConfigs": "DESCRIBE_CONFIGS"}
@@ -173,8 +172,7 @@ def test_the_permissions_are_enough_for_a_worker_and_its_redrives(shop: Shop) ->
         assert ended.code == 0, ended.err
         assert ended.json["redrives"][0]["redriven"] == 1
     assert shop.topics() == planned.topics, "settings of the source may be seen"
-    wider = [NewPartitions(shop.topic, 4)]
-    shop.admin.create_partitions(wider)[shop.topic].result(30)
+    topics.widen(shop.admin, shop.topic, 4)
     running = shop.commands.start("run", "shop:app", env=shop.secret)
     running.wait_for("charge: reads 16 partitions")  # 4 each of the source, the levels, the entry
     assert running.stop().code == 0
@@ -183,8 +181,7 @@ def test_the_permissions_are_enough_for_a_worker_and_its_redrives(shop: Shop) ->
 def test_retry_topics_that_are_narrower_than_their_source_are_widened(shop: Shop) -> None:
     prefix = f"{shop.group}.{shop.topic}"
     narrow = [f"{prefix}.retry.100ms", f"{prefix}.retry.now", f"{prefix}.dlq"]
-    for future in shop.admin.create_topics([NewTopic(each, 1, 1) for each in narrow]).values():
-        future.result(30)
+    topics.make(shop.admin, *(NewTopic(each, 1, 1) for each in narrow))
     out = shop.plan().out
     level, entry, _ = narrow
     assert f"--alter --topic {level} --partitions 3\n" in out

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from threading import Event
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.integration.conftest import ShopOn, protocol_settings
 from tests.integration.shop import PATIENCE_S, Shop, fails_on
 from window_consumer import Record
@@ -18,25 +18,14 @@ from window_consumer.testing.guarantees import NoDuplicates
 
 def make_anew(shop: Shop, partitions: int, values: Iterable[int] = ()) -> None:
     """Delete a topic, make it again and write values to its first partition, all at once."""
-    shop.delete_topic(shop.topic)
+    new = NewTopic(shop.topic, num_partitions=partitions, replication_factor=1)
+    topics.make_anew(AdminClient(shop.plain), new)
     shop.produced.clear()
-    shop.until(lambda: made(shop, partitions), "the name is free again")
     shop.produce(values, partition=0)
 
 
-def made(shop: Shop, partitions: int) -> bool:
-    try:
-        shop.create_topic(shop.topic, partitions)
-    except KafkaException:
-        return False
-    return True
-
-
 def add_partitions(shop: Shop, total: int) -> None:
-    admin = AdminClient(shop.plain)
-    new = [NewPartitions(shop.topic, total)]
-    admin.create_partitions(new)[shop.topic].result(timeout=30)
-    shop.until(lambda: len(shop.ends()) == total, "the partitions are there")
+    topics.widen(AdminClient(shop.plain), shop.topic, total)
 
 
 def values(shop: Shop, since: int = 0) -> list[int]:
@@ -80,7 +69,7 @@ def test_what_still_runs_for_the_old_topic_commits_nothing_to_the_new_one(
         orders.until_called(100)
         make_anew(orders, 1)
         orders.until_said(f"{orders.topic} was deleted and made anew")
-        assert orders.log.containing(f"the call for {orders.topic}[0]@50")
+        orders.until_said(f"the call for {orders.topic}[0]@50")
         go_on.set()
         assert orders.committed().get(0, 0) == 0
         orders.produce(range(100, 110))

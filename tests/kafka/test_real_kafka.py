@@ -14,14 +14,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
     AdminClient,
-    ResourcePatternType,
-    ResourceType,
 )
 
+from tests.integration.access import Access
 from window_consumer.kafka import embedded_reading as reading
 from window_consumer.model.errors import MissingTopicError, NotPermittedError, RunError
 from window_consumer.testing import real_kafka
@@ -149,17 +145,8 @@ def test_a_user_may_do_what_an_acl_allows_and_nothing_else(
     for user in ("alice", "bob"):
         with pytest.raises(NotPermittedError):
             reading.read_all(kafka.sasl_settings(user), topic)
-    allowed = AclBinding(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        "User:alice",
-        "*",
-        AclOperation.READ,
-        AclPermissionType.ALLOW,
-    )
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_acls([allowed])[allowed].result(timeout=30)
+    Access(admin, "alice").grant("topic", topic, "READ")
     assert len(reading.read_all(kafka.sasl_settings("alice"), topic)) == 1
     with pytest.raises(NotPermittedError):
         reading.read_all(kafka.sasl_settings("bob"), topic)
