@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
-from window_consumer.model.hop import Hop, attempts_before, of_copy, of_source
+from window_consumer.model.hop import Hop, attempts_before, not_before, of_copy, of_source
 from window_consumer.model.record import Message
 
 MAX_SKEW_S = 5.0
@@ -46,10 +46,10 @@ class Rung:
         """Return how long a record still has to wait, 0 or less where it is due."""
         if self.level is None:
             return 0.0
-        not_before = of_copy(message).not_before
-        if not_before is None:
+        due_ms = not_before(message)
+        if due_ms is None:
             return 0.0
-        return min((not_before - wall_ms) / 1000, self.level.delay_s + MAX_SKEW_S)
+        return min((due_ms - wall_ms) / 1000, self.level.delay_s + MAX_SKEW_S)
 
 
 def next_level(

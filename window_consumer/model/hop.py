@@ -6,15 +6,17 @@ headers mean nothing: somebody may have copied them along.
 
 from __future__ import annotations
 
-from attrs import frozen
+from typing import NamedTuple
 
 from window_consumer.model import headers as names
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message, TopicPartition
 
 
-@frozen
-class Hop:
-    """Where a record came from and what happened to it; times in milliseconds since 1970."""
+class Hop(NamedTuple):
+    """Where a record came from and what happened to it; times in milliseconds since 1970.
+
+    A tuple, and read without a loop of our own: it is made for each record that fails.
+    """
 
     record_id: bytes
     origin: TopicPartition
@@ -42,11 +44,7 @@ def of_copy(message: Message) -> Hop:
     What is missing or cannot be read counts as if it had never been written: the copy is then a
     record of the topic where it lies, called for the first time, and due.
     """
-    found: dict[str, bytes] = {
-        name: value
-        for name, value in message.headers() or ()
-        if value is not None and name.startswith(names.PREFIX)
-    }
+    found = dict(message.headers() or ())
     topic = found.get(names.ORIGINAL_TOPIC)
     partition = _number(found.get(names.ORIGINAL_PARTITION))
     offset = _number(found.get(names.ORIGINAL_OFFSET))
@@ -71,10 +69,12 @@ def of_copy(message: Message) -> Hop:
 
 def attempts_before(message: Message) -> int:
     """Return how often a handler was called for a copy before it came to its topic."""
-    for name, value in message.headers() or ():
-        if name == names.ATTEMPTS:
-            return _number(value) or 0
-    return 0
+    return _number(dict(message.headers() or ()).get(names.ATTEMPTS)) or 0
+
+
+def not_before(message: Message) -> int | None:
+    """Return when a copy is due, in milliseconds since 1970; None where it does not say so."""
+    return _number(dict(message.headers() or ()).get(names.NOT_BEFORE))
 
 
 def _own_id(message: Message) -> bytes | None:
