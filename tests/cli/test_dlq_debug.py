@@ -24,6 +24,17 @@ def around(record, call_next):
     return call_next(record)
 """
 
+COMMITS = """
+
+@app.middleware
+def session(record, call_next):
+    try:
+        call_next(record)
+    except Exception:
+        {around}
+    print("committed", flush=True)
+"""
+
 
 @pytest.fixture
 def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
@@ -63,10 +74,26 @@ def test_a_handler_that_returns_ends_with_0(shop: Commands) -> None:
     assert "the record would be done" in ended.err
 
 
-def test_quitting_ends_with_0(shop: Commands) -> None:
+@pytest.mark.parametrize("typed", [("q",), ("n", "q"), ()], ids=["at once", "later", "no input"])
+def test_quitting_ends_with_0_and_does_not_count_as_a_handler_that_returned(
+    shop: Commands, typed: tuple[str, ...]
+) -> None:
+    ended = debug(shop, "orders/0/18", *typed)
+    assert ended.code == 0
+    assert "charged 18" not in ended.out
+    assert "quit: the handler was not run to its end" in ended.err
+    assert "would be done" not in ended.err
+
+
+@pytest.mark.parametrize("around", ["raise", "return None"], ids=["passes", "swallows"])
+def test_middleware_does_not_take_a_call_that_was_quit_for_one_that_returned(
+    shop: Commands, around: str
+) -> None:
+    shop.application(SHOP + COMMITS.format(around=around))
     ended = debug(shop, "orders/0/18", "q")
     assert ended.code == 0
-    assert "charged" not in ended.out
+    assert "committed" not in ended.out
+    assert "quit: the handler was not run to its end" in ended.err
 
 
 def test_lifespan_and_middleware_are_around_the_call(shop: Commands) -> None:

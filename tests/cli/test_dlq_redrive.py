@@ -196,6 +196,19 @@ def test_a_mistake_is_exit_2_and_says_what_is_wrong(
     assert not embedded.read_all(ENTRY)
 
 
+def test_a_broker_that_does_not_answer_is_waited_for_as_long_as_was_said(
+    commands: Commands,
+) -> None:
+    workers = {"charge": {"group": "shop", "topics": ["orders"]}}
+    commands.configure({"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "workers": workers})
+    ended = commands.run("dlq", "redrive", "--start-timeout", "1s")
+    assert ended.code == 1
+    assert "no broker at 127.0.0.1:1 answered within 1 s" in ended.err
+    ended = commands.run("dlq", "redrive", "--start-timeout", "1")
+    assert ended.code == 2
+    assert "'1' has no unit; write 1ms or 1s" in ended.err
+
+
 def test_a_worker_without_dead_letters_has_nothing_to_put_back(
     commands: Commands, embedded: EmbeddedBroker
 ) -> None:

@@ -106,7 +106,7 @@ class CopyTopics:
         needed = ("WRITE",) if wanted.level is None else ("WRITE", "READ")
         for operation in needed:
             if topic.operations is not None and operation not in topic.operations:
-                lacks = missing_right(self._worker, operation, f"topic {topic.name}")
+                lacks = missing_right(self._worker.name, operation, f"topic {topic.name}")
                 raise NotPermittedError(lacks)
 
     def _widen_entries(self, topics: Mapping[str, Topic]) -> None:
@@ -205,7 +205,7 @@ def _named(wanted: Sequence[CopyTopic]) -> str:
     return f"the {what} topic{'s' if len(wanted) > 1 else ''} {', '.join(e.name for e in wanted)}"
 
 
-def missing_right(worker: PlannedWorker, operation: str, resource: str) -> str:
+def missing_right(worker: str, operation: str, resource: str) -> str:
     """Say which permission a worker lacks."""
-    lacks = f"workers.{worker.name}: not authorised: needs {operation} on {resource}"
+    lacks = f"workers.{worker}: not authorised: needs {operation} on {resource}"
     return f"{lacks}: add an ACL, see window-consumer topics plan"

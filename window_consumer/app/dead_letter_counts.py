@@ -42,10 +42,14 @@ class Fingerprint:
 
 @define
 class Counts:
-    """What one topic holds. All but ``total`` and ``resolved`` count open dead letters only."""
+    """What one topic holds. All but ``total`` and ``resolved`` count open dead letters only.
+
+    Where nobody could find out which are resolved, all count as open, and ``unknown`` says why.
+    """
 
     total: int = 0
     resolved: int = 0
+    unknown: str | None = None
     reasons: Counter[str] = field(factory=Counter)
     classes: Counter[str] = field(factory=Counter)
     versions: Counter[str] = field(factory=Counter)
@@ -84,8 +88,8 @@ class Counts:
         """Return plain values; times in milliseconds since 1970."""
         return {
             "total": self.total,
-            "open": self.open,
-            "resolved": self.resolved,
+            "open": None if self.unknown else self.open,
+            "resolved": None if self.unknown else self.resolved,
             "reasons": dict(self.reasons.most_common()),
             "classes": dict(self.classes.most_common()),
             "fingerprints": {

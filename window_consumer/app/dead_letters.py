@@ -53,7 +53,10 @@ class DeadLetterTopic:
             yield from map(read_dead_letter, records)
 
     def resolved(self) -> Resolved:
-        """Return which of them somebody has dealt with: none where nothing remembers that."""
+        """Return which of them somebody has dealt with: none where nothing remembers that.
+
+        Raises NotPermittedError where the memory may not be read.
+        """
         if self.state is None:
             return Resolved()
         try:
@@ -156,7 +159,10 @@ class DeadLetterTopics:
         return sorted(letters, key=lambda letter: letter.failed_at or 0)
 
     def resolution(self, letter: DeadLetter) -> Resolution | None:
-        """Return what somebody has done about a dead letter, None while it is open."""
+        """Return what somebody has done about a dead letter, None while it is open.
+
+        Raises NotPermittedError where that may not be read.
+        """
         topic = next(topic for topic in self.topics if topic.name == letter.position.topic)
         return topic.resolved().of(letter.position)
 

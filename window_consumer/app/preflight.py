@@ -188,7 +188,7 @@ class Preparation:
             raise NotPermittedError(self._lacks("READ", f"group {group}"))
 
     def _lacks(self, operation: str, resource: str) -> str:
-        return missing_right(self._worker, operation, resource)
+        return missing_right(self._worker.name, operation, resource)
 
     def refresh(self, prepared: PreparedWorker) -> Mapping[str, TopicFacts]:
         """Return the topics that should be read now, the new ones made ready.

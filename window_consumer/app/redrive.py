@@ -12,6 +12,7 @@ from itertools import chain
 from attrs import frozen
 
 from window_consumer.app.clients import Clients
+from window_consumer.app.copy_topics import missing_right
 from window_consumer.app.dead_letter_source import Place, Source
 from window_consumer.app.patterns import matching_topics
 from window_consumer.app.redrive_topics import RedriveTopics, TopicSearch
@@ -24,7 +25,7 @@ from window_consumer.messaging.redrive import BATCH_RECORDS, Counts, Redrive, Re
 from window_consumer.messaging.state import Resolved, read_resolved
 from window_consumer.model.dead_letter import read_dead_letter
 from window_consumer.model.dead_letter_conditions import holds
-from window_consumer.model.errors import MissingTopicError, UsageError
+from window_consumer.model.errors import MissingTopicError, NotPermittedError, UsageError
 from window_consumer.model.expressions import Expression
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.runtime.worker import SystemClock
@@ -139,11 +140,13 @@ def redrive_jobs(
     workers: Sequence[str] = (),
     topics: Sequence[str] = (),
     oauth_token: OauthToken | None = None,
+    timeout_s: float = 30.0,
 ) -> list[RedriveJob]:
     """Return what there is to put back, of these workers and topics or of all; makes topics.
 
     ``topics`` are source topics or dead-letter topics. A worker's topic without a dead-letter
-    topic has no job. Raises UsageError for names that are none, and what the cluster denies.
+    topic has no job. A broker is waited for at most ``timeout_s``. Raises UsageError for names
+    that are none, and what the cluster denies.
     """
     known = loaded.config.workers
     for name in workers:
@@ -152,7 +155,7 @@ def redrive_jobs(
     jobs, seen = [], set()
     for name in workers or known:
         worker = known[name]
-        clients = Clients.connect(loaded, worker, oauth_token)
+        clients = Clients.connect(loaded, worker, oauth_token, timeout_s)
         search = TopicSearch(
             loaded, worker, clients.cluster, to_source=wishes.to_source, dry=wishes.dry_run
         )
@@ -164,11 +167,23 @@ def redrive_jobs(
             found = search.of(source)
             if found is not None:
                 progress = _group(worker, found, wishes)
+                _check_group(worker, progress, clients)
                 jobs.append(RedriveJob(name, worker.group, found, wishes, clients, group=progress))
     strange = [name for name in topics if name not in seen]
     if strange:
         raise UsageError(f"--topic {strange[0]}: no worker reads it: see workers.*.topics")
     return jobs
+
+
+def _check_group(worker: WorkerConfig, group: str, clients: Clients) -> None:
+    """Raise NotPermittedError where the progress may not be kept: a reader would wait for it."""
+    lacks = missing_right(worker.name, "READ", f"group {group}")
+    try:
+        operations = clients.cluster.group(group).operations
+    except NotPermittedError as error:
+        raise NotPermittedError(f"{lacks} ({error})") from error
+    if operations is not None and "READ" not in operations:
+        raise NotPermittedError(lacks)
 
 
 def _sources(loaded: Loaded, worker: WorkerConfig, clients: Clients) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from time import monotonic
 
 from attrs import frozen
 
+from window_consumer.app.copy_topics import missing_right
 from window_consumer.app.ladder_topics import (
     DEFAULT_MAX_MESSAGE_BYTES,
     SEE_PLAN,
@@ -64,16 +65,20 @@ class TopicSearch:
         dead_letters = self.worker.dlq_topic(source, names)
         entry = self.worker.retry_topic(source, ENTRY, names)
         state = state_topic(self.worker.group)
-        there = self._existing([source, dead_letters, entry, state])
+        target = source if self.to_source else entry
+        there, hidden = self._existing([source, dead_letters, entry, state])
+        needs = [(dead_letters, "READ"), (state, "READ")]
+        if not self.dry:
+            needs += [(target, "WRITE"), (state, "WRITE")]
+        self._check_rights(there, hidden, [need for need in needs if need[0] != source])
         if dead_letters not in there:
             return None
         model = there.get(source, there[dead_letters])
         theirs = self.cluster.topic_config(model.name)
         likeness = Model.of(model, theirs)
-        target = source if self.to_source else entry
         remembers = state in there
         if self.to_source:
-            self._check_source(source, there, theirs)
+            self._check_source(source, there, hidden, theirs)
         missing = [
             new
             for new in (
@@ -84,7 +89,7 @@ class TopicSearch:
         ]
         if missing and not self.dry:
             there.update(self._make(missing))
-        self._check_rights(there, dead_letters, [target, state])
+        self._check_rights(there, hidden, needs[2:])
         partitions = there[target].partitions if target in there else model.partitions
         settings = self.cluster.topic_config(target) if target in there else {}
         return RedriveTopics(
@@ -97,10 +102,15 @@ class TopicSearch:
         )
 
     def _check_source(
-        self, source: str, there: Mapping[str, Topic], settings: Mapping[str, str]
+        self,
+        source: str,
+        there: Mapping[str, Topic],
+        hidden: Collection[str],
+        settings: Mapping[str, str],
     ) -> None:
         if source not in there:
-            raise MissingTopicError(f"--to-source: there is no topic {source} any more")
+            unseen = ", or it may not be seen here (DESCRIBE)" if source in hidden else ""
+            raise MissingTopicError(f"--to-source: there is no topic {source} any more{unseen}")
         policy = settings.get("cleanup.policy")
         if policy is None:
             raise NotPermittedError(
@@ -114,42 +124,43 @@ class TopicSearch:
                 " group's own topic"
             )
 
-    def _existing(self, names: Sequence[str]) -> dict[str, Topic]:
-        """Describe topics; one that we may not see counts as missing."""
-        found = {}
+    def _existing(self, names: Sequence[str]) -> tuple[dict[str, Topic], set[str]]:
+        """Describe topics, and return those that may not be seen, whether they exist or not."""
+        found, hidden = {}, set()
         for name in names:
             try:
                 found.update(self.cluster.topics([name]))
             except NotPermittedError:
-                continue
-        return found
+                hidden.add(name)
+        return found, hidden
 
     def _check_rights(
-        self, there: Mapping[str, Topic], dead_letters: str, written: Sequence[str]
+        self,
+        there: Mapping[str, Topic],
+        hidden: Collection[str],
+        needs: Sequence[tuple[str, str]],
     ) -> None:
-        needs = [(dead_letters, "READ"), *((name, "WRITE") for name in written)]
         for name, operation in needs:
             topic = there.get(name)
-            if topic and topic.operations is not None and operation not in topic.operations:
-                raise NotPermittedError(
-                    f"workers.{self.worker.name}: not authorised: needs {operation} on topic"
-                    f" {name}: add an ACL, see window-consumer topics plan"
-                )
+            denied = topic and topic.operations is not None and operation not in topic.operations
+            if denied or name in hidden:
+                raise NotPermittedError(missing_right(self.worker.name, operation, f"topic {name}"))
 
     def _make(self, missing: Sequence[NewCopyTopic]) -> dict[str, Topic]:
         commands = "\n".join(f"  {each.command(self.cluster.bootstrap)}" for each in missing)
         names = ", ".join(each.name for each in missing)
+        are = "is" if len(missing) == 1 else "are"
         by_hand = f"make {'it' if len(missing) == 1 else 'them'} by hand:\n{commands}\n{SEE_PLAN}"
         place = f"workers.{self.worker.name}"
         if not self.loaded.config.topics.create:
             raise MissingTopicError(
-                f"{place}: {names} is missing and topics.create is false: {by_hand}"
+                f"{place}: {names} {are} missing and topics.create is false: {by_hand}"
             )
         try:
             self.cluster.create(missing)
         except NotPermittedError as error:
             raise NotPermittedError(
-                f"{place}: {names} is missing and may not be made ({error}): allow CREATE, or"
+                f"{place}: {names} {are} missing and may not be made ({error}): allow CREATE, or"
                 f" {by_hand}"
             ) from error
         except WindowConsumerError as error:
@@ -160,6 +171,6 @@ class TopicSearch:
         while len(there := self.cluster.topics([each.name for each in missing])) < len(missing):
             if monotonic() > deadline:
                 raise BrokerUnavailableError(
-                    f"{names} was made but does not appear: try again, or {by_hand}"
+                    f"{names}: made, but not to be seen yet: try again, or {by_hand}"
                 )
         return there

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from window_consumer.config.units import parse_duration
+from window_consumer.config.units import UnitError, parse_duration
 
 
 class Duration(click.ParamType[float]):
@@ -22,5 +22,6 @@ class Duration(click.ParamType[float]):
             return value
         try:
             return parse_duration(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+        except UnitError as error:
+            hint = f"; {error.hint}" if error.hint else ""
+            self.fail(f"{value!r} {error}{hint}", param, ctx)

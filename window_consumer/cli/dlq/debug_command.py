@@ -49,11 +49,26 @@ def debug_command(*, name: str, application: str, handler: str | None, **options
     return _debug(app, handler_for(found[0], app, handler), found[0]) if found else code
 
 
+class _Debugger(pdb.Pdb):
+    """Remembers that somebody has quit: pdb itself returns then as if the handler had returned."""
+
+    was_quit = False
+
+    def set_quit(self) -> None:
+        """Quit, from the prompt or because nothing more is typed."""
+        self.was_quit = True
+        super().set_quit()
+
+
 def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
-    debugger = pdb.Pdb(nosigint=True)
+    debugger = _Debugger(nosigint=True)
 
     def stepping(record: Record) -> object:
-        return debugger.runcall(handler.function, record)
+        result = debugger.runcall(handler.function, record)
+        if debugger.was_quit:
+            # Middleware must not take half a call for a whole one: it may commit what was done.
+            raise BdbQuit
+        return result
 
     with ExitStack() as stack:
         try:
@@ -76,8 +91,7 @@ def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
         try:
             app.surrounded(stepping)(record)
         except BdbQuit:
-            click.echo("quit", err=True)
-            return OK
+            return _quit()
         except Skip as skip:
             click.echo(f"the handler skips the record: {skip}", err=True)
             return OK
@@ -86,5 +100,12 @@ def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
             click.echo("".join(traceback.format_exception(error)), err=True)
             pdb.post_mortem(trace)
             return FAILED
+    if debugger.was_quit:
+        return _quit()
     click.echo("the handler returned: the record would be done", err=True)
+    return OK
+
+
+def _quit() -> int:
+    click.echo("quit: the handler was not run to its end", err=True)
     return OK

@@ -14,8 +14,10 @@ from window_consumer.app.dead_letter_counts import AGES, UNKNOWN, Counts, count
 from window_consumer.app.dead_letter_source import Source
 from window_consumer.app.dead_letters import DeadLetterTopic, DeadLetterTopics
 from window_consumer.cli.dlq.options import WHERE, look, topic_options
+from window_consumer.cli.dlq.terminal import printable_line
 from window_consumer.config.units import format_duration
 from window_consumer.model.dead_letter_conditions import holds
+from window_consumer.model.errors import NotPermittedError
 from window_consumer.model.expressions import Expression
 
 Row = tuple[int, str]
@@ -45,7 +47,13 @@ def list_command(*, where: Expression | None, as_json: bool, **options: Any) -> 
 
 def _counts(topic: DeadLetterTopic, where: Expression | None, now_ms: int) -> Counts:
     letters = (letter for letter in topic.letters() if holds(where, letter, now_ms))
-    resolved = topic.resolved()
+    try:
+        resolved = topic.resolved()
+    except NotPermittedError as error:
+        # Whoever may read dead letters need not be one of those who put them back.
+        counts = count(letters, now_ms)
+        counts.unknown = str(error)
+        return counts
     return count(letters, now_ms, lambda letter: letter.position in resolved)
 
 
@@ -60,7 +68,7 @@ def _as_json(found: list[tuple[DeadLetterTopic, Counts]]) -> dict[str, Any]:
 
 def _as_text(found: list[tuple[DeadLetterTopic, Counts]], now_ms: int) -> Iterator[str]:
     if not found:
-        yield "there is no dead-letter topic yet"
+        yield "there is no dead-letter topic yet, or none that may be seen here (DESCRIBE)"
     for topic, counts in found:
         whose = "" if topic.worker is None else f" ({topic.worker}, from {topic.source})"
         yield f"{topic.name}{whose}: {_total(counts)}"
@@ -70,6 +78,9 @@ def _as_text(found: list[tuple[DeadLetterTopic, Counts]], now_ms: int) -> Iterat
 
 def _total(counts: Counts) -> str:
     letters = "dead letter" if counts.total == 1 else "dead letters"
+    if counts.unknown:
+        why = f"which of them are resolved may not be read: {counts.unknown}"
+        return f"{counts.total} {letters}; {why}"
     return f"{counts.total} {letters}, {counts.open} open, {counts.resolved} resolved"
 
 
@@ -98,7 +109,7 @@ def _rows(counter: Counter[str]) -> list[Row]:
 def _table(title: str, rows: list[Row]) -> Iterator[str]:
     yield f"  {title}"
     for number, name in rows:
-        yield f"  {number:>8}  {name}"
+        yield f"  {number:>8}  {printable_line(name)}"
 
 
 def _roughly(seconds: int) -> str:

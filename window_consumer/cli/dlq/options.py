@@ -42,6 +42,13 @@ class Condition(click.ParamType[Expression]):
             self.fail(str(error), param, ctx)
 
 
+START_TIMEOUT = click.option(
+    "--start-timeout",
+    type=Duration(),
+    default=_WAIT_S,
+    metavar="DURATION",
+    help="Give up when no broker answers for so long (exit code 1). [default: 10s]",
+)
 _TOPICS = (
     click.option(
         "-c",
@@ -69,13 +76,7 @@ _TOPICS = (
     click.option(
         "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as for run."
     ),
-    click.option(
-        "--start-timeout",
-        type=Duration(),
-        default=_WAIT_S,
-        metavar="DURATION",
-        help="Give up when no broker answers for so long (exit code 1). [default: 10s]",
-    ),
+    START_TIMEOUT,
 )
 _APPLICATION = click.option(
     "--app",

@@ -15,7 +15,7 @@ from attrs import define, field
 from window_consumer.app import App
 from window_consumer.app.loading import load_app
 from window_consumer.app.redrive import RedriveJob, RedriveWishes, redrive_jobs
-from window_consumer.cli.dlq.options import WHERE
+from window_consumer.cli.dlq.options import START_TIMEOUT, WHERE
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.run import Signals
@@ -85,6 +85,7 @@ _SAY_S = 5.0
     is_flag=True,
     help="Begin anew at the first dead letter: those that were put back go back again.",
 )
+@START_TIMEOUT
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def redrive_command(**options: Any) -> int:
     """Put dead letters back, into the group's own entry topic.
@@ -113,6 +114,7 @@ def redrive_command(**options: Any) -> int:
             workers=options["workers"],
             topics=options["topics"],
             oauth_token=None if app is None else app.token_function,
+            timeout_s=options["start_timeout"],
         )
         _warn_of_other_groups(jobs, agreed=options["yes"] or options["dry_run"])
         return _run(jobs, as_json=options["as_json"])

@@ -18,8 +18,9 @@ from window_consumer.app.dead_letter_view import view_of
 from window_consumer.app.dead_letters import DeadLetterTopics
 from window_consumer.app.loading import load_app
 from window_consumer.cli.dlq.options import look, topic_options
+from window_consumer.cli.dlq.terminal import printable
 from window_consumer.model.dead_letter import DeadLetter
-from window_consumer.model.errors import UsageError
+from window_consumer.model.errors import NotPermittedError, UsageError
 
 _HEX_LINE = 32
 _MOST_HEX = 4096
@@ -69,9 +70,7 @@ def show_command(
             text = as_test(topics.whole(letter), module, attribute or "app", spec.name)
         else:
             names = () if unmasked or source.config is None else source.config.dlq.mask
-            done = topics.resolution(letter)
-            view = view_of(letter, FieldMask(names))
-            view["resolved"] = None if done is None else attrs.asdict(done)
+            view = {**view_of(letter, FieldMask(names)), **_resolution(topics, letter)}
             also = [str(each.position) for each in others]
             text = _as_json(view, also) if as_json else _as_text(view, also)
             text = source.mask(text)
@@ -79,6 +78,14 @@ def show_command(
         return 0
 
     return look(options, action)
+
+
+def _resolution(topics: DeadLetterTopics, letter: DeadLetter) -> dict[str, Any]:
+    try:
+        done = topics.resolution(letter)
+    except NotPermittedError as error:
+        return {"resolved": None, "resolved_unknown": str(error)}
+    return {"resolved": None if done is None else attrs.asdict(done), "resolved_unknown": None}
 
 
 def _write(text: str, output: Path | None) -> None:
@@ -97,7 +104,7 @@ def _as_json(view: dict[str, Any], also: list[str]) -> str:
 
 
 def _as_text(view: dict[str, Any], also: list[str]) -> str:
-    return _printable("\n".join(_lines(view, also)))
+    return printable("\n".join(_lines(view, also)))
 
 
 def _lines(view: dict[str, Any], also: list[str]) -> Iterator[str]:
@@ -138,6 +145,8 @@ def _facts(view: dict[str, Any]) -> Iterator[tuple[str, str]]:
     done = view["resolved"]
     if done is not None:
         yield "resolved", f"{done['what']} {_time(done['at_ms'])}, into {done['to']}"
+    if view["resolved_unknown"]:
+        yield "resolved", f"may not be read: {view['resolved_unknown']}"
     if view["value_ref"] is not None:
         yield "value", f"was too large for a copy; it stood at {view['value_ref']}"
 
@@ -176,13 +185,6 @@ def _time(milliseconds: int | None) -> str:
     except (OverflowError, ValueError, OSError):
         return f"{milliseconds} ms since 1970"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _printable(text: str) -> str:
-    """Keep what strangers wrote into a record from commanding the terminal."""
-    return "".join(
-        c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text
-    )
 
 
 def latest(topics: DeadLetterTopics, name: str) -> DeadLetter:
