@@ -27,6 +27,8 @@ Refusals = dict[int, PublishFailedError]
 """By the place of the copy among those that were sent: why it will never be taken."""
 
 
+Report = Callable[[KafkaError | None, Message], None]
+
 Failed = dict[int, tuple[Copy, KafkaError]]
 """The copies that were not acked by the same places, and why."""
 
@@ -90,20 +92,12 @@ class _Client:
 
     def send(self, copies: Sequence[Copy]) -> None:
         """Send copies, and serve the answers that are there."""
-        produce = self.producer.produce
         for copy in copies:
             place = self._sent
             self._sent += 1
             report = self._reporter(place, copy)
             try:
-                produce(
-                    copy.topic,
-                    copy.value,
-                    copy.key,
-                    _PARTITION_BY_KEY if copy.partition is None else copy.partition,
-                    on_delivery=report,
-                    headers=copy.headers,  # type: ignore[arg-type] # a list, or empty
-                )
+                self._produce(copy, report)
             except BufferError:
                 self._insist(copy, report)
             except KafkaException as exception:
@@ -113,7 +107,17 @@ class _Client:
                 self._failed[place] = (copy, error)
         self.producer.poll(0)
 
-    def _reporter(self, place: int, copy: Copy) -> Callable[[KafkaError | None, Message], None]:
+    def _produce(self, copy: Copy, report: Report) -> None:
+        self.producer.produce(
+            copy.topic,
+            copy.value,
+            copy.key,
+            _PARTITION_BY_KEY if copy.partition is None else copy.partition,
+            on_delivery=report,
+            headers=copy.headers,  # type: ignore[arg-type] # a list, or empty
+        )
+
+    def _reporter(self, place: int, copy: Copy) -> Report:
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is None:
                 self._acked += 1
@@ -122,20 +126,13 @@ class _Client:
 
         return report
 
-    def _insist(self, copy: Copy, report: Callable[[KafkaError | None, Message], None]) -> None:
+    def _insist(self, copy: Copy, report: Report) -> None:
         """Send a copy when the client's queue has room."""
         deadline = time.monotonic() + _ACKS_S
         while time.monotonic() < deadline:
             self.producer.poll(_FULL_QUEUE_S)
             try:
-                self.producer.produce(
-                    copy.topic,
-                    copy.value,
-                    copy.key,
-                    _PARTITION_BY_KEY if copy.partition is None else copy.partition,
-                    on_delivery=report,
-                    headers=copy.headers,  # type: ignore[arg-type] # a list, or empty
-                )
+                self._produce(copy, report)
             except BufferError:
                 continue
             return
