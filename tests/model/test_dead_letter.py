@@ -50,6 +50,28 @@ SPRING: Headers = [
     ("kafka_dlt-original-consumer-group", b"shop"),
     ("retry_topic-attempts", int32(4)),
 ]
+SPRINGS_RETRYABLE_TOPIC: Headers = [
+    ("kafka_original-topic", b"orders"),
+    ("kafka_original-partition", int32(3)),
+    ("kafka_original-offset", int64(5_000_000_000)),
+    ("kafka_original-timestamp", int64(1_700_000_000_000)),
+    ("kafka_original-timestamp-type", b"CreateTime"),
+    ("kafka_original-consumer-group", b"shop"),
+    ("retry_topic-original-timestamp", bytes.fromhex("018bcfe56800")),
+    ("retry_topic-attempts", int32(2)),
+    ("retry_topic-backoff-timestamp", bytes.fromhex("018bcfe56be8")),
+    ("retry_topic-attempts", int32(3)),
+    ("retry_topic-backoff-timestamp", bytes.fromhex("018bcfe56fd0")),
+    (
+        "kafka_exception-fqcn",
+        b"org.springframework.kafka.listener.ListenerExecutionFailedException",
+    ),
+    ("kafka_exception-cause-fqcn", b"java.lang.IllegalStateException"),
+    ("kafka_exception-message", b"Listener failed; no card 17"),
+    ("kafka_exception-stacktrace", JAVA_STACK.encode()),
+    ("retry_topic-attempts", int32(4)),
+]
+"""As @RetryableTopic writes it; the number of attempts counts the one that would come next."""
 CONNECT: Headers = [
     ("__connect.errors.topic", b"orders"),
     ("__connect.errors.partition", b"3"),
@@ -159,7 +181,7 @@ def test_others_dead_letters_tell_where_the_record_was(writer: WrittenBy, header
 def test_springs_tell_the_handlers_exception_and_not_the_one_around_it() -> None:
     letter = read(SPRING)
     assert (letter.error_class, letter.group) == ("java.lang.IllegalStateException", "shop")
-    assert (letter.attempts, letter.reason) == (4, None)
+    assert (letter.attempts, letter.reason) == (3, None)
     assert letter.original_timestamp == 1_700_000_000_000
     undecoded = b"org.springframework.kafka.support.serializer.DeserializationException"
     letter = read([("kafka_dlt-exception-fqcn", undecoded), *SPRING[1:]])
@@ -176,6 +198,36 @@ def test_a_record_that_spring_moved_twice_tells_its_first_place_and_its_last_err
     letter = read([*SPRING, *again])
     assert letter.original == Position("orders", 3, 5_000_000_000)
     assert letter.error_class == "java.lang.Error"
+
+
+def test_what_spring_gives_up_after_retry_topics_is_read_although_its_headers_are_others() -> None:
+    letter = read([("tenant", b"eu"), *SPRINGS_RETRYABLE_TOPIC])
+    assert letter.written_by is WrittenBy.SPRING
+    assert letter.original == Position("orders", 3, 5_000_000_000)
+    assert (letter.original_timestamp, letter.group) == (1_700_000_000_000, "shop")
+    assert letter.error_class == "java.lang.IllegalStateException"
+    assert letter.error_message == "Listener failed; no card 17"
+    assert letter.fingerprint == read(SPRING).fingerprint
+    assert letter.attempts == 3
+    assert letter.own_headers == [("tenant", b"eu")]
+    old = [*SPRINGS_RETRYABLE_TOPIC, ("retry_topic-attempts", b"\xc8")]
+    assert read(old).attempts == 199
+
+
+@pytest.mark.parametrize("family", ["kafka_dlt-", "kafka_"])
+def test_a_key_that_spring_could_not_read_is_an_error_of_its_own(family: str) -> None:
+    name = b"org.springframework.kafka.support.serializer.DeserializationException"
+    headers: Headers = [
+        (f"{family}original-topic", b"orders"),
+        (f"{family}key-exception-fqcn", name),
+        (f"{family}key-exception-message", b"failed to deserialize"),
+        (f"{family}key-exception-stacktrace", JAVA_STACK.encode()),
+    ]
+    letter = read(headers)
+    assert (letter.error_class, letter.reason) == (name.decode(), "DECODE")
+    assert letter.error_message == "failed to deserialize"
+    assert letter.fingerprint is not None
+    assert letter.own_headers == []
 
 
 def test_connects_tell_connector_task_and_stage() -> None:

@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from window_consumer.model.fingerprints import fingerprint, place_in
 from window_consumer.model.header_values import (
+    count_of_1_or_4_bytes,
     count_of_4_bytes,
     count_of_8_bytes,
     count_of_any_form,
@@ -69,8 +70,15 @@ class ForeignFormat:
 
 def _finish_spring(fields: Fields, headers: Mapping[str, bytes | None]) -> None:
     """Tell the handler's exception from Spring's own, which is wrapped around it."""
+    if fields.get("attempts") and "retry_topic-attempts" in headers:
+        fields["attempts"] -= 1  # it counts the attempt that would come next
+    if fields.get("error_class") is None:
+        for family in _SPRINGS_FAMILIES:
+            for name, what in _SPRINGS_KEY_ERRORS.items():
+                fields[name] = text(headers.get(family + what)) or fields.get(name)
     outer = fields.get("error_class") or ""
-    cause = text(headers.get("kafka_dlt-exception-cause-fqcn"))
+    causes = (text(headers.get(f"{each}exception-cause-fqcn")) for each in _SPRINGS_FAMILIES)
+    cause = next(filter(None, causes), None)
     if outer.startswith(_SPRINGS_OWN):
         if outer.endswith(".DeserializationException"):
             fields["reason"] = Reason.DECODE.value
@@ -94,20 +102,50 @@ def _class_before_message(value: bytes | None) -> str | None:
     return None if whole is None else whole.partition(":")[0].strip()
 
 
+_SPRINGS_FAMILIES = ("kafka_dlt-", "kafka_")
+"""Of the DeadLetterPublishingRecoverer alone, and as retryable topics use it."""
+
+_SPRINGS_KEY_ERRORS = {
+    "error_class": "key-exception-fqcn",
+    "error_message": "key-exception-message",
+    "error_stack": "key-exception-stacktrace",
+}
+"""A key that could not be read is told in headers of its own."""
+
+_SPRINGS_FIELDS: Mapping[str, tuple[str, Read]] = {
+    "original-topic": ("original_topic", text),
+    "original-partition": ("original_partition", count_of_4_bytes),
+    "original-offset": ("original_offset", count_of_8_bytes),
+    "original-timestamp": ("original_timestamp", count_of_8_bytes),
+    "original-consumer-group": ("group", text),
+    "exception-fqcn": ("error_class", text),
+    "exception-message": ("error_message", text),
+    "exception-stacktrace": ("error_stack", text),
+}
+
 _SPRING = ForeignFormat(
     "spring",
-    ("kafka_dlt-", "retry_topic-", "kafka_deliveryAttempt", "springDeserializerException"),
-    frozenset({"kafka_dlt-original-topic", "kafka_dlt-exception-fqcn"}),
+    (
+        "kafka_dlt-",
+        "kafka_original-",
+        "kafka_exception-",
+        "kafka_key-exception-",
+        "retry_topic-",
+        "kafka_deliveryAttempt",
+        "springDeserializerException",
+    ),
+    frozenset(
+        f"{family}{name}"
+        for family in _SPRINGS_FAMILIES
+        for name in ("original-topic", "exception-fqcn", "key-exception-fqcn")
+    ),
     {
-        "kafka_dlt-original-topic": ("original_topic", text),
-        "kafka_dlt-original-partition": ("original_partition", count_of_4_bytes),
-        "kafka_dlt-original-offset": ("original_offset", count_of_8_bytes),
-        "kafka_dlt-original-timestamp": ("original_timestamp", count_of_8_bytes),
-        "kafka_dlt-original-consumer-group": ("group", text),
-        "kafka_dlt-exception-fqcn": ("error_class", text),
-        "kafka_dlt-exception-message": ("error_message", text),
-        "kafka_dlt-exception-stacktrace": ("error_stack", text),
-        "retry_topic-attempts": ("attempts", count_of_any_form),
+        **{
+            f"{family}{header}": known
+            for family in _SPRINGS_FAMILIES
+            for header, known in _SPRINGS_FIELDS.items()
+        },
+        "retry_topic-attempts": ("attempts", count_of_1_or_4_bytes),
         "kafka_deliveryAttempt": ("attempts", count_of_4_bytes),
     },
     _finish_spring,

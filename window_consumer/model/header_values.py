@@ -23,6 +23,11 @@ def count_of_4_bytes(value: bytes | None) -> int | None:
     return _big_endian(value, 4)
 
 
+def count_of_1_or_4_bytes(value: bytes | None) -> int | None:
+    """Return a number from 0 on that is written as one byte, or as a big-endian int32."""
+    return value[0] if value is not None and len(value) == 1 else count_of_4_bytes(value)
+
+
 def count_of_8_bytes(value: bytes | None) -> int | None:
     """Return a number from 0 on that is written as a big-endian int64."""
     return _big_endian(value, 8)
