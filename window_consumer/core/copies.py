@@ -8,7 +8,6 @@ never appended, and bounded in size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from hashlib import sha256
 
 from attrs import frozen
@@ -17,7 +16,8 @@ from window_consumer.core.ladder import Detail, FailedRecord
 from window_consumer.model import headers as names
 from window_consumer.model.hop import Hop
 from window_consumer.model.protocols import Copy
-from window_consumer.model.record import Message
+
+_USERS_OWN = names.Kept(names.KEPT_ON_FOREIGN_TOPICS - {names.ID})
 
 
 @frozen
@@ -86,7 +86,7 @@ def copy_of(failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms
         partition=partition,
         key=message.key(),
         value=value,
-        headers=[*_users_own(message), *ours],
+        headers=[*names.each_once(_USERS_OWN.of(message.headers() or ())), *ours],
     )
 
 
@@ -104,16 +104,6 @@ def cut_front(text: str, max_bytes: int) -> bytes:
     if len(data) <= max_bytes:
         return data
     return data[len(data) - max_bytes :].decode("utf-8", "ignore").encode()
-
-
-def _users_own(message: Message) -> Sequence[tuple[str, bytes | None]]:
-    own = [
-        (name, value)
-        for name, value in message.headers() or ()
-        if not name.startswith(names.PREFIX)
-        or (name in names.KEPT_ON_FOREIGN_TOPICS and name != names.ID)
-    ]
-    return names.each_once(own)
 
 
 def _original_timestamp(hop: Hop) -> list[tuple[str, bytes]]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from itertools import compress
-from operator import itemgetter
 
 from attrs import frozen
 
@@ -97,31 +95,12 @@ class DeadLetterHeaders:
         return count(self._last.get(names.ORIGINAL_PARTITION))
 
 
-class _Keeps(dict[str, bool]):
-    """Which headers go along, asked by name; remembered, as every record has the same names."""
-
-    def __init__(self, ours: frozenset[str]):
-        super().__init__()
-        self._ours = ours
-
-    def __missing__(self, name: str) -> bool:
-        keep = not name.startswith(names.PREFIX) or name in self._ours
-        if len(self) < _NAMES_REMEMBERED:
-            self[name] = keep
-        return keep
-
-
-_NAMES_REMEMBERED = 10_000
-_NAME = itemgetter(0)
-
-
 class Returning:
     """Makes the copies that go back to one destination. Owner: one thread."""
 
     def __init__(self, to: Destination):
         self._to = to
-        keeps = _Keeps(_IDENTITY_AND_HISTORY if to.of_the_ladder else _HONOURED_ANYWHERE)
-        self._keeps = keeps.__getitem__
+        self._kept = names.Kept(_IDENTITY_AND_HISTORY if to.of_the_ladder else _HONOURED_ANYWHERE)
         self._equally_many = to.partitions == to.source_partitions
 
     def copy(self, message: Message, headers: DeadLetterHeaders, value: bytes | None) -> Copy:
@@ -130,7 +109,7 @@ class Returning:
         It has the number of the partition that the record came from where the counts are equal,
         else the key decides.
         """
-        kept = list(compress(headers.pairs, map(self._keeps, map(_NAME, headers.pairs))))
+        kept = self._kept.of(headers.pairs)
         kept.append((names.REDRIVES, b"%d" % (headers.redrives + 1)))
         partition = headers.original_partition if self._equally_many else None
         if partition is not None and partition >= self._to.partitions:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import compress
+from operator import itemgetter
 
 PREFIX = "wc-"
 
@@ -63,6 +65,31 @@ class Reason(StrEnum):
     """No handler's condition held."""
     MANUAL = "MANUAL"
     """Somebody moved it by hand."""
+
+
+class Kept(dict[str, bool]):
+    """Which headers of a record go along into its copy: the user's own, and of ours those named.
+
+    Asked by name; the answers are kept, as all records of a topic have the same names.
+    """
+
+    def __init__(self, ours: frozenset[str]):
+        super().__init__()
+        self._ours = ours
+
+    def __missing__(self, name: str) -> bool:
+        keep = not name.startswith(PREFIX) or name in self._ours
+        if len(self) < _NAMES_REMEMBERED:
+            self[name] = keep
+        return keep
+
+    def of(self, pairs: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
+        """Return those that go along, in their order, without a loop of our own."""
+        return list(compress(pairs, map(self.__getitem__, map(_NAME, pairs))))
+
+
+_NAMES_REMEMBERED = 10_000
+_NAME = itemgetter(0)
 
 
 def each_once(
