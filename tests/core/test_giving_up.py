@@ -12,7 +12,7 @@ def test_a_completion_of_an_earlier_epoch_changes_nothing() -> None:
     late = list(driven.out)
     for slice_ in late:
         driven.claim(slice_)
-    driven.engine.on_lost([ORDERS])
+    driven.engine.on_lost([ORDERS], driven.now)
     driven.engine.on_assigned([Assigned(ORDERS, 0, committed=(0, ""))], driven.now)
     driven.deliver(*notes(0, 1))
     for slice_ in late:
@@ -27,7 +27,7 @@ def test_an_ack_of_an_earlier_epoch_changes_nothing() -> None:
     driven.tick()
     driven.fail(driven.out[0], 0)
     (failed,) = driven.tick().publish
-    driven.engine.on_lost([ORDERS])
+    driven.engine.on_lost([ORDERS], driven.now)
     driven.engine.on_published(failed, None, driven.now)
     assert driven.engine.counters.dead_lettered == 0
     assert driven.engine.failures.unacked == 0
@@ -68,7 +68,7 @@ def test_a_queued_slice_of_a_lost_partition_runs_nothing() -> None:
     driven = Driven(slots=1)
     driven.deliver(*notes(0, 1))
     driven.tick()
-    assert driven.engine.on_lost([ORDERS]) == []
+    assert driven.engine.on_lost([ORDERS], driven.now) == []
     assert all(next(slice_.unclaimed, None) is None for slice_ in driven.out)
 
 
@@ -99,7 +99,7 @@ def test_a_partition_that_is_given_up_leaves_nothing_behind() -> None:
     driven.tick()
     driven.fail(driven.out[0], 0)
     driven.tick()
-    driven.engine.on_lost([ORDERS])
+    driven.engine.on_lost([ORDERS], driven.now)
     while driven.out:
         driven.finish(driven.out[0])
     assert driven.engine.budget.used == 0

@@ -251,7 +251,7 @@ def test_a_probe_of_a_lost_partition_is_followed_by_another() -> None:
     driven = opened()
     (probe,) = driven.tick(30.0).dispatch
     driven.claim(probe)
-    driven.engine.on_lost([ORDERS])
+    driven.engine.on_lost([ORDERS], driven.now)
     driven.finish(probe)
     assert driven.engine.breaker.wants_probe
     assert state(driven) is BreakerState.HALF_OPEN

@@ -66,5 +66,5 @@ def test_calls_of_partitions_that_are_gone_are_no_suspects() -> None:
     driven.deliver(*notes(0))
     driven.tick()
     driven.claim(driven.out[0], 1)
-    driven.engine.on_lost([ORDERS])
+    driven.engine.on_lost([ORDERS], driven.now)
     assert frozen(driven) == []

@@ -67,7 +67,7 @@ class Member:
             yield from (from_line(line) for line in self.journal.read_text().splitlines())
         for line in self.log.read_text(errors="replace").splitlines():
             fields = json.loads(line) if line.startswith("{") else {}
-            if "outlived its partition" in fields.get("message", ""):
+            if "outlived its" in fields.get("message", ""):
                 yield OutlivedLogged(fields["topic"], fields["partition"], fields["offset"])
 
 

@@ -10,9 +10,10 @@ from window_consumer.core.decisions import Assigned, EngineRules
 from window_consumer.core.engine import Engine
 from window_consumer.core.rungs import Level, Rung
 from window_consumer.model import headers as names
-from window_consumer.model.protocols import Batch
+from window_consumer.model.protocols import Batch, TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.poll_loop import LoopRules, Parts, PollLoop
+from window_consumer.runtime.topic_watch import TopicNews
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fake_broker import FakeBroker
 
@@ -75,3 +76,31 @@ def test_what_a_poll_that_waited_brings_is_due_by_the_time_it_came() -> None:
     loops[0].thread.start()
     loops[0].thread.join(10)
     assert noted[0] == 101.0
+
+
+def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
+    clock = ManualClock(now=100.0)
+    copies = TopicPartition(LEVEL.topic, 3)
+    rungs = {LEVEL.topic: Rung("orders", Level("1s", 1.0), is_copy=True)}
+    engine = Engine(EngineRules(slots=1, ordering="key"), lambda: 0.0, rungs)
+    engine.on_assigned([Assigned(copies, 0, committed=(0, ""))], clock.now())
+    assert engine.partitions[copies].away
+    nothing: Any = LateSource(clock, [])
+    completions: SimpleQueue[Any] = SimpleQueue()
+    parts = Parts(
+        source=nothing,
+        engine=engine,
+        pool=nothing,
+        publisher=nothing,
+        completions=completions,
+        assignments=nothing,
+        restarts=nothing,
+        reports=nothing,
+        clock=clock,
+        copy_of=nothing,
+        on_phase=lambda _phase: None,
+    )
+    loop = PollLoop("w", parts, LoopRules(topics=("orders", LEVEL.topic)))
+    completions.put(TopicNews({"orders": TopicFacts(3, None), LEVEL.topic: TopicFacts(4, None)}))
+    loop._take_completions(0.0)
+    assert not engine.partitions[copies].away

@@ -79,6 +79,19 @@ class Outlived:
     name: TopicPartition
     offset: int
     key: bytes | None
+    counts: bool = False
+    """It is a copy's call, and only the partition of its source was given up: its result is that of
+    a partition that is still ours."""
+
+
+@frozen
+class Away:
+    """News: copies wait, because another member owns the partition of their source."""
+
+    name: TopicPartition
+    home: TopicPartition
+    copies: int
+    seconds: float
 
 
 @define
@@ -94,6 +107,7 @@ class Decisions:
     failed: list[FailedRecord] = field(factory=list)
     """News: calls that failed since the last tick."""
     hovering: list[Hovering] = field(factory=list)
+    away: list[Away] = field(factory=list)
     breaker: list[BreakerNews] = field(factory=list)
     stalled: list[Stalled] = field(factory=list)
     """Calls to look at; ``Engine.on_looked_at`` hears where each of them stands."""

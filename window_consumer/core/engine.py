@@ -14,6 +14,7 @@ on_looked_at    where a call stands that does not return             dispatch, p
 on_published    the broker acked a copy, or did not                  dispatch, publish, stop
 on_committed    the broker took a commit, or did not                 commit
 on_positions    how far the client has read                          commit
+on_topics       how many partitions the topics have that are read    dispatch
 on_revoking     this partition will be given up: start nothing more
 on_revoked      it is given up now                                   (returns the last commits)
 on_lost         it is gone already
@@ -35,6 +36,7 @@ from window_consumer.core.decisions import Assigned, Decisions, EngineRules, Out
 from window_consumer.core.departures import Departures
 from window_consumer.core.dispatcher import COMPANY_S, SLICE_TARGET_S, Dispatcher
 from window_consumer.core.failures import Failures
+from window_consumer.core.homes import Homes
 from window_consumer.core.housekeeping import Housekeeping
 from window_consumer.core.hovering import HoverWatch
 from window_consumer.core.ladder import FailedRecord, Jitter
@@ -104,6 +106,13 @@ class Engine:
         self.housekeeping = Housekeeping(
             self.partitions, self.budget, self.settling, HoverWatch(rules.hover_s)
         )
+        self.homes = Homes(
+            self.partitions,
+            self.dispatcher,
+            self.failures,
+            self.settling,
+            ordered=rules.ordering != "unordered",
+        )
         self.stopping = False
         self._epochs = 0
         self._doubt_until = float("-inf")
@@ -113,7 +122,7 @@ class Engine:
     def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
         """Open a window, in a new epoch, for each partition."""
         for assigned in assignments:
-            self.on_lost([assigned.name])
+            self.on_lost([assigned.name], now)
             self._epochs += 1
             rules = self.rules
             commit = CommitState(
@@ -146,6 +155,7 @@ class Engine:
                     assigned.unclean, assigned.next_offset, capacity, rules.slots, now
                 )
                 self.suspects.begin(partition, suspicion)
+        self.homes.sort_out(now)
         self.housekeeping.is_due_at(now)
 
     def on_records(self, batch: Batch, now: float, wall_ms: float) -> None:
@@ -231,8 +241,15 @@ class Engine:
                 if partition.idle and position > partition.window.next_offset:
                     partition.commit.changed = True
 
+    def on_topics(self, sizes: Mapping[str, int], now: float) -> None:
+        """Note how many partitions each topic has that is read."""
+        self.homes.on_topics(sizes, now)
+
     def on_revoking(self, names: Iterable[TopicPartition], now: float) -> None:
-        """Start nothing more of these partitions; take back what has not started."""
+        """Start nothing more of these partitions; take back what has not started.
+
+        Neither do copies start whose lanes go with them.
+        """
         self.departures.in_a_hurry = True
         for name in names:
             partition = self.partitions.get(name)
@@ -242,6 +259,7 @@ class Engine:
                 for slice_ in self.dispatcher.slices_of(partition):
                     self.settling.take_back(slice_, now)
                 partition.ordering.clear()
+        self.homes.sort_out(now)
 
     def on_revoked(
         self, names: Iterable[TopicPartition], now: float
@@ -259,11 +277,15 @@ class Engine:
             commit = self.housekeeping.commit(partition, now, clean=True)
             if commit is not None:
                 commits.append(commit)
-        return commits, self.on_lost(owned)
+        return commits, self.on_lost(owned, now)
 
-    def on_lost(self, names: Iterable[TopicPartition]) -> list[Outlived]:
-        """Give partitions up without a commit; return the calls that are still running."""
+    def on_lost(self, names: Iterable[TopicPartition], now: float) -> list[Outlived]:
+        """Give partitions up without a commit; return the calls that are still running.
+
+        Those for copies are among them whose lanes went with a source's partition.
+        """
         outlived = []
+        gone = []
         for name in names:
             partition = self.partitions.pop(name, None)
             if partition is None:
@@ -279,8 +301,12 @@ class Engine:
             self.housekeeping.forget(name)
             siblings = list(partition.siblings)
             partition.give_up()
+            gone.append(partition)
             for sibling in siblings:
                 self.dispatcher.wake(sibling)  # their lanes may be free now
+        if gone:
+            self.homes.sort_out(now)
+            outlived += [each for partition in gone for each in self.homes.outlived(partition)]
         self.departures.in_a_hurry = self.stopping
         self.counters.outlived += len(outlived)
         return outlived
@@ -315,8 +341,12 @@ class Engine:
     # ---- questions
 
     def busy(self, names: Iterable[TopicPartition]) -> bool:
-        """Tell whether anything of these partitions is running or waits for an ack."""
-        return any(self.partitions[name].busy for name in names if name in self.partitions)
+        """Tell whether anything of these partitions is running or waits for an ack.
+
+        Calls for copies count, too, whose lanes go with these partitions.
+        """
+        owned = [self.partitions[name] for name in names if name in self.partitions]
+        return any(partition.busy or self.homes.busy(partition) for partition in owned)
 
     @property
     def waiting_for_results(self) -> bool:
@@ -380,6 +410,7 @@ class Engine:
             if self.suspects.cases and self.suspects.unsaid:
                 self.housekeeping.is_due_at(now)
         decisions.stop = self.failures.stop or self.stalls.stop
+        decisions.away = self.homes.look(now)
         self.housekeeping.look(decisions, now, may_commit=not in_doubt)
         return decisions
 

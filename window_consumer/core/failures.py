@@ -141,6 +141,8 @@ class Failures:
             line = self._ready.pop(alike)
             if partition.case is not None:
                 partition.case.due.extend(line)
+            elif partition.away:
+                partition.held_calls.extend(line)
             elif partition.owned and not partition.closing:
                 records = [line.popleft() for _ in range(min(at_most, len(line)))]
                 if line:

@@ -75,6 +75,10 @@ class Partition:
         """Some came in while closing and were left out: the client's position is beyond them."""
         self.owned = True
         """False once it was given up: whatever still comes in for it is ignored."""
+        self.away = False
+        """Its copies' lanes belong to another member: it starts nothing, see ``homes``."""
+        self.held_calls: list[FailedRecord] = []
+        """Whose next call was due while it was away."""
         self.case: Case | None = None
         """Set while it starts nothing by itself: it has suspects."""
         self._finished_before = deque(finished_before)
@@ -108,7 +112,8 @@ class Partition:
 
         The others wait in the buffer. Returns how many an earlier assignment had finished.
         """
-        if len(messages) <= self.window.room and not (self.buffered or self.commit.tight):
+        held = self.buffered or self.commit.tight or self.away
+        if len(messages) <= self.window.room and not held:
             return self._admit(messages, size, now)
         self.buffer.append((now, messages))
         self.buffered += len(messages)
@@ -143,7 +148,7 @@ class Partition:
 
     def _refill(self, now: float) -> int:
         earlier = 0
-        while self.buffered and not self.closing and not self.commit.tight:
+        while self.buffered and not (self.closing or self.commit.tight or self.away):
             room = self.window.room
             if not room or self.next_due > now:
                 break
@@ -220,6 +225,11 @@ class Partition:
             if each.stop > delivered:
                 yield range(max(each.start, delivered), each.stop)
 
+    def waiting(self, now: float) -> int:
+        """Return how many records could run if the partition were not away, roughly."""
+        due = self.buffered if self.next_due <= now else 0
+        return self.window.open + due
+
     def hold(self, size: int) -> None:
         """Account for ``size`` bytes that came in."""
         self.bytes += size
@@ -248,6 +258,7 @@ class Partition:
         self.buffer.clear()
         self.failed.clear()
         self.failed_lanes.clear()
+        self.held_calls.clear()
         self.buffered = 0
 
     def _pieces(self, run: range) -> Iterator[tuple[range, Outcome]]:

@@ -74,12 +74,22 @@ class Case:
         """The process ended on the candidate before."""
         return self.candidate is not None and self.candidate.offset in self.suspicion.crashes
 
+    @property
+    def is_held(self) -> bool:
+        """The candidate may not start, because its lane belongs to another member."""
+        return self.partition.away and not self.running
+
     def is_suspect(self, offset: int) -> bool:
         """Tell whether a record that may start now has to be started alone."""
         suspicion = self.suspicion
         if len(self.passed) < suspicion.limit and offset < suspicion.log_end:
             return True
         return any(self._is_pending(each) for each in suspicion.crashes)
+
+    def not_started(self) -> None:
+        """Note that the candidate was taken back before it started."""
+        if self.running and self.candidate is not None:
+            self.passed.discard(self.candidate.offset)
 
     @property
     def none_left(self) -> bool:
@@ -145,13 +155,17 @@ class Suspects:
         """Yield the slices, of one record each, that may go out now."""
         for case in list(self.cases.values()):
             self._look(case, now)
+        if self._alone is not None and self._alone.is_held:
+            self._alone = None
         if self._alone is None:
-            self._alone = next((case for case in self.cases.values() if case.charged), None)
+            charged = (each for each in self.cases.values() if each.charged and not each.is_held)
+            self._alone = next(charged, None)
             self._alone_since = now
         held = self.holds_the_worker(now)
         for case in self.cases.values():
             candidate = case.candidate
-            if candidate is None or (held and case is not self._alone and not case.running):
+            waits = case.is_held or (held and case is not self._alone and not case.running)
+            if candidate is None or waits:
                 case.suspicion.wanted = None
                 continue
             case.suspicion.wanted = candidate.offset

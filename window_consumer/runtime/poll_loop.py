@@ -241,6 +241,7 @@ class PollLoop:
             rules = self._engine.rules.retry
             self._reports.failed(decisions.failed, rules, self._clock.now())
         self._reports.hovering(decisions.hovering)
+        self._reports.away(decisions.away)
         self._reports.breaker(decisions.breaker)
         for stalled in decisions.stalled:
             failure = parts.pool.look_at(stalled)
@@ -297,11 +298,11 @@ class PollLoop:
 
     def on_lost(self, names: Sequence[TopicPartition]) -> None:
         """Give up without a commit: somebody else owns these already."""
-        self._standstill.notice()
+        now = self._standstill.notice()
         self._forget(names)
         held = [name for name in names if name in self._engine.partitions]
         suspects = self._standstill.suspects(held)
-        outlived = dict.fromkeys([*self._engine.on_lost(names), *suspects])
+        outlived = dict.fromkeys([*self._engine.on_lost(names, now), *suspects])
         if held:
             self._reports.warn(f"lost {_listed(held)}: the session timed out or was fenced")
         self._reports.outlived(outlived)
@@ -321,7 +322,9 @@ class PollLoop:
         self._reports.trouble(error)
 
     def _on_topics(self, facts: Mapping[str, TopicFacts]) -> None:
-        self._parts.restarts.look_for_new(facts, self._clock.now())
+        now = self._clock.now()
+        self._parts.restarts.look_for_new(facts, now)
+        self._engine.on_topics({topic: each.partitions for topic, each in facts.items()}, now)
         self._standstill.was_busy()
         topics = sorted(facts)
         if topics and topics != sorted(self._topics):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from attrs import define
 
 from window_consumer.core.breaker import BreakerNews, BreakerState
-from window_consumer.core.decisions import Hovering, Outlived
+from window_consumer.core.decisions import Away, Hovering, Outlived
 from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.stalls import Returned, Stalled
@@ -37,6 +37,15 @@ _NOW = {
 
 QUIET_S = 10.0
 """One traceback per kind of error, and one line per kind of trouble, in this time."""
+
+_OUTLIVED = (
+    "%s: the call for %s@%d (key %r) outlived its partition: it sees record.cancelled and its"
+    " result will be ignored"
+)
+_OUTLIVED_HOME = (
+    "%s: the call for %s@%d (key %r) outlived its source's partition: another member may call a"
+    " record of its lane meanwhile; its result counts"
+)
 
 _MILLISECONDS = re.compile(r"\b\d+ ?ms\b")
 """The client says how long each failed attempt took: no reason for a line of its own."""
@@ -142,6 +151,23 @@ class Reports:
                 each.attempt,
             )
 
+    def away(self, news: Sequence[Away]) -> None:
+        """Write down that copies wait for the owner of their source's partition."""
+        if not news:
+            return
+        shown = ", ".join(f"{each.name} (its source's is {each.home})" for each in news[:4])
+        more = f" and {len(news) - 4} more partitions" if len(news) > 4 else ""
+        self._logger.warning(
+            "%s: %d copies wait, for %.0f s so far, in %s%s: another member of the group owns the"
+            " partition of their source, and a lane has one owner. They go on when all members"
+            " read the same topics: give all of them the same retry.levels",
+            self._worker,
+            sum(each.copies for each in news),
+            max(each.seconds for each in news),
+            shown,
+            more,
+        )
+
     def breaker(self, news: Iterable[BreakerNews]) -> None:
         """Write down that the circuit breaker has opened, half opened or closed."""
         for each in news:
@@ -191,8 +217,7 @@ class Reports:
         """Write down calls that go on although their partition was given up."""
         for call in calls:
             self._logger.warning(
-                "%s: the call for %s@%d (key %r) outlived its partition: it sees"
-                " record.cancelled and its result will be ignored",
+                _OUTLIVED_HOME if call.counts else _OUTLIVED,
                 self._worker,
                 call.name,
                 call.offset,

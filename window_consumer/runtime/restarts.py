@@ -55,7 +55,7 @@ class Restarts:
         anew = self._assignments.made_anew(facts)
         for topic in sorted({name.topic for name in anew}):
             self._reports.warn(f"{topic} was deleted and made anew: reading it from its beginning")
-        self._reports.outlived(self._engine.on_lost(anew))
+        self._reports.outlived(self._engine.on_lost(anew, now))
         self._assignments.forget(anew)
         self.forget(anew)
         for name in anew:
@@ -103,7 +103,7 @@ class Restarts:
         # log that is gone.
         hashed = topic_hash(self._assignments.topic_ids.get(name))
         known_partitions = partition.commit.known_partitions
-        self._reports.outlived(self._engine.on_lost([name]))
+        self._reports.outlived(self._engine.on_lost([name], now))
         self._begin(Assigned(name, offset, (), hashed, known_partitions), now)
 
     def _go_on_at(self, name: TopicPartition, position: int) -> int:

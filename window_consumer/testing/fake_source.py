@@ -117,7 +117,9 @@ class FakeSource:
         self._listener = listener
         if list(topics) != list(self.topics):
             self.topics = list(topics)
-            self._group.join(self)
+            # Who was thrown out joins again after it has heard what it lost.
+            if self._group.has(self) or not self._readings:
+                self._group.join(self)
 
     def _rebalance(self, listener: Listener) -> None:
         """Tell the listener at most one thing, as Kafka needs a round trip between two."""

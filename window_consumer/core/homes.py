@@ -1,0 +1,136 @@
+"""Which copies may start: those whose lane is ours, because its home is.
+
+The home of a lane is the partition of the source that its records came from. Whoever owns it calls
+all of them, the copies in retry topics included. While all members of a group read the same topics
+the copies' partitions have the same owner anyway. Where they do not, which happens while the levels
+of a ladder change, a copy's partition may be ours and its home somebody else's: then its copies
+wait here, *away* from home, until one of the two has moved. A partition that has no home, because
+its source has fewer partitions or is not read at all, starts its copies like any other.
+
+What belongs here is who waits. What waits stays where it is: in the buffer, in the ordering, and
+records that were called before beside their partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from window_consumer.core.decisions import Away, Outlived
+from window_consumer.core.dispatcher import Dispatcher
+from window_consumer.core.failures import Failures
+from window_consumer.core.partition import Partition
+from window_consumer.core.settling import Settling
+from window_consumer.model.record import TopicPartition
+
+WORTH_SAYING_S = 10.0
+"""Copies that wait for their home shorter than this are not worth a line: a rebalance moves
+partitions one after another, and the members hear of a new topic within five seconds."""
+
+AGAIN_S = 60.0
+"""How often it is said again."""
+
+LOOK_S = 1.0
+"""How often it is looked at."""
+
+
+class Homes:
+    """Holds copies back whose lane belongs to another member. Owner: poll thread."""
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        dispatcher: Dispatcher,
+        failures: Failures,
+        settling: Settling,
+        *,
+        ordered: bool,
+    ):
+        self._partitions = partitions
+        self._dispatcher = dispatcher
+        self._failures = failures
+        self._settling = settling
+        self._ordered = ordered
+        self._sizes: Mapping[str, int] | None = None
+        """How many partitions the topics have that are read; None where nobody has said so yet."""
+        self._away: dict[Partition, float] = {}
+        """Those away from home, since when."""
+        self._look_at = float("-inf")
+
+    def on_topics(self, sizes: Mapping[str, int], now: float) -> None:
+        """Note how many partitions each topic has that is read: some homes may not exist."""
+        self._sizes = sizes
+        self.sort_out(now)
+
+    def sort_out(self, now: float) -> None:
+        """Find out anew who is away, after partitions came or went, or are about to go.
+
+        Who has just left home takes back what has not started.
+        """
+        if not self._ordered:
+            return
+        self._away = {p: since for p, since in self._away.items() if p.owned and not p.closing}
+        for partition in self._partitions.values():
+            if not partition.rung.is_copy or partition.closing:
+                continue
+            is_away = self._is_away(partition)
+            if is_away and not partition.away:
+                self._leave_home(partition, now)
+            elif partition.away and not is_away:
+                self._come_home(partition, now)
+
+    def outlived(self, gone: Partition) -> list[Outlived]:
+        """Return the calls for copies that still run although their home, which is gone, is."""
+        return [
+            Outlived(partition.name, message.offset(), message.key(), counts=True)
+            for partition in self._away
+            if _home_of(partition) == gone.name
+            for slice_ in self._dispatcher.slices_of(partition)
+            if (message := slice_.running()) is not None
+        ]
+
+    def busy(self, home: Partition) -> bool:
+        """Tell whether calls for copies run whose home is about to be given up."""
+        return any(each.slices for each in self._away if _home_of(each) == home.name)
+
+    def look(self, now: float) -> list[Away]:
+        """Return who has been away for long and has copies that could start, now and then."""
+        if not self._away or now < self._look_at:
+            return []
+        found = [
+            Away(partition.name, _home_of(partition), partition.waiting(now), now - since)
+            for partition, since in self._away.items()
+            if now - since >= WORTH_SAYING_S and partition.waiting(now)
+        ]
+        self._look_at = now + (AGAIN_S if found else LOOK_S)
+        return found
+
+    def _is_away(self, partition: Partition) -> bool:
+        home = _home_of(partition)
+        owned = self._partitions.get(home)
+        if owned is not None:
+            return owned.closing
+        if self._sizes is None or partition.name.partition >= self._sizes.get(
+            partition.name.topic, 0
+        ):
+            # Nobody has counted since this partition is there: its home may be as new.
+            return True
+        return home.partition < self._sizes.get(home.topic, 0)
+
+    def _leave_home(self, partition: Partition, now: float) -> None:
+        partition.away = True
+        self._away[partition] = now
+        self._dispatcher.forget(partition)
+        for slice_ in [each for each in self._dispatcher.out if each.partition is partition]:
+            if self._settling.take_back(slice_, now) and partition.case is not None:
+                partition.case.not_started()
+
+    def _come_home(self, partition: Partition, now: float) -> None:
+        partition.away = False
+        del self._away[partition]
+        self._failures.call_again(partition.held_calls)
+        partition.held_calls.clear()
+        self._settling.go_on(partition, now)
+
+
+def _home_of(partition: Partition) -> TopicPartition:
+    return TopicPartition(partition.rung.source, partition.name.partition)
