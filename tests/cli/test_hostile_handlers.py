@@ -156,7 +156,7 @@ def test_nothing_stops_and_everything_is_committed(outcome: Outcome) -> None:
     assert outcome.ended.code == 0
     did = f"stopped: {len(STAYS) - 1} processed, "
     assert did in outcome.ended.err
-    assert f"{len(LEAVES)} dead-lettered, 0 unfinished" in outcome.ended.err
+    assert f"{len(LEAVES)} dead-lettered, 1 skipped, 0 unfinished" in outcome.ended.err
 
 
 def test_what_was_skipped_or_returned_leaves_no_copy(outcome: Outcome) -> None:

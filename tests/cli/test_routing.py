@@ -95,13 +95,17 @@ def test_each_record_goes_to_its_handler_and_the_others_to_the_dead_letters(
     assert committed(embedded) == 6
 
 
-def test_what_is_skipped_is_finished(commands: Commands, embedded: EmbeddedBroker) -> None:
+def test_what_is_skipped_is_finished_and_counted(
+    commands: Commands, embedded: EmbeddedBroker
+) -> None:
     a_shop(commands, embedded, routes=ROUTES, otherwise="skip")
     embedded.produce("orders", b"one", key=b"a")
     embedded.produce("orders", b"last", key=b"a", headers=[("type", b"paid")])
     worker = commands.start("run", "shop:app")
     worker.wait_for("paid last")
-    assert worker.stop().code == 0
+    ended = worker.stop()
+    assert ended.code == 0
+    assert "stopped: 1 processed, 0 retried, 0 dead-lettered, 1 skipped, 0 unfinished" in ended.err
     assert committed(embedded) == 2
 
 

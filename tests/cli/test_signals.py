@@ -112,6 +112,16 @@ def test_a_signal_lets_running_calls_finish_commits_and_ends_with_0(
     assert shop.committed() == {0: 3}
 
 
+def test_a_worker_that_stops_by_itself_says_so_before_it_waits_for_what_runs(shop: Shop) -> None:
+    stall = {"after": "300ms", "max_abandoned": 0}
+    running = shop.start(b"wait 0", charge={"stop_timeout": "1m", "stall": stall})
+    running.wait_for("stops: 1 handler calls have not returned for 0.3 s")
+    shop.release()
+    ended = running.wait()
+    assert ended.code == 1
+    assert "stopped: 1 handler calls have not returned for 0.3 s" in ended.err
+
+
 def test_what_had_not_started_at_the_stop_is_what_the_next_start_begins_with(shop: Shop) -> None:
     running = shop.start(b"wait 0", b"wait 1", b"late 0", b"late 1", charge={"concurrency": 2})
     running.wait_for("started", times=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from window_consumer.core.decisions import Assigned, EngineRules
@@ -43,6 +43,77 @@ class LateSource:
         return lambda *_: {}
 
 
+class LongWait:
+    """A completions queue in which nothing comes for five seconds; then the worker may leave."""
+
+    def __init__(self, clock: ManualClock, loops: list[PollLoop]):
+        self._clock = clock
+        self._loops = loops
+        self._until = clock.now() + 5.0
+
+    def put(self, item: None) -> None:
+        """Nobody waits for it."""
+
+    def get(self, timeout: float) -> None:
+        if self._clock.now() < self._until:
+            self._clock.advance(timeout)
+            raise Empty
+        self._loops[0].leave()
+
+    def get_nowait(self) -> None:
+        raise Empty
+
+
+class Warnings:
+    """Reports of which only the warnings count."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.said.append(text)
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
+
+
+def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> Parts:
+    """Return parts of which the ones that are not named do nothing."""
+    return Parts(
+        source=source,
+        engine=engine,
+        pool=source,
+        publisher=source,
+        assignments=source,
+        restarts=source,
+        clock=clock,
+        copy_of=source,
+        on_phase=lambda _phase: None,
+        **{"completions": SimpleQueue(), "reports": source, **others},
+    )
+
+
+def test_who_waits_in_turns_for_what_takes_long_has_not_stood_still() -> None:
+    clock = ManualClock(now=100.0)
+    loops: list[PollLoop] = []
+    reports = Warnings()
+    engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+    source = LateSource(clock, loops)
+    waits = LongWait(clock, loops)
+    loop = PollLoop(
+        "w",
+        parts_of(source, engine, clock, completions=waits, reports=reports),
+        LoopRules(topics=()),
+    )
+    loops.append(loop)
+    loop.stop()
+    loop.thread.start()
+    loop.thread.join(10)
+    assert not loop.thread.is_alive()
+    assert clock.now() >= 105.0
+    assert not [said for said in reports.said if "stood still" in said]
+
+
 def test_what_a_poll_that_waited_brings_is_due_by_the_time_it_came() -> None:
     clock = ManualClock(now=100.0)
     loops: list[PollLoop] = []
@@ -58,19 +129,7 @@ def test_what_a_poll_that_waited_brings_is_due_by_the_time_it_came() -> None:
 
     engine.on_records = on_records  # type: ignore[method-assign] # to look in between
     nothing: Any = LateSource(clock, loops)
-    parts = Parts(
-        source=nothing,
-        engine=engine,
-        pool=nothing,
-        publisher=nothing,
-        completions=SimpleQueue(),
-        assignments=nothing,
-        restarts=nothing,
-        reports=nothing,
-        clock=clock,
-        copy_of=nothing,
-        on_phase=lambda _phase: None,
-    )
+    parts = parts_of(nothing, engine, clock)
     loops.append(PollLoop("w", parts, LoopRules(topics=())))
     loops[0].leave()
     loops[0].thread.start()

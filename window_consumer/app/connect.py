@@ -46,7 +46,8 @@ class ClusterFindings:
             then = "it may be deleted" if backlog == 0 else "it is read until it is drained"
             yield f"  cluster: {name} belongs to no level any more, holds {held} records: {then}"
         if self.members is not None:
-            yield f"  cluster: the group has {self.members} members now"
+            members = "1 member" if self.members == 1 else f"{self.members} members"
+            yield f"  cluster: the group has {members} now"
         for key, value in sorted(self.limits.items()):
             yield f"  cluster: {key} = {value}"
         for warning in self.warnings:

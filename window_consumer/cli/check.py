@@ -85,7 +85,7 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
         )
     yield (
         f"  after a crash at most {bounds.rerun_running} running records run again, and those"
-        f" that finished in the last {bounds.rerun_finished_s:g} s"
+        f" that finished in the last {bounds.rerun_finished_s:.1f} s"
     )
     fits = "always fits" if bounds.metadata_fits else "does NOT always fit"
     yield (

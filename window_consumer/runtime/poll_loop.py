@@ -213,6 +213,9 @@ class PollLoop:
                     self._hear(item)
                 item = completions.get_nowait()
         except Empty:
+            if timeout_s > 0:
+                # Who waits in a loop for calls that run long has not stood still.
+                self._standstill.notice()
             return taken
 
     def _hear(self, item: Published | TopicNews | WindowConsumerError) -> None:
@@ -386,6 +389,9 @@ class PollLoop:
         started = self._clock.now()
         names = list(engine.partitions)
         engine.on_stopping(started)
+        if isinstance(self.failure, WorkerStoppedError):
+            # What runs is waited for now, and only then the end is told.
+            self._reports.error(f"stops: {self.failure}")
         if names:
             self._source.pause(names)
         deadline = started + self._rules.stop_timeout_s

@@ -169,12 +169,13 @@ class Worker:
     def say_goodbye(self) -> None:
         """Write the line that sums the worker up."""
         did = self.counters
-        # Only where it can be: most workers let nothing expire.
-        expired = f" {did.expired} expired," if did.expired else ""
+        # Only where there are some: most workers skip nothing and let nothing expire.
+        rare = (("skipped", did.skipped), ("expired", did.expired), ("dropped", did.dropped))
+        more = "".join(f" {number} {what}," for what, number in rare if number)
         moved = f"{did.moved} moved to retry topics, " if self.setup.engine.retry.levels else ""
         self._reports.info(
             f"stopped: {did.processed} processed, {did.retried} retried, {moved}"
-            f"{did.dead_lettered} dead-lettered,{expired} {self.loop.unfinished} unfinished"
+            f"{did.dead_lettered} dead-lettered,{more} {self.loop.unfinished} unfinished"
         )
         if self.loop.outlived:
             self._reports.error(

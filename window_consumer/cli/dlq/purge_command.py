@@ -99,10 +99,9 @@ def _as_text(cuts: Sequence[Cut], before: Before, done: bool) -> str:  # noqa: F
 
 
 def _in_words(cut: Cut) -> str:
-    return (
-        f"{cut.name}: {cut.span.count} offsets, {cut.span.first} to {cut.span.end - 1};"
-        f" {cut.left} stay"
-    )
+    first, last = cut.span.first, cut.span.end - 1
+    which = f"offset {first}" if first == last else f"offsets {first} to {last}"
+    return f"{cut.name}: {which}; {cut.left} stay"
 
 
 def _limit(before: Before) -> str:
