@@ -17,9 +17,10 @@ from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.slices import Slice
 from window_consumer.core.snapshot import Snapshot, picture
 from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError
-from window_consumer.model.protocols import Clock, Commit, CommitResults, Copy, Source, TopicFacts
+from window_consumer.model.protocols import Clock, CommitResults, Copy, Source, TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
+from window_consumer.runtime.last_commits import LastCommits
 from window_consumer.runtime.publisher import Published, Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import Restarts
@@ -35,11 +36,6 @@ SERVE_S = 0.05
 
 POSITIONS_S = 0.25
 """How often the client's positions are looked at, for partitions with nothing left to do."""
-
-VERIFY_S = 1.0
-"""How long a revoke may wait for the topic's id; without it nothing is committed."""
-
-LAST_COMMIT_S = 3.0
 
 
 class Phase(Enum):
@@ -104,6 +100,7 @@ class PollLoop:
         self._picture: Snapshot | None = None
         self._served_at = 0.0
         self._positions_at = 0.0
+        self._last_commits = LastCommits(parts.source, parts.assignments, parts.reports)
         self._standstill = Standstill(parts.engine, parts.clock.now, parts.reports.warn)
         self.phase = Phase.JOINING
         self.failure: BaseException | None = None
@@ -296,7 +293,7 @@ class PollLoop:
         now = self._clock.now()
         self._engine.on_revoking(names, now)
         self._finish_running(names, now + self._rules.revoke_timeout_s)
-        self._give_up(names, LAST_COMMIT_S)
+        self._give_up(names)
         self._standstill.was_busy()
 
     def on_lost(self, names: Sequence[TopicPartition]) -> None:
@@ -313,7 +310,7 @@ class PollLoop:
     def on_committed(self, results: CommitResults) -> None:
         """Pass the answers on."""
         self._engine.on_committed(results)
-        self._report_commits(results)
+        self._reports.commits(results)
 
     def on_out_of_range(self, name: TopicPartition) -> None:
         """Go on where the rules say, or stop."""
@@ -345,42 +342,18 @@ class PollLoop:
             self._take_completions(min(left, SERVE_S))
             self._carry_out(self._engine.on_tick(self._clock.now()))
 
-    def _give_up(self, names: Sequence[TopicPartition], timeout_s: float) -> int:
+    def _give_up(self, names: Sequence[TopicPartition]) -> int:
         """Commit for the last time; return how many calls are still running."""
-        verified = self._verified(names)
+        verified = self._last_commits.verified(names)
         commits, outlived = self._engine.on_revoked(names, self._clock.now())
         self._reports.outlived(outlived)
-        self._commit_last([each for each in commits if each.name in verified], timeout_s)
+        self._last_commits.write([each for each in commits if each.name in verified])
         self._forget(names)
         return len(outlived)
 
     def _forget(self, names: Sequence[TopicPartition]) -> None:
         self._parts.assignments.forget(names)
         self._parts.restarts.forget(names)
-
-    def _commit_last(self, commits: Sequence[Commit], timeout_s: float) -> None:
-        if not commits:
-            return
-        results = self._source.commit_now(commits, timeout_s)
-        again = [each for each in commits if (error := results[each.name]) and error.retriable]
-        if again:
-            results = {**results, **self._source.commit_now(again, timeout_s)}
-        self._report_commits(results)
-
-    def _verified(self, names: Sequence[TopicPartition]) -> set[TopicPartition]:
-        """Return those whose topic is still the one we read: no commit may land on a new one."""
-        known = self._parts.assignments.topic_ids
-        with_id = {name for name in names if known.get(name)}
-        verified = set(names) - with_id
-        if not with_id:
-            return verified
-        try:
-            facts = self._source.facts(sorted({name.topic for name in with_id}), VERIFY_S)
-        except WindowConsumerError as error:
-            self._reports.warn(f"not committed at the end, the topics cannot be checked: {error}")
-            return verified
-        there = {name for name in with_id if name.topic in facts}
-        return verified | (there - set(self._parts.assignments.made_anew(facts)))
 
     def _drain(self) -> None:
         """Let what runs finish, within stop_timeout; commit; give everything up."""
@@ -406,12 +379,7 @@ class PollLoop:
             # A poll that raised may have read records that nobody has got.
             engine.on_positions(self._source.positions(names))
         self.unfinished = engine.unfinished()
-        self.outlived = self._give_up(names, LAST_COMMIT_S)
-
-    def _report_commits(self, results: CommitResults) -> None:
-        for name, error in results.items():
-            if error is not None:
-                self._reports.not_committed(name, error)
+        self.outlived = self._give_up(names)
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase

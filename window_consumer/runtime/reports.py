@@ -14,13 +14,13 @@ from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.stalls import Returned, Stalled
 from window_consumer.model.errors import (
-    CommitFailedError,
     NotCalled,
     PublishFailedError,
     WindowConsumerError,
 )
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
+from window_consumer.model.protocols import CommitResults
 from window_consumer.model.record import TopicPartition
 
 _ENDS = {
@@ -225,10 +225,12 @@ class Reports:
                 extra=_place(call.name, call.offset, None),
             )
 
-    def not_committed(self, name: object, error: CommitFailedError) -> None:
-        """Write down a commit that was refused."""
-        kind = f"commit {error}"
-        self._say(logging.WARNING, f"{name}: not committed, trying again: {error}", kind)
+    def commits(self, results: CommitResults) -> None:
+        """Write down the commits that were refused."""
+        for name, error in results.items():
+            if error is not None:
+                text = f"{name}: not committed, trying again: {error}"
+                self._say(logging.WARNING, text, f"commit {error}")
 
     def _say(self, level: int, text: str, kind: str) -> None:
         unsaid = self._repetition.worth_saying(kind)
