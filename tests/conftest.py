@@ -23,20 +23,33 @@ ConsumerOf = Callable[..., AbstractContextManager[Consumer]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a real Kafka, and what runs alone for its or the clock's sake."""
+    """Mark what needs a real Kafka; what starts one of its own has the machine to itself, too."""
     for item in items:
-        if isinstance(item, pytest.Function) and "kafka" in item.fixturenames:
+        if not isinstance(item, pytest.Function):
+            continue
+        if starts_its_own(item):
             item.add_marker(pytest.mark.kafka)
-        starts_one = hasattr(getattr(item, "module", None), RealKafka.__name__)
-        if starts_one or item.get_closest_marker("kafka") is not None:
             item.add_marker(pytest.mark.alone)
+        elif "kafka" in item.fixturenames:
+            item.add_marker(pytest.mark.kafka)
+
+
+def starts_its_own(item: pytest.Function) -> bool:
+    """Tell whether a test, or a fixture of it other than ``kafka``, names RealKafka in its code."""
+    fixtures = item._fixtureinfo.name2fixturedefs
+    makers = [each.func for name in fixtures.keys() - {"kafka"} for each in fixtures[name]]
+    return any(RealKafka.__name__ in maker.__code__.co_names for maker in (item.function, *makers))
+
+
+NEVER_FENCED = {"broker.session.timeout.ms": 120_000}
+"""A machine that is busy for a few seconds does not take the broker from its controller."""
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """The one real Kafka of a test run: leave it running, and use names of your own."""
+    """The real Kafka of a test process: leave it running, and use names of your own."""
     try:
-        started = RealKafka.start(tmp_path_factory.mktemp("kafka"))
+        started = RealKafka.start(tmp_path_factory.mktemp("kafka"), NEVER_FENCED)
     except KafkaUnavailableError as error:
         if os.environ.get("CI"):
             pytest.fail(f"CI has to have a real Kafka: {error}")

@@ -213,12 +213,16 @@ def test_an_ordered_worker_with_levels_keeps_equal_partitions_with_one_member(
 def test_without_levels_or_without_ordering_partitions_may_be_scattered(
     loaded: Load, worker_text: WorkerText, kafka: str
 ) -> None:
-    loaded(worker_text("retry: {levels: [10s]}", f"kafka: {kafka}"))
-    loaded(worker_text("ordering: key", "retry: {on_failure: overtake}", f"kafka: {kafka}"))
+    key, _, value = kafka.strip("{}").rpartition(", ")[2].partition(": ")
+    for lines in (["retry: {levels: [10s]}"], ["ordering: key", "retry: {on_failure: overtake}"]):
+        worker = loaded(worker_text(*lines, f"kafka: {kafka}")).config.workers["charge"]
+        assert worker.kafka.common[key] == value.strip("'")
 
 
 def test_range_may_be_named(loaded: Load, worker_text: WorkerText) -> None:
-    loaded(worker_text("ordering: key", LADDER, "kafka: {group.remote.assignor: range}"))
+    text = worker_text("ordering: key", LADDER, "kafka: {group.remote.assignor: range}")
+    worker = loaded(text).config.workers["charge"]
+    assert worker.kafka.common["group.remote.assignor"] == "range"
 
 
 @pytest.mark.parametrize("value", ["lots", "-1", "true", "1.5"])

@@ -14,6 +14,13 @@ from typing import Any
 
 from attrs import define, field
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from window_consumer.kafka.group_offsets import committed_offsets
 from window_consumer.model.errors import BrokerUnavailableError
@@ -192,6 +199,16 @@ def produce(bootstrap: str, topic: str, count: int, keys: int) -> list[Produced]
     assert producer.flush(60) == 0
     assert len(produced) == count
     return produced
+
+
+def shorten_session(bootstrap: str, group: str) -> None:
+    """Let a group of the consumer protocol give up a member after half of the usual time."""
+    entry = ConfigEntry(
+        "consumer.session.timeout.ms", "3000", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(timeout=30)
 
 
 def log_ends(bootstrap: str, topic: str) -> dict[int, int]:

@@ -6,6 +6,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pytest
+
 from tests.applications import SHOP
 from tests.commands import Commands
 from tests.integration.conftest import ShopOn, protocol_settings
@@ -22,6 +24,8 @@ from window_consumer import Record
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.model import headers as names
 from window_consumer.testing.guarantees import NoDuplicates
+
+pytestmark = pytest.mark.alone
 
 
 def until_waiting(shop: Shop, topics: RetryTopics, delay: str, count: int) -> None:

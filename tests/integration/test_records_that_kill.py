@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
-from tests.integration.members import Member, Members, produce, wait_until
+from tests.integration.members import Member, Members, produce, shorten_session, wait_until
 from tests.integration.shop import PATIENCE_S
 from window_consumer.core.metadata import decode
 from window_consumer.core.suspicion import most_ends
@@ -45,6 +45,7 @@ def members_of(
         }
         topic = make_topic("deadly", partitions)
         members = Members(kafka.bootstrap, topic, unique_name("deadly"), tmp_path, worker)
+        shorten_session(kafka.bootstrap, members.group)  # each death costs as much
         made.append(members)
         return members
 

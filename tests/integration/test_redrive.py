@@ -164,7 +164,7 @@ def test_topics_that_may_not_be_made_are_exit_2_with_the_commands(shop: Shop) ->
 def test_a_run_that_is_killed_loses_nothing_and_repeats_one_batch_at_most(
     shop: Shop, *, transactional: bool
 ) -> None:
-    count, batch = 2_000, 20
+    count, batch = 1_000, 20
     mode = ["--transactional"] if transactional else []
     shop.fail(count)
     for kill in (1, 2):

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.integration.conftest import ShopOn, protocol_settings
 from tests.integration.retry_topics import CALM, RetryTopics, header, lateness_ms
 from tests.integration.shop import Shop
@@ -13,6 +15,8 @@ from window_consumer import Record
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.model import headers as names
 from window_consumer.testing.guarantees import NoDuplicates, OneAtATimePerKey
+
+pytestmark = pytest.mark.alone
 
 LATEST_MS = 1000
 """A copy is called at most so long after it is due, where a slot is free."""

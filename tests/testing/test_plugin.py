@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -68,9 +69,15 @@ class Pytest:
             check=False,
         )
 
-    def passes(self) -> None:
+    def outcomes(self) -> dict[str, int]:
+        """Run all tests and return how many passed, failed and were wrong before they began."""
         done = self.run()
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode in {0, 1}, done.stdout + done.stderr
+        last = done.stdout.splitlines()[-1]
+        return {
+            what: int(count)
+            for count, what in re.findall(r"(\d+) (\w+)", last.partition(" in ")[0])
+        }
 
     def fails(self) -> str:
         done = self.run()
@@ -102,7 +109,7 @@ def test_the_plugin_alone_does_not_import_the_framework() -> None:
 def test_the_application_of_the_ini_file_runs(users: Pytest) -> None:
     users.write("pytest.ini", "[pytest]\nwindow_consumer_app = shop:app\n")
     users.write("tests/test_shop.py", is_done(5))
-    users.passes()
+    assert users.outcomes() == {"passed": 1}
 
 
 def test_the_ini_file_names_configuration_and_overrides(users: Pytest) -> None:
@@ -124,7 +131,7 @@ def test_config(wc_app):
     assert (config.concurrency, config.memory) == (3, 8 * 1024**2)
 """,
     )
-    users.passes()
+    assert users.outcomes() == {"passed": 1}
 
 
 def test_a_marker_says_what_runs_and_the_nearer_one_wins(users: Pytest) -> None:
@@ -144,7 +151,7 @@ def test_config(wc_app):
     assert wc_app.broker.topics.partitions("orders") == 7
 """,
     )
-    users.passes()
+    assert users.outcomes() == {"passed": 1}
 
 
 def test_fixtures_of_the_users_say_what_runs(users: Pytest) -> None:
@@ -175,7 +182,7 @@ def test_charge(wc_app):
     assert wc_app.send("orders", {"amount": 0}).outcome is DROPPED
 """,
     )
-    users.passes()
+    assert users.outcomes() == {"passed": 1}
 
 
 @pytest.mark.parametrize(
@@ -219,4 +226,4 @@ def test_each_test_has_an_application_of_its_own(users: Pytest) -> None:
     users.write("pytest.ini", "[pytest]\nwindow_consumer_app = shop:app\n")
     users.write("test_a.py", is_done(1) + "    assert len(wc_app.records) == 1\n")
     users.write("test_b.py", is_done(1) + "    assert len(wc_app.records) == 1\n")
-    users.passes()
+    assert users.outcomes() == {"passed": 2}

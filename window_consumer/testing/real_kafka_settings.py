@@ -37,7 +37,9 @@ FOR_TESTS: Settings = {
     "group.consumer.heartbeat.interval.ms": 500,
     "group.consumer.min.heartbeat.interval.ms": 200,
     "group.consumer.session.timeout.ms": 6_000,
-    "group.consumer.min.session.timeout.ms": 6_000,
+    "group.consumer.min.session.timeout.ms": 2_000,
+    "group.consumer.min.assignment.interval.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
     # The log: compaction, and the end of abandoned transactions, within a second.
     "log.initial.task.delay.ms": 500,
     "log.cleaner.backoff.ms": 500,

@@ -15,6 +15,7 @@ from attrs import define, field
 from window_consumer.app import App
 from window_consumer.app.loading import load_app
 from window_consumer.app.redrive import RedriveJob, RedriveWishes, redrive_jobs
+from window_consumer.cli import options as common
 from window_consumer.cli.dlq.options import START_TIMEOUT, WHERE
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.logs import set_up
@@ -29,27 +30,14 @@ _SAY_S = 5.0
 
 
 @click.command("redrive")
-@click.option(
-    "-c",
-    "--config",
-    type=click.Path(path_type=Path),
-    default=Path("workers.yaml"),
-    show_default=True,
-    help="The configuration file.",
-)
+@common.config
 @click.option(
     "--app",
     "application",
     metavar="MODULE:APP",
     help="The application, where its decorators say what the file does not, or supply tokens.",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a key of the configuration; may be repeated.",
-)
+@common.overrides
 @click.option("--worker", "workers", multiple=True, help="Only this worker's; may be repeated.")
 @click.option(
     "--topic",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import click
 
 from window_consumer.app.loading import load_app
 from window_consumer.app.topic_plan import ClusterPlan, Planner, Sizes
+from window_consumer.cli import options as common
 from window_consumer.cli.durations import Duration
 from window_consumer.cli.errors import OK, explain
 from window_consumer.cli.logs import set_up
@@ -41,14 +41,7 @@ class Principal(click.ParamType[str]):
 
 @click.command("plan")
 @click.argument("application", metavar="[MODULE:APP]", required=False)
-@click.option(
-    "-c",
-    "--config",
-    type=click.Path(path_type=Path),
-    default=Path("workers.yaml"),
-    show_default=True,
-    help="The configuration file.",
-)
+@common.config
 @click.option(
     "--format",
     "form",
@@ -57,10 +50,8 @@ class Principal(click.ParamType[str]):
     show_default=True,
     help="Kafka's own scripts, the provider Mongey/kafka, or KafkaTopic and KafkaUser.",
 )
-@click.option("--only", multiple=True, metavar="WORKER", help="Only this worker; may be repeated.")
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as for run."
-)
+@common.only
+@common.overrides
 @click.option(
     "--principal",
     type=Principal(),
