@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from window_consumer.core.metadata import CommitNote
 from window_consumer.core.partition import Partition
+from window_consumer.model import headers as names
+from window_consumer.model.header_values import count
 from window_consumer.model.hop import Hop
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fake_log import FakeLog, FakeMessage
@@ -32,6 +34,7 @@ class KnownRecord:
         "named_ends",
         "poison",
         "reborn",
+        "redrives",
         "written_ms",
     )
 
@@ -51,6 +54,8 @@ class KnownRecord:
         """Where it came from, and what happened to it before."""
         self.first: KnownRecord = self if copy_of is None else copy_of.first
         """The record of a source topic that it is a copy of, however many hops ago."""
+        self.redrives: int = _redrives(message) if copy_of is None else copy_of.redrives
+        """How often it was put back."""
         self.written_ms = written_ms
         self.poison = poison
         """Every call for it fails."""
@@ -169,3 +174,8 @@ class SimulatedCall:
         self.offset = record.message.offset()
         self.lane = lane
         self.attempt = attempt
+
+
+def _redrives(message: FakeMessage) -> int:
+    """Return how often a record of a source topic says that it was put back there."""
+    return count(dict(message.headers() or ()).get(names.REDRIVES)) or 0

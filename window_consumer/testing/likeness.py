@@ -49,7 +49,7 @@ class Likeness:
         if rng.random() < 0.5:
             engine = _small(engine, drawn.engine)
         waits_s = _waits_s(engine)
-        rungs = rungs_of(drawn.sources, engine.retry.levels)
+        rungs = rungs_of(drawn.sources, engine.retry.levels, redrives="redrive" in drawn.actions)
         return attrs.evolve(
             drawn,
             engine=engine,

@@ -50,6 +50,18 @@ class Handlers:
     """Records that end the process whenever they are called."""
 
 
+@frozen
+class Redriving:
+    """How dead letters are put back."""
+
+    batch_records: int = 4
+    max_redrives: int = 3
+    entry_limit: int = 100_000
+    """The largest record that the entry topics take."""
+    killed: float = 0.0
+    """The share of steps at which the process ends."""
+
+
 Action = Literal[
     "turn",
     "work",
@@ -69,6 +81,7 @@ Action = Literal[
     "remake",
     "widen",
     "weather",
+    "redrive",
 ]
 
 _ALWAYS: dict[Action, float] = {
@@ -78,7 +91,7 @@ _ALWAYS: dict[Action, float] = {
     "wait": 6.0,
     "acks": 5.0,
     "news": 0.5,
-    "start": 2.0,
+    "start": 4.0,
 }
 
 _NOW_AND_THEN: dict[Action, float] = {
@@ -93,6 +106,7 @@ _NOW_AND_THEN: dict[Action, float] = {
     "remake": 0.4,
     "widen": 0.3,
     "weather": 2.0,
+    "redrive": 3.0,
 }
 """A schedule has about half of these, so that some are quiet enough to go far."""
 
@@ -106,7 +120,7 @@ class Plan:
     sources: tuple[str, ...]
     """The topics that records are written to; ``loop`` has those of the retry levels, too."""
     rungs: Mapping[str, Rung]
-    """Those of the retry levels."""
+    """Those of the retry levels, and of the topics that dead letters go back to."""
     incremental: bool
     on_no_offset: OnNoOffset
     on_out_of_range: OnOutOfRange
@@ -129,6 +143,7 @@ class Plan:
     actions: tuple[Action, ...] = ()
     weights: tuple[float, ...] = field(factory=tuple)
     """Cumulative, of ``actions``."""
+    redriving: Redriving = field(factory=Redriving)
 
 
 def draw(rng: Random) -> Plan:
@@ -143,7 +158,7 @@ def draw(rng: Random) -> Plan:
         actions.pop("remake", None)
     engine = _engine(rng)
     sources = TOPICS[: 1 if rng.random() < 0.7 else 2]
-    rungs = rungs_of(sources, engine.retry.levels)
+    rungs = rungs_of(sources, engine.retry.levels, redrives="redrive" in actions)
     return Plan(
         engine=engine,
         sources=sources,
@@ -162,9 +177,17 @@ def draw(rng: Random) -> Plan:
         max_value=rng.choice((0, 10, 40)),
         copy_limit=rng.choice((200, 450, 700, 100_000)),
         pace_s=rng.choice((0.00005, 0.0005, 0.003, 0.02)),
-        handlers=_handlers(rng, deadly=engine.retry.when_spent != "stop"),
+        handlers=_handlers(
+            rng, deadly=engine.retry.when_spent != "stop", many_die="redrive" in actions
+        ),
         actions=tuple(actions),
         weights=tuple(accumulate(actions.values())),
+        redriving=Redriving(
+            batch_records=rng.choice((1, 2, 4, 100)),
+            max_redrives=rng.randint(1, 3),
+            killed=rng.choice((0.0, 0.02, 0.1)),
+            entry_limit=rng.choice((300, 450, 100_000, 100_000)),
+        ),
     )
 
 
@@ -173,9 +196,15 @@ def copy_topic(topic: str, level: Level | None = None) -> str:
     return f"{GROUP}.{topic}.dlq" if level is None else f"{GROUP}.{topic}.retry.{level.name}"
 
 
-def rungs_of(sources: Sequence[str], levels: Sequence[Level]) -> dict[str, Rung]:
-    """Return the topics of the retry levels."""
-    return {
+def entry_topic(topic: str) -> str:
+    """Return where a topic's dead letters go back to."""
+    return f"{GROUP}.{topic}.retry.now"
+
+
+def rungs_of(sources: Sequence[str], levels: Sequence[Level], *, redrives: bool) -> dict[str, Rung]:
+    """Return the topics of the retry levels, and the entry topics where there are redrives."""
+    entries = {entry_topic(source): Rung(source, is_copy=True) for source in sources if redrives}
+    return entries | {
         copy_topic(source, level): Rung(source, level, is_copy=True)
         for source in sources
         for level in levels
@@ -233,13 +262,13 @@ def _keys(rng: Random) -> tuple[bytes | None, ...]:
     return rng.choice(((b"a",), few, (*few, None), many, (None,)))
 
 
-def _handlers(rng: Random, *, deadly: bool) -> Handlers:
+def _handlers(rng: Random, *, deadly: bool, many_die: bool) -> Handlers:
     def share(most: float) -> float:
         return rng.random() * most if rng.random() < 0.6 else 0.0
 
     return Handlers(
         fails=share(0.3),
-        fatal=share(0.1),
+        fatal=0.8 * rng.random() if many_die else share(0.1),
         skips=share(0.2),
         later=share(0.15),
         hangs=share(0.05),

@@ -14,7 +14,8 @@ from window_consumer.testing.bounds import check_bounds
 from window_consumer.testing.fake_log import FakeLog
 from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.member import Scene, SimulatedMember
-from window_consumer.testing.schedule import GROUP, Action, Plan, copy_topic
+from window_consumer.testing.redrives import Redrives
+from window_consumer.testing.schedule import GROUP, Action, Plan, copy_topic, entry_topic
 from window_consumer.testing.subject import Subject
 from window_consumer.testing.weather import Weather
 
@@ -39,6 +40,7 @@ class Simulation:
         self.members: list[SimulatedMember] = []
         self.unnoticed: list[FakeSource] = []
         """Members that were killed and that the group still counts."""
+        self.redrives = Redrives(scene, weather, self._meanwhile)
         self._born = 0
         self._deadly = 0
         self._actions: dict[Action, Callable[[], None]] = {
@@ -60,11 +62,15 @@ class Simulation:
             "remake": self._remake,
             "widen": self._widen,
             "weather": self._change_weather,
+            "redrive": self._redrive,
         }
         for topic in plan.sources:
             self.broker.create_topic(topic, plan.partitions)
             for copies in self._copy_topics(topic):
-                self.broker.create_topic(copies, plan.partitions, plan.copy_limit)
+                limit = plan.copy_limit
+                if copies == entry_topic(topic):
+                    limit = plan.redriving.entry_limit
+                self.broker.create_topic(copies, plan.partitions, limit)
         group = self.broker.group(GROUP, incremental=plan.incremental)
         group.commit_fault = self.weather.commit_fault
         self.broker.fate_of = self.weather.fate_of
@@ -153,6 +159,10 @@ class Simulation:
 
     def _wait(self) -> None:
         self.clock.advance(self.rng.choice(self.plan.waits_s))
+        if self.rng.random() < 0.7:
+            # Time passed in which real members would have taken many turns; else they were frozen.
+            for member in self.members:
+                member.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
 
     def start(self) -> None:
         """Start a member where one is missing."""
@@ -235,8 +245,8 @@ class Simulation:
         self.history.produced(log, message, poison=poison, deadly=deadly)
 
     def _copy_topics(self, topic: str) -> list[str]:
-        levels = self.plan.engine.retry.levels
-        return [copy_topic(topic), *(copy_topic(topic, level) for level in levels)]
+        rungs = self.plan.rungs
+        return [copy_topic(topic), *(name for name in rungs if rungs[name].source == topic)]
 
     def _headers(self) -> Headers:
         if self.rng.random() < 0.7:
@@ -300,8 +310,21 @@ class Simulation:
 
     def _widen_copies(self, topic: str, partitions: int) -> None:
         """Give the levels as many partitions, so that equal numbers stay with one member."""
-        for level in self.plan.engine.retry.levels:
-            self.broker.topics.widen(copy_topic(topic, level), partitions)
+        for name, rung in self.plan.rungs.items():
+            if rung.source == topic:
+                self.broker.topics.widen(name, partitions)
+
+    def _redrive(self) -> None:
+        """Put dead letters back, unless that is being done; sometimes the same is begun twice."""
+        if not self.redrives.at_work or self.rng.random() < 0.05:
+            self.redrives.begin()
+
+    def _meanwhile(self) -> None:
+        """Let the world go on while somebody puts dead letters back."""
+        if self.weather.calm:
+            return
+        for _ in range(1 + int(self.rng.random() * 3)):
+            self.step()
 
     # ---- trouble
 

@@ -78,11 +78,15 @@ class Run:
     def go(self, steps: int | None) -> None:
         """Run all of it; ViolationError at the first broken promise."""
         steps = self.rng.randint(60, 250) if steps is None else steps
+        for _ in range(self.rng.randint(0, self.plan.members)):
+            self.simulation.start()
         for _ in range(steps):
             self.simulation.step()
             self._judge()
         self.simulation.calm_down()
         self._drain()
+        self.simulation.redrives.finish()
+        self._judge()
         for log in self._logs(self.plan.sources):
             for key in self.plan.keys[:3]:
                 self.simulation.produce(log, key)

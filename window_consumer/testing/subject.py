@@ -12,9 +12,11 @@ from attrs import frozen
 from window_consumer.core.copies import Origin, Target, copy_of
 from window_consumer.core.engine import Engine, MakeEngine
 from window_consumer.core.ladder import FailedRecord
+from window_consumer.messaging.redrive import Redrive
 from window_consumer.model.protocols import Copy
 
 MakeCopy = Callable[[FailedRecord, Origin, Target, float], Copy]
+MakeRedrive = Callable[..., Redrive]
 
 
 @frozen
@@ -23,3 +25,4 @@ class Subject:
 
     make_engine: MakeEngine = Engine
     make_copy: MakeCopy = copy_of
+    make_redrive: MakeRedrive = Redrive
