@@ -114,6 +114,37 @@ def test_a_list_of_fatal_classes_does_not_make_a_stall_fatal() -> None:
     assert driven.tick().publish[0].reason is Reason.STALLED
 
 
+@pytest.mark.parametrize("first_over", ["retry", "copy"])
+@pytest.mark.parametrize("ordering", ["key", "partition"])
+def test_a_lane_waits_for_all_of_its_records_that_failed(ordering: str, first_over: str) -> None:
+    driven = Driven(slots=1, ordering=ordering, retry=spent_after(3), stall=StallRules(AFTER_S))
+    driven.engine.dispatcher._length.records = 3
+    driven.deliver(*notes(0, 1, 2, keys=[b"k"] * 3))
+    driven.tick()
+    (slice_,) = driven.out
+    (first, _) = driven.claim(slice_, 2)
+    slice_.deviate().failed.append((first, failure()))
+    # The slot is held up between claiming the second record and holding it back.
+    driven.tick(1.0)
+    assert look(driven, driven.tick(AFTER_S)) == [1]
+    late(driven, slice_)
+    (stalled,) = driven.tick(AFTER_S).publish
+    (again,) = driven.out
+    assert (stalled.message.offset(), again.messages) == (1, [first])
+    if first_over == "retry":
+        driven.finish(again)
+        driven.tick()
+        assert driven.running_offsets == []
+        driven.engine.on_published(stalled, None, driven.now)
+    else:
+        driven.engine.on_published(stalled, None, driven.now)
+        driven.tick()
+        assert driven.running_offsets == [0]
+        driven.finish(again)
+    driven.tick()
+    assert driven.running_offsets == [2]
+
+
 def test_the_slot_of_an_abandoned_call_is_free_again() -> None:
     driven = worker(max_abandoned=4)
     driven.deliver(*notes(*range(12)))

@@ -73,9 +73,7 @@ class Failures:
         failed = partition.failed.get(seq)
         if failed is None:
             failed = FailedRecord(partition, message, seq, lane, 0, failure, now, now)
-            partition.failed[seq] = failed
-            if lane is not None:
-                partition.failed_lanes.add(lane)
+            partition.note_failure(failed)
         if not isinstance(failure.error, NotCalled):
             failed.attempts += calls
         failed.failure = failure

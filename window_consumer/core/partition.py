@@ -63,6 +63,9 @@ class Partition:
         """By sequence number: who failed and has no final outcome."""
         self.failed_lanes: set[Lane] = set()
         """The lanes of those: nothing else of them may start."""
+        self._failed_once_more: list[Lane] = []
+        """A lane again for each further record of it: a call may be given up in a lane whose
+        earlier record has failed. Hardly ever has it any."""
         self.slices = 0
         """Slices that are out."""
         self.publishing = 0
@@ -196,10 +199,24 @@ class Partition:
         self.let_go(size)
         self.commit.changed = True
 
+    def note_failure(self, failed: FailedRecord) -> None:
+        """Note that a record has failed for the first time: its lane waits for it."""
+        self.failed[failed.seq] = failed
+        lane = failed.lane
+        if lane is None:
+            return
+        if lane in self.failed_lanes:
+            self._failed_once_more.append(lane)
+        self.failed_lanes.add(lane)
+
     def forget_failure(self, seq: int) -> None:
         """Note that a record that failed has its final outcome."""
         failed = self.failed.pop(seq)
-        if failed.lane is not None:
+        if failed.lane is None:
+            return
+        if failed.lane in self._failed_once_more:
+            self._failed_once_more.remove(failed.lane)
+        else:
             self.failed_lanes.discard(failed.lane)
 
     def finished_ranges(self) -> Iterator[range]:
@@ -258,6 +275,7 @@ class Partition:
         self.buffer.clear()
         self.failed.clear()
         self.failed_lanes.clear()
+        self._failed_once_more.clear()
         self.held_calls.clear()
         self.buffered = 0
 

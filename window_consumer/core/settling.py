@@ -203,7 +203,9 @@ class Settling:
         partition = failed.partition
         partition.forget_failure(failed.seq)
         partition.finish((failed.seq,), outcome, len(failed.message), now)
-        if failed.lane is not None and failed.lane not in self._lanes_out(partition):
+        if failed.lane is None or failed.lane in partition.failed_lanes:
+            return
+        if failed.lane not in self._lanes_out(partition):
             partition.ordering.release((failed.lane,))
 
     def _outcome_of(self, failed: FailedRecord, usually: Outcome) -> Outcome:
