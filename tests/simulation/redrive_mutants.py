@@ -44,6 +44,8 @@ def remembers_before_the_acks(*, outlet: Any, **parts: Any) -> Redrive:
     """What was sent counts as acked, and is remembered as resolved."""
 
     class Trusting(_Outlet):
+        all_sent = False
+
         def send(self, copies: Sequence[Copy]) -> None:
             super().send(copies)
             self.all_sent = not copies or copies[0].topic != parts["rules"].state_topic

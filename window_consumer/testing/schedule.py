@@ -174,7 +174,7 @@ def draw(rng: Random) -> Plan:
         partitions=rng.randint(1, 4),
         keys=_keys(rng),
         members=rng.choice((1, 1, 2, 2, 3)),
-        max_value=rng.choice((0, 10, 40)),
+        max_value=rng.choice((0, 10, 40, 400)),
         copy_limit=rng.choice((200, 450, 700, 100_000)),
         pace_s=rng.choice((0.00005, 0.0005, 0.003, 0.02)),
         handlers=_handlers(
