@@ -213,6 +213,7 @@ def test_settings_that_contradict_each_other_are_warned_of(
         ["retry.levels=[5s, 55s]", "ttl=1m"],
         ["retry.levels=[5s, 1m]", "ttl={header: ttl, unit: s, format: text}"],
         ["retry.levels=[5s]", "retry.when_spent=stop", "retry.on_oversize=reference"],
+        ["retry.levels=[1s]", "retry.backoff=1s..5s", "retry.attempts=1"],
     ],
 )
 def test_what_fits_together_has_nothing_to_be_warned_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -168,6 +169,26 @@ def test_a_value_that_is_gone_is_an_error_and_the_others_go_back(
     assert "its value is gone: orders/1/7 is no longer in the log" in ended.out
     resolved = {message.key() for message in embedded.read_all(STATE)}
     assert resolved == {b"shop.orders.dlq/0/0-5", b"shop.orders.dlq/1/0-5"}, "all but 0/6"
+    assert "is not read again by the same command" in ended.err
+
+
+def test_what_was_left_goes_back_alone_when_it_is_chosen_and_the_cause_is_mended(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    value = sha256(b"large").hexdigest().encode()
+    headers = [
+        ("wc-format", b"1"),
+        ("wc-id", b"orders/1/0"),
+        ("wc-value-ref", b"orders/1/0 sha256:" + value),
+    ]
+    embedded.produce(DEAD, None, key=b"large", headers=headers, partition=0)
+    chosen = ("--where", "id == 'orders/1/0'", "--restart")
+    assert redrive(shop, code=1)["unavailable"] == 1
+    assert redrive(shop, *chosen, code=1)["unavailable"] == 1
+    embedded.produce("orders", b"large", key=b"large", partition=1)
+    assert redrive(shop, *chosen)["redriven"] == 1
+    assert values(embedded).count(b"large") == 1
+    assert len(values(embedded)) == 13
 
 
 def test_one_worker_or_one_topic_can_be_chosen(shop: Commands) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -84,6 +85,17 @@ def test_handlers_are_called_with_the_values_of_a_file(shop: Commands) -> None:
     lines = ended.out.splitlines()
     assert (lines[0], lines[-1]) == ("opened", "closed")
     assert "called with the pool" in lines
+
+
+def test_an_interrupt_tells_what_was_found_so_far(shop: Commands) -> None:
+    (shop.directory / "values.txt").write_text('{"amount": 0}\n')
+    options = ["--seeds", "1000000", "--call-handlers", "--values", "values.txt"]
+    running = shop.start("simulate", "shop:app", *options)
+    running.wait_for("called with")
+    running.signal(signal.SIGINT)
+    ended = running.wait()
+    assert ended.code == 130
+    assert re.search(r"charge: \d+ of 1000000 schedules, every promise kept", ended.out)
 
 
 def test_without_being_asked_for_no_handler_is_called(shop: Commands) -> None:

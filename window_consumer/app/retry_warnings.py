@@ -43,7 +43,8 @@ def _level_warnings(worker: PlannedWorker) -> Iterator[str]:
             yield "retry.attempts_per_level has no effect without levels"
         return
     first = rules.levels[0]
-    if first.delay_s < rules.backoff_max_s:
+    waits_locally = any(wait.level is None for wait in rules.schedule())
+    if waits_locally and first.delay_s < rules.backoff_max_s:
         yield (
             f"retry.levels: {first.name} is shorter than the upper end of backoff"
             f" ({format_duration(rules.backoff_max_s)}): a record can wait longer for a local call"

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 import click
-from attrs import frozen
+from attrs import define, field, frozen
 
 from window_consumer.app import App, Plan
 from window_consumer.app.loading import load_app
@@ -138,28 +138,46 @@ def _simulate_worker(app: App, plan: Plan, worker: PlannedWorker, task: Task, st
     make_weather: MakeWeather = Weather
     if task.calling:
         make_weather = partial(_weather, app, plan, worker, state)
-    broken = 0
-    started = perf_counter()
-    for seed in task.seeds:
-        try:
-            told = simulate(
-                seed,
-                steps=task.steps,
-                tell=task.tell,
-                subject=task.subject,
-                draw=likeness.draw,
-                make_weather=make_weather,
-            )
-        except ViolationError as violation:
-            broken += 1
-            _say_broken(plan, worker.name, violation, task, broken)
-        else:
-            click.echo("\n".join(told), nl=bool(told))
-    seconds = perf_counter() - started
-    found = f"{broken} with a broken promise" if broken else "every promise kept"
-    schedules = f"{len(task.seeds)} schedule{'' if len(task.seeds) == 1 else 's'}"
-    click.echo(f"{worker.name}: {schedules}, {found} ({seconds:.1f} s)")
-    return not broken
+    tally = _Tally(len(task.seeds))
+    try:
+        for seed in task.seeds:
+            try:
+                told = simulate(
+                    seed,
+                    steps=task.steps,
+                    tell=task.tell,
+                    subject=task.subject,
+                    draw=likeness.draw,
+                    make_weather=make_weather,
+                )
+            except ViolationError as violation:
+                tally.broken += 1
+                _say_broken(plan, worker.name, violation, task, tally.broken)
+            else:
+                click.echo("\n".join(told), nl=bool(told))
+            tally.ran += 1
+    except KeyboardInterrupt:
+        # Somebody has seen enough: what was found so far is worth knowing.
+        click.echo(f"{worker.name}: {tally.in_words()}")
+        raise
+    click.echo(f"{worker.name}: {tally.in_words()}")
+    return not tally.broken
+
+
+@define
+class _Tally:
+    """What became of one worker's schedules."""
+
+    wanted: int
+    ran: int = 0
+    broken: int = 0
+    started: float = field(factory=perf_counter)
+
+    def in_words(self) -> str:
+        of_all = "" if self.ran == self.wanted else f" of {self.wanted}"
+        schedules = f"{self.ran}{of_all} schedule{'' if self.wanted == 1 else 's'}"
+        found = f"{self.broken} with a broken promise" if self.broken else "every promise kept"
+        return f"{schedules}, {found} ({perf_counter() - self.started:.1f} s)"
 
 
 def _weather(

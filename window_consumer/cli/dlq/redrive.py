@@ -27,6 +27,10 @@ from window_consumer.messaging.redrive import Counts
 from window_consumer.model.errors import ConfigError, UsageError, WindowConsumerError
 
 _SAY_S = 5.0
+_LEFT = (
+    "what was left is not read again by the same command: put right what is said of it, then choose"
+    " it alone by its id (dlq show tells it): --where \"id == 'orders/0/17'\" --restart"
+)
 
 
 @click.command("redrive")
@@ -160,6 +164,8 @@ def _run(jobs: Sequence[RedriveJob], *, as_json: bool) -> int:
         click.echo("stopped; the same command goes on from there", err=True)
         return INTERRUPTED
     left = any(each.counts.unavailable or each.counts.refused for each in reports)
+    if left:
+        click.echo(_LEFT, err=True)
     return FAILED if left else OK
 
 
