@@ -12,7 +12,7 @@ import pytest
 from tests.cli.dead_letters import DLQ, SHOP, config_for, fill, letter
 from tests.commands import PATIENCE_S, Commands, kafka_of
 from tests.docs.pages import ROOT
-from tests.model.test_dead_letter import SPRING
+from tests.model.test_dead_letter import SHARE_GROUP, SPRING
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 
 
@@ -234,6 +234,32 @@ def test_a_value_that_was_too_large_is_fetched_for_a_test_or_missed(
     assert ended.code == 1
     assert "is no longer where it stood" in ended.err
     assert f"it stood at {wrong}" in shop.run("dlq", "show", "orders/0/1").out
+
+
+def test_a_record_that_a_share_group_did_not_copy_is_fetched_for_a_test_or_missed(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    embedded.create_topic("orders", 1)
+    embedded.produce("orders", b'{"amount": 99}', key=b"c9", headers=[("tenant", b"eu")])
+
+    def pointer(offset: bytes) -> NewRecord:
+        changed = {"__dlq.errors.partition": b"0", "__dlq.errors.offset": offset}
+        return NewRecord(None, None, [(name, changed.get(name, was)) for name, was in SHARE_GROUP])
+
+    dead = "dlq.orders"
+    fill(embedded, pointer(b"0"), pointer(b"7"), topic=dead)
+    where = ("--topic", dead)
+    as_test = ("--as-test", "--app", "shop:app", "--handler", "charge")
+    written = shop.run("dlq", "show", f"{dead}/0/0", *where, *as_test)
+    assert written.code == 0, written.err
+    for part in ('"amount": 99', "key=b'c9'", "('tenant', b'eu')", "offset=0"):
+        assert part in written.out
+    gone = shop.run("dlq", "show", f"{dead}/0/1", *where, *as_test)
+    assert gone.code == 1
+    assert "did not copy its record (errors.deadletterqueue.copy.record.enable)" in gone.err
+    assert "no longer at orders/0/7" in gone.err
+    shown = shop.run("dlq", "show", f"{dead}/0/0", *where).out
+    assert "perhaps not copied by the share group; it stood at orders/0/0" in shown
 
 
 def test_which_handler_a_test_calls_can_be_chosen_and_has_to_be_there(

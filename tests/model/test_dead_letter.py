@@ -250,6 +250,13 @@ def test_share_groups_tell_how_often_a_record_was_delivered() -> None:
     assert letter.fingerprint is None
 
 
+def test_only_a_share_groups_empty_record_may_stand_for_one_that_is_elsewhere() -> None:
+    assert read(SHARE_GROUP, key=None, value=None).may_be_pointer
+    assert not read(SHARE_GROUP, key=b"k", value=None).may_be_pointer
+    assert not read(SHARE_GROUP[1:], key=None, value=None).may_be_pointer
+    assert not read(CONNECT, key=None, value=None).may_be_pointer
+
+
 def test_foreign_errors_from_one_place_share_a_fingerprint_over_versions_and_processes() -> None:
     other = (
         JAVA_STACK.replace(":31)", ":44)")

@@ -25,7 +25,7 @@ from window_consumer.model.dead_letter import DeadLetter, Position, read_dead_le
 from window_consumer.model.dead_letter_conditions import holds
 from window_consumer.model.errors import MissingTopicError, RunError, UsageError
 from window_consumer.model.expressions import Expression
-from window_consumer.model.record import TopicPartition
+from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 
 _PLACE = r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,9})/([0-9]{1,18})"
 _POSITION = re.compile(_PLACE)
@@ -169,12 +169,15 @@ class DeadLetterTopics:
     def whole(self, letter: DeadLetter) -> DeadLetter:
         """Return a dead letter with its value, fetched where a reference stands for that.
 
-        Raises RunError where the value is gone, or is another one by now.
+        Of a share group's that only says where the record stood, all of the record is fetched.
+        Raises RunError where it is gone, or is another one by now.
         """
+        if letter.may_be_pointer and letter.original is not None:
+            return self._fetched(letter, letter.original)
         if letter.value_ref is None:
             return letter
         match = _REFERENCE.fullmatch(letter.value_ref)
-        reader = next(topic.reader for topic in self.topics if topic.name == letter.position.topic)
+        reader = self._reader_of(letter)
         if match is not None:
             name = TopicPartition(match[1], int(match[2]))
             message = reader.at(name, int(match[3]))
@@ -185,6 +188,26 @@ class DeadLetterTopics:
             f"{letter.position}: its value was too large for a copy and is no longer where it"
             f" stood: {letter.value_ref}"
         )
+
+    def _fetched(self, letter: DeadLetter, original: Position) -> DeadLetter:
+        place = TopicPartition(original.topic, original.partition)
+        message = self._reader_of(letter).at(place, original.offset)
+        if message is None:
+            raise RunError(
+                f"{letter.position}: the share group did not copy its record"
+                f" (errors.deadletterqueue.copy.record.enable), which is no longer at {original}"
+            )
+        kind, milliseconds = message.timestamp()
+        return evolve(
+            letter,
+            key=message.key(),
+            value=message.value(),
+            own_headers=message.headers() or [],
+            original_timestamp=None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds,
+        )
+
+    def _reader_of(self, letter: DeadLetter) -> TopicReader:
+        return next(topic.reader for topic in self.topics if topic.name == letter.position.topic)
 
     def _at(self, name: str) -> DeadLetter | None:
         match = _POSITION.fullmatch(name)

@@ -103,6 +103,15 @@ class DeadLetter:
             return None
         return Position(topic, partition, offset)
 
+    @property
+    def may_be_pointer(self) -> bool:
+        """Whether it may only say where the record stood.
+
+        Share groups copy key and value where ``errors.deadletterqueue.copy.record.enable`` is set.
+        """
+        empty = self.key is None and self.value is None
+        return empty and self.written_by is WrittenBy.SHARE_GROUP and self.original is not None
+
 
 def read_dead_letter(message: Message) -> DeadLetter:
     """Return what a record of any dead-letter topic says of itself.

@@ -71,6 +71,7 @@ def show_command(
         else:
             names = () if unmasked or source.config is None else source.config.dlq.mask
             view = {**view_of(letter, FieldMask(names)), **_resolution(topics, letter)}
+            view["pointer_to"] = str(letter.original) if letter.may_be_pointer else None
             also = [str(each.position) for each in others]
             text = _as_json(view, also) if as_json else _as_text(view, also)
             text = source.mask(text)
@@ -147,6 +148,8 @@ def _facts(view: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "resolved", f"{done['what']} {_time(done['at_ms'])}, into {done['to']}"
     if view["resolved_unknown"]:
         yield "resolved", f"may not be read: {view['resolved_unknown']}"
+    if view["pointer_to"] is not None:
+        yield "value", f"perhaps not copied by the share group; it stood at {view['pointer_to']}"
     if view["value_ref"] is not None:
         yield "value", f"was too large for a copy; it stood at {view['value_ref']}"
 
