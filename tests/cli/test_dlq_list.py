@@ -135,6 +135,20 @@ def test_without_dead_letters_there_is_nothing_to_count(shop: Commands) -> None:
     assert ended.out.startswith("there is no dead-letter topic yet, or none that may be seen")
 
 
+def test_the_application_is_only_named_where_it_may_have_what_is_missing(
+    commands: Commands,
+) -> None:
+    commands.configure({"kafka": {"bootstrap.servers": "h:1"}, "workers": {"charge": {}}})
+    for command in ("list", "redrive"):
+        ended = commands.run("dlq", command)
+        assert ended.code == 2
+        assert "workers.charge.group: is missing" in ended.err
+        assert "--app MODULE:APP" in ended.err
+        ended = commands.run("dlq", command, "-c", "nowhere.yaml")
+        assert ended.code == 2
+        assert "--app" not in ended.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

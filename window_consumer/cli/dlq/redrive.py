@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -12,7 +11,7 @@ import attrs
 import click
 from attrs import define, field
 
-from window_consumer.app import App
+from window_consumer.app.dead_letter_source import load_without_handlers
 from window_consumer.app.loading import load_app
 from window_consumer.app.redrive import RedriveJob, RedriveWishes, redrive_jobs
 from window_consumer.cli import options as common
@@ -21,10 +20,10 @@ from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.run import Signals
 from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
-from window_consumer.config import Loaded, Mask, load
+from window_consumer.config import Mask
 from window_consumer.kafka.group_readers import groups_reading
 from window_consumer.messaging.redrive import Counts
-from window_consumer.model.errors import ConfigError, UsageError, WindowConsumerError
+from window_consumer.model.errors import UsageError, WindowConsumerError
 
 _SAY_S = 5.0
 _LEFT = (
@@ -97,7 +96,7 @@ def redrive_command(**options: Any) -> int:
         transactional=options["transactional"],
         restart=options["restart"],
     )
-    loaded = _load(options["config"], app, options["overrides"])
+    loaded = load_without_handlers(options["config"], app, options["overrides"])
     formatter.mask = Mask(loaded.secrets)
     try:
         jobs = redrive_jobs(
@@ -112,17 +111,6 @@ def redrive_command(**options: Any) -> int:
         return _run(jobs, as_json=options["as_json"])
     except WindowConsumerError as error:
         return explain(error, Mask(loaded.secrets))
-
-
-def _load(config: Path, app: App | None, overrides: Sequence[str]) -> Loaded:
-    defaults = {} if app is None else {name: each.defaults for name, each in app.handlers.items()}
-    try:
-        return load(config, defaults, overrides, without_handlers=True)
-    except ConfigError as error:
-        if app is not None:
-            raise
-        hint = "(where decorators of an application give what is missing: --app MODULE:APP)"
-        raise ConfigError(f"{error}\n{hint}") from error
 
 
 def _warn_of_other_groups(jobs: Sequence[RedriveJob], *, agreed: bool) -> None:
