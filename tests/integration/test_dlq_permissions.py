@@ -10,6 +10,7 @@ from attrs import frozen
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import topics
 from tests.cli.dead_letters import headers_of
 from tests.commands import Commands, Ended
 from tests.integration.access import Access
@@ -50,10 +51,8 @@ class Visitor:
     def run(self, *arguments: str) -> Ended:
         return self.commands.run("dlq", *arguments)
 
-    def make(self, *topics: str) -> None:
-        new = [NewTopic(name, 1, 1) for name in topics]
-        for future in self.admin.create_topics(new).values():
-            future.result(30)
+    def make(self, *names: str) -> None:
+        topics.make(self.admin, *(NewTopic(name, 1, 1) for name in names))
 
 
 @pytest.fixture
