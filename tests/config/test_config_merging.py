@@ -124,6 +124,23 @@ def test_a_wrong_default_is_told_with_its_decorator(
     ]
 
 
+def test_a_misspelt_handler_is_told_where_its_decorator_would_give_what_is_missing(
+    refused: Callable[..., str],
+) -> None:
+    handlers = {"charge": {"topics": ["orders"], "group": "shop"}}
+    head = "kafka: {bootstrap.servers: h}\nworkers:\n"
+    missing = "group: is missing: a group name of letters, digits, dots, dashes and underscores"
+    for worker in ("chrge: {}", "c: {handler: chrge}", "c: {handler: [charge2, chrge]}"):
+        said = refused(f"{head}  {worker}\n", handlers=handlers)
+        assert missing in said
+        assert "the application has no handler 'ch" in said
+        assert said.endswith("whose decorator could say it; did you mean charge?")
+    said = refused(f"{head}  post: {{}}\n", handlers=handlers)
+    assert said.endswith("no handler 'post' whose decorator could say it; it has charge")
+    said = refused(f"{head}  post: {{}}\n")
+    assert said.endswith(missing)
+
+
 def test_references_in_decorators_are_not_filled_in(loaded: Load, worker_text: WorkerText) -> None:
     result = loaded(worker_text(), handlers={"charge": {"kafka": {"a": "${A}"}}})
     assert result.config.workers["charge"].kafka.common == {"a": "${A}"}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from window_consumer.config.problems import Problem
+from attrs import evolve
+
+from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.tree import Origin, Path, Tree, dotted, walk
 
 HandlerDefaults = Mapping[str, Mapping[str, Any]]
@@ -44,6 +46,26 @@ def lay(upper: Tree, lower: Tree) -> Tree:
             for key in _SUBSCRIPTION:
                 lower = lower.without(("workers", name, key))
     return upper.over(lower)
+
+
+def explained(
+    problems: Sequence[Problem], tree: Tree, handler_defaults: HandlerDefaults
+) -> list[Problem]:
+    """Say of missing keys that the handler is missing, too, whose decorator may give them."""
+    return [_explained(problem, tree, handler_defaults) for problem in problems]
+
+
+def _explained(problem: Problem, tree: Tree, handler_defaults: HandlerDefaults) -> Problem:
+    if problem.path[:1] != ("workers",) or len(problem.path) != 3:
+        return problem
+    name = str(problem.path[1])
+    handlers = _handlers_of(name, tree.get(problem.path[:2]))
+    unknown = [each for each in handlers if each not in handler_defaults]
+    if not unknown or not handler_defaults or not problem.message.startswith("is missing"):
+        return problem
+    hint = did_you_mean(unknown[0], handler_defaults) or f"it has {', '.join(handler_defaults)}"
+    why = f"the application has no handler {unknown[0]!r} whose decorator could say it; {hint}"
+    return evolve(problem, message=f"{problem.message}; {why}")
 
 
 def _handlers_of(name: str, worker: Any) -> Sequence[str]:

@@ -11,7 +11,7 @@ from typing import Final
 from attrs import evolve, field, frozen
 
 from window_consumer.config.checks import check, with_defaults
-from window_consumer.config.decorators import HandlerDefaults, lay, with_handler_defaults
+from window_consumer.config.decorators import HandlerDefaults, explained, lay, with_handler_defaults
 from window_consumer.config.interpolation import Interpolation
 from window_consumer.config.kafka_properties import as_text
 from window_consumer.config.mask import Mask, is_secret_key
@@ -77,6 +77,7 @@ def load(
     problems += [*not_filled_in, *not_structured]
     problems += check(config, tree, problems, without_handlers=without_handlers)
     if problems:
+        problems = explained(problems, tree, handler_defaults)
         raise to_error(problems, tree, Mask(secrets))
     workers = {name: with_defaults(worker) for name, worker in config.workers.items()}
     return Loaded(evolve(config, workers=workers), secrets, tree)
