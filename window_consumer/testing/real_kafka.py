@@ -193,8 +193,11 @@ class RealKafka:
             self._reap()
 
     def pause(self) -> None:
-        """Freeze Kafka: connections stay, nothing is answered."""
+        """Freeze Kafka, and return when it stands: connections stay, nothing is answered."""
         self._signal(signal.SIGSTOP)
+        if self._process is not None and self._process.returncode is None:
+            # Its threads stop one after the other, and one of them may answer meanwhile.
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a frozen Kafka go on."""
