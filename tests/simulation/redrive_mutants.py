@@ -40,6 +40,20 @@ def commits_before_the_acks(*, outlet: Any, finish: Callable[[], None], **parts:
     return Redrive(outlet=Hasty(outlet), finish=finish, **parts)
 
 
+def commits_before_it_remembers(
+    *, outlet: Any, finish: Callable[[], None], **parts: Any
+) -> Redrive:
+    """The progress is committed when the copies are acked, the memory written after it."""
+
+    class Hasty(_Outlet):
+        def send(self, copies: Sequence[Copy]) -> None:
+            if any(copy.topic == parts["rules"].state_topic for copy in copies):
+                finish()
+            super().send(copies)
+
+    return Redrive(outlet=Hasty(outlet), finish=finish, **parts)
+
+
 def remembers_before_the_acks(*, outlet: Any, **parts: Any) -> Redrive:
     """What was sent counts as acked, and is remembered as resolved."""
 
@@ -164,6 +178,11 @@ def passes_over_the_last_of_a_batch(*, letters: Any, **parts: Any) -> Redrive:
             letters.check_alone()
 
     return Redrive(letters=Short(), **parts)
+
+
+def goes_by_the_key(*, rules: Any, **parts: Any) -> Redrive:
+    """A copy goes where its key says, away from its lane."""
+    return Redrive(rules=evolve(rules, to=evolve(rules.to, source_partitions=0)), **parts)
 
 
 def drops_references(*, fetch: object, **parts: Any) -> Redrive:

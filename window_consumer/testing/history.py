@@ -303,6 +303,8 @@ class History:
         tenure = call.tenure
         if self.broker.topics.log(tenure.name) is not tenure.ledger.log:
             return  # the topic was made anew, and what was committed of the old one is gone
+        if not self.broker.group(GROUP).has(tenure.member.source):
+            return  # it was thrown out, cannot know it yet, and a new owner has committed since
         note = decode(self.broker.group(GROUP).committed(tenure.name).metadata)
         if note is None or note.suspect != call.offset:
             self.violate(f"{tenure.name}@{call.offset} is started alone before a commit names it")

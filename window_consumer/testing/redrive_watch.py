@@ -205,7 +205,14 @@ class RedriveWatch:
         history = self._history
         log = history.broker.log(message.topic(), message.partition())
         parent = letter.record
-        history.produced(log, message, poison=parent.poison, copy_of=parent, put_back=True)
+        history.produced(
+            log,
+            message,
+            poison=parent.poison,
+            deadly=parent.deadly,
+            copy_of=parent,
+            put_back=True,
+        )
         letter.copies += 1
         again = letter.copies > 1 and not (run.restart and letter not in run.written)
         run.written.add(letter)

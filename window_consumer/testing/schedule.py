@@ -106,7 +106,7 @@ _NOW_AND_THEN: dict[Action, float] = {
     "remake": 0.4,
     "widen": 0.3,
     "weather": 2.0,
-    "redrive": 3.0,
+    "redrive": 5.0,
 }
 """A schedule has about half of these, so that some are quiet enough to go far."""
 
