@@ -30,6 +30,8 @@ from window_consumer.testing.fake_group import FakeGroup
 from window_consumer.testing.fake_log import FakeLog, FakeMessage
 from window_consumer.testing.fake_topics import FakeTopics
 
+Results = dict[TopicPartition, CommitFailedError | None]
+
 PREFETCH = 20
 """Records of a partition that are fetched at once: they are delivered whatever happens to the log
 meanwhile."""
@@ -93,7 +95,7 @@ class FakeSource:
         self._listener: Listener | None = None
         self._readings: dict[TopicPartition, Reading] = {}
         self._sent: deque[Commit] = deque()
-        self._answers: deque[CommitResults] = deque()
+        self._answers: deque[Results] = deque()
         self._errors: deque[tuple[TopicPartition, WindowConsumerError | None]] = deque()
         self._raised: BaseException | None = None
         self._moved: set[TopicPartition] = set()
@@ -265,7 +267,13 @@ class FakeSource:
     # ---- commits
 
     def commit(self, commits: Sequence[Commit]) -> None:
-        """Send commits; the listener hears of them in a later ``poll``."""
+        """Send commits; the listener hears of them in a later ``poll``.
+
+        It does not hear any more of earlier commits of these partitions.
+        """
+        for answers in self._answers:
+            for commit in commits:
+                answers.pop(commit.name, None)
         self._sent.extend(commits)
 
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:  # noqa: ARG002 - answers at once
@@ -288,7 +296,7 @@ class FakeSource:
             self._answers.append(self._write(self._sent))
             self._sent.clear()
 
-    def _write(self, commits: Sequence[Commit]) -> dict[TopicPartition, CommitFailedError | None]:
+    def _write(self, commits: Sequence[Commit]) -> Results:
         return {commit.name: self._group.write(self, commit) for commit in commits}
 
     # ---- the end
