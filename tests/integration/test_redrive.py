@@ -267,6 +267,20 @@ def test_a_copy_that_is_too_large_is_left_and_the_others_go_back(
     assert len(shop.read(shop.entry)) == 400
 
 
+def test_in_a_transaction_a_copy_that_is_too_large_ends_the_run_and_is_named(shop: Shop) -> None:
+    limited = NewTopic(shop.entry, 2, 1, config={"max.message.bytes": "50000"})
+    topics.make(shop.admin, limited)
+    shop.fail(20, value=b"x" * 1_000)
+    shop.fail(1, ("wc-id", b"the large one"), value=b"x" * 100_000)
+    ended = shop.run("--transactional")
+    assert ended.code == 1
+    assert f"record the large one: copy to {shop.entry}" in ended.err
+    assert "max.message.bytes" in ended.err
+    assert "without --transactional" in ended.err
+    committed = {"isolation.level": "read_committed"}
+    assert shop.read(shop.entry, **committed) == shop.read(shop.state, **committed) == []
+
+
 def test_to_source_names_the_other_groups_and_needs_yes(
     shop: Shop, unique_name: Callable[[str], str]
 ) -> None:

@@ -13,6 +13,7 @@ from window_consumer.kafka import errors, settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.log_reader import LogReader
 from window_consumer.kafka.oauth import OauthToken, token_setting
+from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError, RunError
 from window_consumer.model.protocols import Copy
 
@@ -195,6 +196,15 @@ class PlainWriter:
         self._client.producer.purge()
 
 
+_TOO_LARGE = "raise the topic's max.message.bytes; a run without --transactional leaves it there"
+
+
+def _named(copy: Copy) -> str:
+    """Name the record by its id, which a redrive keeps, or by its key."""
+    known = dict(copy.headers).get(names.ID)
+    return f"record {(known or copy.key or b'?').decode('utf-8', 'replace')}"
+
+
 class TransactionalWriter:
     """A Writer whose batches, their progress included, are there as a whole or not at all.
 
@@ -229,14 +239,15 @@ class TransactionalWriter:
         """See Writer. One that is too large is raised, too: it spoils the transaction."""
         with self._client.in_our_words(self._name):
             failed = self._client.take()
-        for copy, error in failed.values():
+        for _, error in failed.values():
             if _says_fenced(error):
                 raise _fenced(self._name, error)
+        _raise_unless_too_large(failed)
+        if failed:
+            # A broker refuses a whole batch of the protocol for the sake of one of its records.
+            copy, error = max(failed.values(), key=lambda each: len(each[0].value or b""))
             failure = errors.publish_failure(error, copy.topic)
-            hint = ": a run without --transactional leaves it and goes on"
-            raise PublishFailedError(
-                f"{failure}{hint if failure.too_large else ''}", too_large=failure.too_large
-            )
+            raise PublishFailedError(f"{_named(copy)}: {failure}; {_TOO_LARGE}", too_large=True)
         return {}
 
     def finish(self, reader: LogReader) -> None:
