@@ -203,6 +203,20 @@ class RunsBeforeItIsDue(Engine):
         super().on_records(batch, now, wall_ms + 3_600_000)
 
 
+class ForgetsARemovedLevel(Engine):
+    """What waits in a level that was taken out of the configuration is passed over."""
+
+    def on_records(self, batch: Batch, now: float, wall_ms: float) -> None:
+        rung = self._rungs.get(batch.name.topic)
+        if rung is None or rung.level is None or rung.level in self.rules.retry.levels:
+            super().on_records(batch, now, wall_ms)
+
+
+def read_no_removed_level(rung: Rung, _backlog: int | None) -> bool:
+    """Read the levels that are configured, and nothing else, whatever waits elsewhere."""
+    return rung.level is None
+
+
 class LosesTheWaySoFar(Engine):
     """A copy in a retry topic is taken for a record that was never called."""
 

@@ -47,6 +47,7 @@ def test_every_promise_is_kept_in_every_schedule(part: int) -> None:
         (mutants.FreesTheLaneOfAnAbandonedCall, "of lane"),
         (mutants.AbandonsAnyNumberOfCalls, "has abandoned"),
         (mutants.RunsBeforeItIsDue, "before it is due"),
+        (mutants.ForgetsARemovedLevel, "covers|not finished after|lost"),
         (mutants.LosesTheWaySoFar, "attempts instead of"),
         (mutants.KeepsLanesOfCopiesApart, "of lane"),
         (mutants.StartsBeforeTheNameIsAcked, "started alone before a commit names it"),
@@ -67,6 +68,19 @@ def violations(mutant: type[Engine]) -> Iterator[str]:
             simulate(seed, subject=Subject(make_engine=mutant))
         except ViolationError as violation:
             yield violation.violations[0]
+
+
+def test_a_worker_that_does_not_read_what_a_removed_level_holds_is_found() -> None:
+    """The rule by which workers choose what they read is a part of what is simulated."""
+
+    forgetful = Subject(reads_on=mutants.read_no_removed_level)
+    for seed in range(MUTANTS_SEEDS):
+        try:
+            simulate(seed, subject=forgetful)
+        except ViolationError as violation:
+            if re.search(r"not finished after .*shop\.\S+\.retry\.", violation.violations[0]):
+                return
+    pytest.fail(f"nothing was left behind in {MUTANTS_SEEDS} schedules")
 
 
 def test_a_failing_schedule_says_its_seed_and_what_led_to_it() -> None:

@@ -14,7 +14,7 @@ from attrs import frozen
 from window_consumer.app.plan import Plan, PlannedWorker
 from window_consumer.config import ENTRY
 from window_consumer.config.units import UnitError, parse_duration
-from window_consumer.core.rungs import Level, Rung
+from window_consumer.core.rungs import Level, Rung, is_read_on
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.errors import NotPermittedError, RunError
 
@@ -31,7 +31,7 @@ class Leftover:
     @property
     def is_read(self) -> bool:
         """Whether the worker has to read it."""
-        return self.rung.level is None or self.backlog != 0
+        return is_read_on(self.rung, self.backlog)
 
 
 def leftovers(

@@ -52,6 +52,16 @@ class Rung:
         return min((due_ms - wall_ms) / 1000, self.level.delay_s + MAX_SKEW_S)
 
 
+def is_read_on(rung: Rung, backlog: int | None) -> bool:
+    """Tell whether a retry topic is read for which no configured level stands.
+
+    ``backlog`` is how many of its records the group has not finished, None where the cluster does
+    not tell. A level that was taken out is read until it is drained; the entry for redriven
+    records always.
+    """
+    return rung.level is None or backlog != 0
+
+
 def next_level(
     levels: Sequence[Level], after: Level | None, at_least_s: float = 0.0
 ) -> Level | None:

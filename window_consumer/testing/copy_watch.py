@@ -71,7 +71,7 @@ class CopyWatch:
         if record is None:
             return  # it was a broken promise to write it, and that has been said
         log = history.broker.log(*name)
-        if name.topic in history.plan.rungs:
+        if name.topic in history.rungs:
             history.produced(log, message, poison=record.poison, copy_of=record)
         else:
             self.dead_letters.setdefault(log, {})[message.offset()] = record
@@ -116,7 +116,7 @@ class CopyWatch:
             for message in log.messages:
                 self._check(message, letters.get(message.offset()))
         for ledger in history.ledgers.values():
-            if ledger.log.name.topic in history.plan.rungs:
+            if ledger.log.name.topic in history.rungs:
                 for message in ledger.log.messages:
                     self._check(message, ledger.records.get(message.offset()))
 

@@ -7,7 +7,7 @@ the Engine believes. Commits and copies have their own watches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from window_consumer.core.decisions import Outlived
@@ -50,11 +50,14 @@ class History:
         broker: FakeBroker,
         now: Callable[[], float],
         wall_ms: Callable[[], float],
+        rungs: Mapping[str, Rung],
     ):
         self.plan = plan
         self.broker = broker
         self.now = now
         self.wall_ms = wall_ms
+        self.rungs = rungs
+        """The retry topics that there are."""
         self.violations: list[str] = []
         self.trace: list[str] | None = None
         """What happened in words, where somebody wants to read it."""
@@ -180,7 +183,7 @@ class History:
         if note and note.suspect in ledger.records and not note.clean:
             ledger.records[note.suspect].named_ends += 1
         tenure = Tenure(member, partition, ledger)
-        is_source = name.topic not in self.plan.rungs
+        is_source = name.topic not in self.rungs
         if committed.next_offset is None and is_source and self.plan.on_no_offset == "latest":
             self._excuse_as_latest(tenure)
         if (member, name) in self._out_of_range or tenure.start < (committed.next_offset or 0):
@@ -199,7 +202,7 @@ class History:
         if member.source.is_out_of_range(name):
             if name not in member.engine.partitions:
                 self._out_of_range.add((member, name))
-            if self.plan.on_out_of_range == "latest" and name.topic not in self.plan.rungs:
+            if self.plan.on_out_of_range == "latest" and name.topic not in self.rungs:
                 self.excuse(self.ledger(self.broker.log(*name)), offset, "latest")
 
     def _excuse_as_latest(self, tenure: Tenure) -> None:
@@ -401,7 +404,7 @@ class History:
         # Where its slot has claimed it and not begun yet, the call begins later.
         tenure.attempts[offset] = stalled.attempt
         tenure.abandoned.add(offset)
-        retry = self.plan.engine.retry
+        retry = tenure.member.rules.retry
         level = self._rung(tenure.name).level
         if retry.when_spent == "drop" and not _further(retry, level):
             self.finished(tenure, offset)
@@ -440,7 +443,7 @@ class History:
         self.events.append(Ended(str(tenure.member), *place, None, self.now(), "dropped"))
 
     def _result(self, call: SimulatedCall, error: Exception | None) -> Result:
-        retry = self.plan.engine.retry
+        retry = call.tenure.member.rules.retry
         if error is None:
             return "done"
         if isinstance(error, Skip):
@@ -459,7 +462,7 @@ class History:
         return "dropped" if retry.when_spent == "drop" and not further else "spent"
 
     def _rung(self, name: TopicPartition) -> Rung:
-        return self.plan.rungs.get(name.topic) or Rung(name.topic)
+        return self.rungs.get(name.topic) or Rung(name.topic)
 
     def _calls_of(self, call: SimulatedCall, lane: Lane) -> list[SimulatedCall]:
         """Return the calls that run now of a lane, whose records may lie in several topics."""

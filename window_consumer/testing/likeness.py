@@ -19,7 +19,7 @@ from window_consumer.core.start import OnNoOffset
 from window_consumer.model.record import Call, Record
 from window_consumer.runtime.restarts import OnOutOfRange
 from window_consumer.testing.ledger import SimulatedCall
-from window_consumer.testing.schedule import Plan, draw, rungs_of
+from window_consumer.testing.schedule import Plan, draw
 from window_consumer.testing.simulator import ROUNDS
 from window_consumer.testing.weather import Weather
 
@@ -49,14 +49,11 @@ class Likeness:
         if rng.random() < 0.5:
             engine = _small(engine, drawn.engine)
         waits_s = _waits_s(engine)
-        rungs = rungs_of(drawn.sources, engine.retry.levels, redrives="redrive" in drawn.actions)
         return attrs.evolve(
             drawn,
             engine=engine,
-            rungs=rungs,
             loop=attrs.evolve(
                 drawn.loop,
-                topics=(*drawn.sources, *rungs),
                 revoke_timeout_s=self.revoke_timeout_s,
                 stop_timeout_s=self.stop_timeout_s,
             ),

@@ -19,6 +19,7 @@ import attrs
 from window_consumer.core.copies import Origin, Target
 from window_consumer.core.decisions import Outlived
 from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.rungs import Rung
 from window_consumer.core.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy, Delivery
@@ -36,6 +37,7 @@ from window_consumer.testing.fake_log import FakeMessage
 from window_consumer.testing.fake_sink import FakeSink
 from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.history import History
+from window_consumer.testing.ladder_topics import LadderTopics
 from window_consumer.testing.schedule import GROUP, Plan, copy_topic
 from window_consumer.testing.slots import Handler, SteppedSlots
 from window_consumer.testing.subject import Subject
@@ -53,7 +55,10 @@ class Scene:
         self.subject = subject
         self.clock = ManualClock(now=1.0)
         self.broker = FakeBroker()
-        self.history = History(plan, self.broker, self.clock.now, self.clock.wall_ms)
+        self.broker.group(GROUP, incremental=plan.incremental)
+        self.ladder = LadderTopics(plan, self.broker, subject.reads_on)
+        rungs = self.ladder.rungs
+        self.history = History(plan, self.broker, self.clock.now, self.clock.wall_ms, rungs)
         self.commits = CommitWatch(self.history)
         self.copies = CopyWatch(self.history)
 
@@ -62,8 +67,7 @@ class WatchedSource(FakeSource):
     """A fake Source whose traffic the history hears of."""
 
     def __init__(self, scene: Scene):
-        group = scene.broker.group(GROUP, incremental=scene.plan.incremental)
-        super().__init__(scene.broker.topics, group)
+        super().__init__(scene.broker.topics, scene.broker.group(GROUP))
         self.member: Any = None
         self.largest_batch = 0
         """The most bytes that one poll has returned."""
@@ -202,12 +206,17 @@ class SimulatedMember:
         """It waits for something at this moment: it cannot take another turn."""
         self.source = WatchedSource(scene)
         self.sink = WatchedSink(scene)
-        self.engine = scene.subject.make_engine(plan.engine, scene.rng.random, plan.rungs)
+        levels = scene.ladder.levels
+        self.rules = attrs.evolve(plan.engine, retry=attrs.evolve(plan.engine.retry, levels=levels))
+        """Those of the configuration with which it began."""
+        self.rungs: dict[str, Rung] = {}
+        """The retry topics that it reads, or has read."""
+        self.engine = scene.subject.make_engine(self.rules, scene.rng.random, self.rungs)
         self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
         self.slots = SteppedSlots(plan.engine.slots, handler, scene.history, scene.clock.now)
         self.source.member = self.sink.member = self.slots.member = self
         reports = Ears(self, scene)
-        assignments = Assignments(self.source, plan.on_no_offset, reports.warn, plan.rungs)
+        assignments = Assignments(self.source, plan.on_no_offset, reports.warn, self.rungs)
         parts = Parts(
             source=self.source,
             engine=self.engine,
@@ -216,18 +225,25 @@ class SimulatedMember:
             completions=self.completions,
             assignments=assignments,
             restarts=Restarts(
-                self.source, self.engine, assignments, plan.on_out_of_range, reports, plan.rungs
+                self.source, self.engine, assignments, plan.on_out_of_range, reports, self.rungs
             ),
             reports=reports,
             clock=scene.clock,
             copy_of=self._copy_of,
             on_phase=lambda _phase: None,
         )
-        self.loop = PollLoop(name, parts, plan.loop)
-        self.source.subscribe(plan.loop.topics, self.loop)
+        topics = self.find_topics()
+        self.loop = PollLoop(name, parts, attrs.evolve(plan.loop, topics=tuple(topics)))
+        self.source.subscribe(topics, self.loop)
 
     def __str__(self) -> str:
         return self.name
+
+    def find_topics(self) -> list[str]:
+        """Find out, as a real worker does now and then, which topics it has to read."""
+        read = self.scene.ladder.read_by(self.rules.retry.levels)
+        self.rungs.update(read)
+        return [*self.scene.plan.sources, *read]
 
     @property
     def is_captive(self) -> bool:
@@ -277,13 +293,21 @@ class SimulatedMember:
         self.scene.history.gone(self)
 
     def impression(self) -> tuple[object, ...]:
-        """Return what a late result must not change."""
+        """Return what a late result must not change.
+
+        Copies that have become due meanwhile may enter the window.
+        """
         counted = attrs.asdict(self.engine.counters)
         del counted["late"]
         return (
             *counted.values(),
             *(
-                (each.window.open, each.window.next_offset, each.commit.changed, each.bytes)
+                (
+                    each.window.open + each.buffered,
+                    each.window.next_offset,
+                    each.commit.changed,
+                    each.bytes,
+                )
                 for each in self.engine.partitions.values()
             ),
         )

@@ -6,12 +6,12 @@ milliseconds. Bugs that need a window of 16,000 records to be full are found wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from random import Random
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from window_consumer.core.breaker import BreakerRules
 from window_consumer.core.decisions import EngineRules
@@ -24,6 +24,9 @@ from window_consumer.runtime.restarts import OnOutOfRange
 
 GROUP = "shop"
 TOPICS = ("orders", "returns")
+
+DELAYS_S = (0.0, 0.05, 0.3, 1.0, 6.0)
+"""Of retry levels."""
 
 
 class InvalidOrderError(Exception):
@@ -80,6 +83,7 @@ Action = Literal[
     "cut",
     "remake",
     "widen",
+    "levels",
     "weather",
     "redrive",
 ]
@@ -105,10 +109,24 @@ _NOW_AND_THEN: dict[Action, float] = {
     "cut": 0.3,
     "remake": 0.4,
     "widen": 0.3,
+    "levels": 1.5,
     "weather": 2.0,
     "redrive": 5.0,
 }
 """A schedule has about half of these, so that some are quiet enough to go far."""
+
+_CLIMBING = 0.25
+"""So many schedules are about records that fail and wait in retry levels."""
+
+_FOR_CLIMBING: dict[Action, float] = {
+    "turn": 70.0,
+    "work": 60.0,
+    "acks": 15.0,
+    "start": 10.0,
+    "levels": 2.0,
+    "rebalance": 2.0,
+}
+"""In those, much is done and little is disturbed."""
 
 
 @frozen
@@ -118,14 +136,12 @@ class Plan:
     engine: EngineRules
     loop: LoopRules
     sources: tuple[str, ...]
-    """The topics that records are written to; ``loop`` has those of the retry levels, too."""
-    rungs: Mapping[str, Rung]
-    """Those of the retry levels, and of the topics that dead letters go back to."""
+    """The topics that records are written to."""
     incremental: bool
     on_no_offset: OnNoOffset
     on_out_of_range: OnOutOfRange
     partitions: int
-    """Of each of the topics in ``loop``."""
+    """Of each topic."""
     keys: tuple[bytes | None, ...]
     members: int
     max_value: int
@@ -158,13 +174,11 @@ def draw(rng: Random) -> Plan:
         actions.pop("remake", None)
     engine = _engine(rng)
     sources = TOPICS[: 1 if rng.random() < 0.7 else 2]
-    rungs = rungs_of(sources, engine.retry.levels, redrives="redrive" in actions)
-    return Plan(
+    plan = Plan(
         engine=engine,
         sources=sources,
-        rungs=rungs,
         loop=LoopRules(
-            topics=(*sources, *rungs),
+            topics=sources,
             revoke_timeout_s=rng.choice((0.05, 0.5)),
             stop_timeout_s=rng.choice((0.05, 0.5)),
         ),
@@ -189,6 +203,7 @@ def draw(rng: Random) -> Plan:
             entry_limit=rng.choice((300, 450, 100_000, 100_000)),
         ),
     )
+    return _climbing(rng, plan) if rng.random() < _CLIMBING else plan
 
 
 def copy_topic(topic: str, level: Level | None = None) -> str:
@@ -201,10 +216,9 @@ def entry_topic(topic: str) -> str:
     return f"{GROUP}.{topic}.retry.now"
 
 
-def rungs_of(sources: Sequence[str], levels: Sequence[Level], *, redrives: bool) -> dict[str, Rung]:
-    """Return the topics of the retry levels, and the entry topics where there are redrives."""
-    entries = {entry_topic(source): Rung(source, is_copy=True) for source in sources if redrives}
-    return entries | {
+def rungs_of(sources: Sequence[str], levels: Sequence[Level]) -> dict[str, Rung]:
+    """Return the topics of the retry levels."""
+    return {
         copy_topic(source, level): Rung(source, level, is_copy=True)
         for source in sources
         for level in levels
@@ -212,9 +226,11 @@ def rungs_of(sources: Sequence[str], levels: Sequence[Level], *, redrives: bool)
 
 
 def _levels(rng: Random) -> tuple[Level, ...]:
-    if rng.random() < 0.4:
-        return ()
-    delays = rng.sample((0.0, 0.05, 0.3, 1.0, 6.0), rng.randint(1, 3))
+    return () if rng.random() < 0.4 else _some_levels(rng)
+
+
+def _some_levels(rng: Random) -> tuple[Level, ...]:
+    delays = rng.sample(DELAYS_S, rng.randint(1, 3))
     return tuple(Level(f"{delay:g}", delay) for delay in sorted(delays))
 
 
@@ -276,4 +292,43 @@ def _handlers(rng: Random, *, deadly: bool, many_die: bool) -> Handlers:
         poison=share(0.2),
         leaves=share(0.1),
         deadly=0.05 if rng.random() < 0.2 and deadly else 0.0,
+    )
+
+
+def _climbing(rng: Random, plan: Plan) -> Plan:
+    """Make a schedule in which much waits in retry levels, and lanes meet their copies there."""
+    engine, handlers = plan.engine, plan.handlers
+    if rng.random() < 0.4:
+        handlers = evolve(handlers, hangs=0.1)
+        stall = StallRules(after_s=0.3, action="move", max_abandoned=rng.randint(1, 5))
+        engine = evolve(engine, stall=stall)
+    retry = evolve(
+        engine.retry,
+        attempts=1,
+        on_failure="overtake",
+        levels=_some_levels(rng),
+        when_spent=rng.choice(("dead_letter", "drop")),
+    )
+    disturbances = [each for each in plan.actions if each in _NOW_AND_THEN]
+    few = rng.sample(disturbances, min(3, len(disturbances)))
+    actions = {**_ALWAYS, **{each: _NOW_AND_THEN[each] for each in few}, **_FOR_CLIMBING}
+    return evolve(
+        plan,
+        engine=evolve(
+            engine,
+            ordering=rng.choice(("unordered", "key", "key", "partition")),
+            retry=retry,
+            breaker=evolve(engine.breaker, enabled=rng.random() < 0.5),
+        ),
+        handlers=evolve(handlers, fails=0.3 + 0.4 * rng.random(), fatal=0.0, leaves=0.0),
+        keys=rng.choice(((b"a",), (b"a", b"b"), (b"a", b"b", b"c", None))),
+        members=rng.choice((1, 2, 2, 3)),
+        partitions=rng.randint(1, 2),
+        copy_limit=100_000,
+        on_no_offset="earliest",
+        # Not so long that the process seems to have stood still.
+        waits_s=(0.02, 0.2, 1.0),
+        pace_s=rng.choice((0.0005, 0.003, 0.02)),
+        actions=tuple(actions),
+        weights=tuple(accumulate(actions.values())),
     )

@@ -15,7 +15,7 @@ from window_consumer.testing.fake_log import FakeLog
 from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.member import Scene, SimulatedMember
 from window_consumer.testing.redrives import Redrives
-from window_consumer.testing.schedule import GROUP, Action, Plan, copy_topic, entry_topic
+from window_consumer.testing.schedule import GROUP, Action, Plan
 from window_consumer.testing.subject import Subject
 from window_consumer.testing.weather import Weather
 
@@ -61,17 +61,14 @@ class Simulation:
             "cut": self._cut,
             "remake": self._remake,
             "widen": self._widen,
+            "levels": self._edit_levels,
             "weather": self._change_weather,
             "redrive": self._redrive,
         }
         for topic in plan.sources:
             self.broker.create_topic(topic, plan.partitions)
-            for copies in self._copy_topics(topic):
-                limit = plan.copy_limit
-                if copies == entry_topic(topic):
-                    limit = plan.redriving.entry_limit
-                self.broker.create_topic(copies, plan.partitions, limit)
-        group = self.broker.group(GROUP, incremental=plan.incremental)
+        scene.ladder.create()
+        group = self.broker.group(GROUP)
         group.commit_fault = self.weather.commit_fault
         self.broker.fate_of = self.weather.fate_of
 
@@ -214,9 +211,9 @@ class Simulation:
 
     def tell_news(self) -> None:
         """Let the topic watches find out what there is."""
-        topics = self.broker.topics
-        facts = {topic: topics.facts(topic) for topic in self.plan.loop.topics}
         for member in self.members:
+            topics = member.find_topics()
+            facts = {topic: self.broker.topics.facts(topic) for topic in topics}
             member.completions.put(TopicNews({t: each for t, each in facts.items() if each}))
 
     # ---- records and logs
@@ -243,10 +240,6 @@ class Simulation:
         self._deadly += deadly
         poison = rng.random() < self.plan.handlers.poison
         self.history.produced(log, message, poison=poison, deadly=deadly)
-
-    def _copy_topics(self, topic: str) -> list[str]:
-        rungs = self.plan.rungs
-        return [copy_topic(topic), *(name for name in rungs if rungs[name].source == topic)]
 
     def _headers(self) -> Headers:
         if self.rng.random() < 0.7:
@@ -294,7 +287,7 @@ class Simulation:
     def _remake(self) -> None:
         topic = self.rng.choice(self.plan.sources)
         partitions = self.broker.topics.partitions(topic) + (self.rng.random() < 0.3)
-        self._widen_copies(topic, partitions)
+        self.scene.ladder.widen(topic, partitions)
         self.broker.remake_topic(topic, partitions)
         self.history.say(f"{topic} is deleted and made anew")
         if self.rng.random() < 0.5:
@@ -304,15 +297,26 @@ class Simulation:
         topic = self.rng.choice(self.plan.sources)
         partitions = self.broker.topics.partitions(topic)
         if partitions < 6:
-            self._widen_copies(topic, partitions + 1)
+            self.scene.ladder.widen(topic, partitions + 1)
             self.broker.add_partitions(topic, partitions + 1)
             self.history.say(f"{topic} has {partitions + 1} partitions now")
 
-    def _widen_copies(self, topic: str, partitions: int) -> None:
-        """Give the levels as many partitions, so that equal numbers stay with one member."""
-        for name, rung in self.plan.rungs.items():
-            if rung.source == topic:
-                self.broker.topics.widen(name, partitions)
+    def _edit_levels(self) -> None:
+        """Change the configured levels, and restart one member or all of them with it."""
+        if self.plan.engine.retry.on_failure == "block":
+            return  # a record that blocks its lane climbs no ladder
+        ladder = self.scene.ladder
+        ladder.edit(self.rng)
+        self.history.say(f"levels are {', '.join(each.name for each in ladder.levels)} now")
+        members = len(self.members)
+        ended = 1 if self.rng.random() < 0.5 else members
+        while len(self.members) > members - ended and (member := self._anybody()) is not None:
+            if self.rng.random() < 0.2:
+                self._end_process(member)
+            else:
+                self.stop(member)
+        while len(self.members) < members:
+            self.start()
 
     def _redrive(self) -> None:
         """Put dead letters back, unless that is being done; sometimes the same is begun twice."""
@@ -374,8 +378,7 @@ class Simulation:
         self.broker.topics.answering = True
         for member in self.members:
             member.source.answers_held = False
-        for topic in self.plan.sources:
-            for copies in self._copy_topics(topic):
-                self.broker.topics.by_name[copies].max_message_bytes = 10**6
+        for topic in self.scene.ladder.names:
+            self.broker.topics.by_name[topic].max_message_bytes = 10**6
         self.notice_the_dead()
         self.broker.group(GROUP).rebalance()

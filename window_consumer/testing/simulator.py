@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from window_consumer.testing.events import Committed, LogEnd, Produced
@@ -49,7 +49,11 @@ class ViolationError(AssertionError):
         self.seed = seed
         self.violations = list(violations)
         self.trace = list(trace)
-        lines = (f"seed {seed}, step {step}: {violations[0]}", *trace[-LAST_LINES:])
+        first = next(
+            (n for n, line in enumerate(trace) if line.endswith(violations[0])), len(trace)
+        )
+        led = trace[max(first + 1 - LAST_LINES, 0) : first + 1]
+        lines = (f"seed {seed}, step {step}: {violations[0]}", *led)
         super().__init__("\n    ".join(lines))
 
 
@@ -114,9 +118,14 @@ class Run:
         self.history.violate(f"not finished after {ROUNDS} rounds without a fault: {self._rest()}")
         self._judge()
 
-    def _logs(self, names: Sequence[str] = ()) -> list[FakeLog]:
+    @property
+    def _read(self) -> list[str]:
+        """The topics that have to be read to their ends."""
+        return [*self.plan.sources, *self.simulation.scene.ladder.rungs]
+
+    def _logs(self, names: Iterable[str]) -> list[FakeLog]:
         topics = self.simulation.broker.topics.by_name
-        return [log for name in names or self.plan.loop.topics for log in topics[name].logs]
+        return [log for name in names for log in topics[name].logs]
 
     def _is_idle(self) -> bool:
         return not self._rest()
@@ -125,8 +134,10 @@ class Run:
         """Say what is not finished."""
         group = self.simulation.broker.group(GROUP)
         rest = []
-        for log in self._logs():
+        for log in self._logs(self._read):
             committed = group.committed(log.name).next_offset
+            if committed is None and not log.end and log.name.topic not in self.plan.sources:
+                continue  # nobody may have read it: its level came and went
             if committed != log.end:
                 rest.append(f"{log.name} ends at {log.end}, committed is {committed}")
         for member in self.simulation.members:
@@ -171,7 +182,7 @@ class Run:
             if not isinstance(event, Produced)
             or (event.topic, event.partition, event.offset) in wanted
         ]
-        for log in self._logs():
+        for log in self._logs(self._read):
             place = (*log.name, log.end)
             committed = group.committed(log.name).next_offset or 0
             events += [LogEnd(*place), Committed(*log.name, committed, history.now())]
