@@ -124,7 +124,7 @@ class _Dying(_Failing):
 
 
 class _Climbing(_Failing):
-    """Records that are drawn fail at once, and at every level but the last; the others take time.
+    """Records that are drawn fail, and again at every level but the last; the source takes time.
 
     Where a copy is called is compared with the due time in its header: the clock is the same.
     """
@@ -140,11 +140,11 @@ class _Climbing(_Failing):
         self.lateness_ms = array("d")
 
     def handle(self, record: Record) -> None:
-        """Take a moment for a record of the source, unless it is drawn; note when a copy comes."""
+        """Take a moment for a record of the source, drawn or not; note when a copy comes."""
         if record.attempt == 1:
+            time.sleep(self.workload.wait_s)
             if self.draw() < self.share:
                 raise DrawnError
-            time.sleep(self.workload.wait_s)
             return
         due_ms = int(record.header(names.NOT_BEFORE) or b"0")
         self.lateness_ms.append(time.time() * 1000 - due_ms)

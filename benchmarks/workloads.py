@@ -188,12 +188,12 @@ _ALL = (
     ),
     Workload(
         "retry-levels",
-        "300,000 records, the handler sleeps 1 ms; 20,000 fail, and climb the levels 1s, 2s and 5s",
-        TopicSpec(records=300_000, keys=1_000),
+        "200,000 records, the handler sleeps 10 ms; 20,000 fail, and climb levels of 1, 2 and 5 s",
+        TopicSpec(records=200_000, keys=1_000),
         work="climbing",
-        slots=32,
-        wait_s=0.001,
-        fails=20_000 / 300_000,
+        slots=100,
+        wait_s=0.01,
+        fails=20_000 / 200_000,
         baselines=("without",),
         floors=(
             Floor("without", 0.8),
