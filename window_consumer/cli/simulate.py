@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from window_consumer.app import App, Plan
 from window_consumer.app.loading import load_app
 from window_consumer.app.plan import PlannedWorker
 from window_consumer.cli import options
-from window_consumer.cli.errors import FAILED, OK
+from window_consumer.cli.errors import FAILED, INTERRUPTED, OK
+from window_consumer.cli.run import Signals
 from window_consumer.model.errors import UsageError
 from window_consumer.testing.likeness import HandlerWeather, Likeness
 from window_consumer.testing.schedule import Plan as Schedule
@@ -65,6 +66,9 @@ class Task:
     replay: str
     """How to call the command again, but for worker and seed."""
     subject: Subject = FRAMEWORK
+    stop_asked: Callable[[], bool] = lambda: False
+    """Asked between two schedules. An exception would be lost where Python ignores those: in the
+    callback of a weak reference, say."""
 
 
 @click.command("simulate")
@@ -110,6 +114,7 @@ def simulate_command(**given: Any) -> int:
         values=_values(given["values"]) if given["call_handlers"] else (),
         calling=given["call_handlers"],
         replay=_replay(given),
+        stop_asked=Signals.install().stop.is_set,
     )
     if task.tell and len(plan.workers) > 1:
         names = ", ".join(worker.name for worker in plan.workers)
@@ -119,8 +124,12 @@ def simulate_command(**given: Any) -> int:
 
 def run(app: App, plan: Plan, task: Task) -> int:
     """Simulate the workers of a plan; return the exit code."""
+    kept = []
     with app.resources() if task.calling else nullcontext() as state:
-        kept = [_simulate_worker(app, plan, worker, task, state) for worker in plan.workers]
+        for worker in plan.workers:
+            kept.append(_simulate_worker(app, plan, worker, task, state))
+            if task.stop_asked():
+                return INTERRUPTED
     return OK if all(kept) else FAILED
 
 
@@ -139,27 +148,24 @@ def _simulate_worker(app: App, plan: Plan, worker: PlannedWorker, task: Task, st
     if task.calling:
         make_weather = partial(_weather, app, plan, worker, state)
     tally = _Tally(len(task.seeds))
-    try:
-        for seed in task.seeds:
-            try:
-                told = simulate(
-                    seed,
-                    steps=task.steps,
-                    tell=task.tell,
-                    subject=task.subject,
-                    draw=likeness.draw,
-                    make_weather=make_weather,
-                )
-            except ViolationError as violation:
-                tally.broken += 1
-                _say_broken(plan, worker.name, violation, task, tally.broken)
-            else:
-                click.echo("\n".join(told), nl=bool(told))
-            tally.ran += 1
-    except KeyboardInterrupt:
-        # Somebody has seen enough: what was found so far is worth knowing.
-        click.echo(f"{worker.name}: {tally.in_words()}")
-        raise
+    for seed in task.seeds:
+        try:
+            told = simulate(
+                seed,
+                steps=task.steps,
+                tell=task.tell,
+                subject=task.subject,
+                draw=likeness.draw,
+                make_weather=make_weather,
+            )
+        except ViolationError as violation:
+            tally.broken += 1
+            _say_broken(plan, worker.name, violation, task, tally.broken)
+        else:
+            click.echo("\n".join(told), nl=bool(told))
+        tally.ran += 1
+        if task.stop_asked():
+            break  # somebody has seen enough: what was found so far is worth knowing
     click.echo(f"{worker.name}: {tally.in_words()}")
     return not tally.broken
 
