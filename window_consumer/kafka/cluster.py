@@ -272,8 +272,10 @@ class Cluster:
 
         Holes in the log count: it is 0 exactly where nothing is left.
         """
-        partitions = range(self.topics([topic], timeout_s)[topic].partitions)
-        names = [TopicPartition(topic, partition) for partition in partitions]
+        found = self.topics([topic], timeout_s).get(topic)
+        if found is None:
+            return 0  # it has been deleted since
+        names = [TopicPartition(topic, partition) for partition in range(found.partitions)]
         what = f"backlog of {topic}"
         asked = ConsumerGroupTopicPartitions(group, names)
         futures = self._admin.list_consumer_group_offsets([asked], request_timeout=timeout_s)

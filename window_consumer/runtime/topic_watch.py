@@ -7,13 +7,14 @@ through the completions queue.
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import Any
 
 from attrs import frozen
 
-from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.errors import RunError, WindowConsumerError
 from window_consumer.model.protocols import TopicFacts
 
 WATCH_S = 5.0
@@ -33,9 +34,12 @@ Ask = Callable[[], Mapping[str, TopicFacts]]
 class TopicWatch:
     """Asks every few seconds. Its thread owns nothing but the question."""
 
-    def __init__(self, worker: str, ask: Ask, completions: SimpleQueue[Any]):
+    def __init__(
+        self, worker: str, ask: Ask, completions: SimpleQueue[Any], every_s: float = WATCH_S
+    ):
         self._ask = ask
         self._completions = completions
+        self._every_s = every_s
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"wc-{worker}-topics", daemon=True)
 
@@ -48,10 +52,14 @@ class TopicWatch:
         self._ended.set()
 
     def _run(self) -> None:
-        while not self._ended.wait(WATCH_S):
+        while not self._ended.wait(self._every_s):
             try:
                 facts = self._ask()
             except WindowConsumerError as error:
                 self._completions.put(error)
+            except Exception as error:
+                # Whoever stops asking hears of no new topic any more, and copies wait for ever.
+                stack = "".join(traceback.format_exception(error))
+                self._completions.put(RunError(f"topics: a bug, please report it:\n{stack}"))
             else:
                 self._completions.put(TopicNews(facts))
