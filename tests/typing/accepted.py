@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 from window_consumer import (
@@ -45,6 +46,23 @@ def opened() -> AbstractContextManager[Pool]:
 @app.middleware
 def timed(record: Record, call_next: Callable[[Record], object]) -> object:
     return call_next(record)
+
+
+@dataclass
+class Order:
+    id: int
+
+
+@app.handler("orders")
+def gets_an_object(order: Order) -> None: ...
+
+
+@app.handler("orders")
+def gets_both(order: Order | None, record: Record) -> None: ...
+
+
+@app.handler("orders", value=lambda value: Order(int(value)))
+def gets_what_is_decoded(record: Record, order: Order) -> None: ...
 
 
 @app.handler("orders", ordering="key", concurrency=8, fatal=[ValueError, "shop.InvalidOrder"])

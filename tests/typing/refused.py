@@ -11,11 +11,11 @@ app = App("shop")
 
 
 @app.handler("orders")  # refused
-def gets_text(order: str) -> None: ...
+def gets_nothing() -> None: ...
 
 
 @app.handler("orders")  # refused
-def gets_two(order: Record, attempt: int) -> None: ...
+def gets_three(order: str, record: Record, attempt: int) -> None: ...
 
 
 @app.handler("orders", ordering="keys")  # refused

@@ -19,6 +19,7 @@ from window_consumer.app.handlers import (
     checked_condition,
     with_middleware,
 )
+from window_consumer.app.parameters import parameters_of
 from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.app.plan import Plan, PlannedWorker, make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
@@ -34,7 +35,7 @@ Token = tuple[str, float]
 """A token and when it expires, in seconds since 1970."""
 
 # Type checkers refuse functions of another form, and see the decorated ones as what they are.
-HandlerT = TypeVar("HandlerT", bound=Handler)
+HandlerT = TypeVar("HandlerT", bound=Callable[[Any], object] | Callable[[Any, Any], object])
 MiddlewareT = TypeVar("MiddlewareT", bound=Middleware)
 LifespanT = TypeVar("LifespanT", bound=Lifespan)
 TokenT = TypeVar("TokenT", bound=Callable[[str], Token])
@@ -65,6 +66,7 @@ class App:
         *topics: str,
         name: str | None = None,
         when: When | None = None,
+        value: Any = None,
         patterns: Sequence[str] | None = None,
         group: str | None = None,
         ordering: Literal["unordered", "key", "partition"] | None = None,
@@ -88,12 +90,19 @@ class App:
     ) -> Callable[[HandlerT], HandlerT]:
         """Register a function ``def f(record: Record) -> None`` as a handler.
 
+        It may take the value as well, or alone: ``def f(order: Order, record: Record)``. What it is
+        made into follows from the annotation (an attrs class, dataclass, TypedDict, msgspec Struct,
+        pydantic model), from JSON; ``value`` names another decoder, a function of bytes or a
+        deserialiser of ``confluent_kafka``. What cannot be decoded becomes a dead letter at once,
+        with reason DECODE.
+
         ``when`` says for which records it is, where a worker runs several handlers: a condition
         such as ``header("type") == "paid"``, or a function that tells by its truth. The other
         arguments are defaults for a worker that runs it, with the names, units and meaning of
         the configuration's keys; ``fatal`` and ``retryable`` stand for those below ``retry``. The
         YAML wins. The function itself stays an ordinary function. Raises UsageError for a name
-        that is taken and for functions that cannot be called plainly (async, generators).
+        that is taken, for functions that cannot be called plainly (async, generators) and for
+        annotations that nothing can be decoded into.
         """
         retries = {**(retry or {})}
         if fatal is not None:
@@ -127,7 +136,9 @@ class App:
             known = name or function.__name__
             what = f"@app.handler {known}"
             condition = None if when is None else checked_condition(when, what)
-            spec = HandlerSpec(known, checked(function, what), defaults, condition)
+            plain = checked(function, what)
+            parameters = parameters_of(plain, value, what)
+            spec = HandlerSpec(known, plain, defaults, condition, parameters)
             other = self._handlers.get(known)
             if other is not None:
                 raise UsageError(

@@ -30,7 +30,7 @@ def handler_of(
     routes = [
         Route(
             route.handler.name,
-            with_middleware(route.handler.function, middleware),
+            with_middleware(route.handler.call, middleware),
             _matcher(route.when, is_copy, wall_ms),
         )
         for route in worker.routes

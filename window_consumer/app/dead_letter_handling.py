@@ -56,7 +56,7 @@ def as_test(letter: DeadLetter, module: str, app: str, handler: str) -> str:
         "from window_consumer.testing import make_record\n\n\n"
         f"def test_{_identifier(letter.id)}_is_handled() -> None:\n"
         f"    record = make_record(\n{fields}    )\n"
-        f"    {app}.handlers[{json.dumps(handler)}].function(record)\n"
+        f"    {app}.handlers[{json.dumps(handler)}].call(record)\n"
     )
 
 

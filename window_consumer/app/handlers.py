@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
+from window_consumer.app.parameters import Parameters
 from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
@@ -28,11 +29,18 @@ class HandlerSpec:
     """A decorated function and what its decorator says."""
 
     name: str
-    function: Handler
+    function: Callable[..., object]
     defaults: Mapping[str, Any]
     """Raw values of a worker's keys, for the configuration to start from."""
     when: When | None = None
     """For which records it is; None is for all."""
+    parameters: Parameters = field(factory=Parameters)
+    """What the function takes."""
+
+    @property
+    def call(self) -> Handler:
+        """What is called with a record alone: the function itself where it takes nothing else."""
+        return self.parameters.called_with(self.function)
 
     @property
     def place(self) -> str:

@@ -149,7 +149,8 @@ class RetryRules:
             return Spent(Reason.CRASHED, self.when_spent)
         stalled = type(error) is StalledError
         if not stalled and self.is_fatal(error):
-            return Spent(Reason.FATAL, self.when_spent)
+            reason = error.reason if isinstance(error, Fatal) else Reason.FATAL
+            return Spent(reason, self.when_spent)
         if self.on_failure == "overtake":
             wanted_s = error.after_s if isinstance(error, RetryLater) else 0.0
             spent = stalled or attempts >= self.allowed(level)

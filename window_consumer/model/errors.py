@@ -91,6 +91,14 @@ class HandlerSignal(Exception):  # noqa: N818 - these are verdicts of a handler,
 class Fatal(HandlerSignal):
     """Retrying cannot help: the record's attempts count as spent at once."""
 
+    reason = Reason.FATAL
+
+
+class Undecodable(Fatal):
+    """The record's value cannot be made into what its handler takes."""
+
+    reason = Reason.DECODE
+
 
 class Skip(HandlerSignal):
     """The record is none of this handler's business: it is finished, and counted as skipped."""

@@ -144,6 +144,11 @@ class Record:
         return call.attempt if call.before is None else call.attempt + call.before(self._message)
 
     @property
+    def is_copy(self) -> bool:
+        """True for a copy in one of the group's own retry topics."""
+        return self._call.before is not None
+
+    @property
     def state(self) -> Any:
         """What the application's lifespan yielded, None without one."""
         return self._call.state

@@ -64,7 +64,7 @@ def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
     debugger = _Debugger(nosigint=True)
 
     def stepping(record: Record) -> object:
-        result = debugger.runcall(handler.function, record)
+        result = debugger.runcall(handler.function, *handler.parameters.arguments(record))
         if debugger.was_quit:
             # Middleware must not take half a call for a whole one: it may commit what was done.
             raise BdbQuit

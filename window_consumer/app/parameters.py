@@ -1,0 +1,115 @@
+"""What a handler's function takes: the record, its value as an object, or both."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+
+from window_consumer.app.decoders import Decoder, decoder_by, decoder_of
+from window_consumer.model.errors import UsageError
+from window_consumer.model.record import Record
+
+_FORMS = "(record: Record), (value: Order) or (value: Order, record: Record)"
+
+
+@frozen
+class Parameters:
+    """How to call a function for a record."""
+
+    decoder: Decoder | None = None
+    """Makes the value; None where only the record is wanted."""
+    with_record: bool = True
+    record_first: bool = False
+
+    def arguments(self, record: Record) -> tuple[object, ...]:
+        """Return what the function is called with; raises Undecodable."""
+        if self.decoder is None:
+            return (record,)
+        value = self.decoder(record)
+        if not self.with_record:
+            return (value,)
+        return (record, value) if self.record_first else (value, record)
+
+    def called_with(self, function: Callable[..., object]) -> Callable[[Record], object]:
+        """Return what is called with the record alone; the function itself where that is all."""
+        decode = self.decoder
+        if decode is None:
+            return function
+        if not self.with_record:
+            return lambda record: function(decode(record))
+        if self.record_first:
+            return lambda record: function(record, decode(record))
+        return lambda record: function(decode(record), record)
+
+
+def parameters_of(function: Callable[..., object], value: Any, what: str) -> Parameters:
+    """Read a function's signature; ``value`` is a decoder that the decorator names.
+
+    Raises UsageError for functions that cannot be called with a record, or whose annotations
+    cannot be read or decoded.
+    """
+    names = _required(function, what)
+    hints = _hints(function, what)
+    of_record = [name for name in names if hints.get(name) is Record]
+    others = [name for name in names if name not in of_record]
+    if len(of_record) > 1 or not 1 <= len(names) <= 2:
+        raise UsageError(
+            f"{what}: a handler takes {_FORMS}; this one takes ({', '.join(names) or 'nothing'})"
+        )
+    if len(names) == 2 and not of_record:
+        others = names[:1]  # the second one is the record, annotated or not
+        _expect_no_annotation(hints, names[1], what)
+    if len(names) == 1 and value is None and hints.get(names[0], Any) in (Any, object):
+        others = []  # nobody says what it is: the record
+    if not others:
+        if value is not None:
+            raise UsageError(f"{what}: value= is given, but no parameter takes the value: {_FORMS}")
+        return Parameters()
+    annotation = hints.get(others[0])
+    try:
+        decoder = decoder_of(annotation or Any) if value is None else decoder_by(value, annotation)
+    except UsageError as error:
+        raise UsageError(f"{what}: parameter {others[0]!r}: {error}") from None
+    return Parameters(decoder, len(names) > 1, record_first=names[0] != others[0])
+
+
+def _required(function: Callable[..., object], what: str) -> list[str]:
+    """Return the names of the parameters that a call has to give."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ["record"]  # written in C, or hidden: it gets the record
+    needed = [each for each in parameters if each.default is inspect.Parameter.empty]
+    named = [each for each in needed if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    if named:
+        raise UsageError(f"{what}: a handler takes {_FORMS}; {named[0].name!r} is keyword-only")
+    plain = [each for each in needed if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    several = [each for each in plain if each.kind is inspect.Parameter.VAR_POSITIONAL]
+    if several:
+        return ["record"]  # wrapped by a decorator that hides what it takes
+    return [each.name for each in plain]
+
+
+def _hints(function: Callable[..., object], what: str) -> dict[str, Any]:
+    bare = inspect.unwrap(function)
+    bare = getattr(bare, "func", bare)  # functools.partial
+    if not hasattr(bare, "__annotations__"):
+        bare = type(bare).__call__  # an object that can be called
+    try:
+        return typing.get_type_hints(bare)
+    except Exception as error:
+        raise UsageError(
+            f"{what}: its annotations cannot be read ({error}): a type that a handler takes has to"
+            " be importable where the handler is defined, not only for type checkers"
+        ) from None
+
+
+def _expect_no_annotation(hints: dict[str, Any], name: str, what: str) -> None:
+    if name in hints:
+        raise UsageError(
+            f"{what}: parameter {name!r} is neither the value nor annotated with Record: {_FORMS}"
+        )
