@@ -133,6 +133,14 @@ class Members:
     def kill(self, member: Member) -> None:
         self.killed.append(member.kill())
 
+    def last_words(self, lines: int = 40) -> str:
+        """Return the end of each member's log, for the message of a test that fails."""
+        return "\n".join(
+            f"--- {member.name}\n"
+            + "\n".join(member.log.read_text(errors="replace").splitlines()[-lines:])
+            for member in self.members
+        )
+
     @property
     def alive(self) -> Sequence[Member]:
         return [member for member in self.members if member.process.poll() is None]

@@ -99,7 +99,10 @@ def test_a_key_and_its_copies_do_not_run_at_once_while_members_have_other_levels
     # Each looks for such topics every five seconds, at a time of its own.
     copy_all(members.bootstrap, of_first, produced[::SIXTH])
     copy_all(members.bootstrap, of_other, produced[1::SIXTH])
-    wait_until(topics.are_drained, PATIENCE_S, "source and levels are committed")
+    try:
+        wait_until(topics.are_drained, PATIENCE_S, "source and levels are committed")
+    except AssertionError as error:
+        pytest.fail(f"{error}\n{members.last_words()}")
     assert members.stop_all() == [0, 0]
     history = topics.by_record(members.history(produced))
     assert check(history, NothingLost(), OneAtATimePerKey(), CommittedReachesEnd()) == []
