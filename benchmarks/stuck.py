@@ -22,6 +22,9 @@ _ASSIGNED_S = 60.0
 _END_S = 60.0
 """How long the writer may take beyond its time."""
 
+_LEFT_ALONE = {"stall": {"action": "report"}}
+"""Relief would move the record that hangs: here it has to stay, and to hold its window up."""
+
 
 def run(
     bootstrap: str, topic: str, group: str, workload: Workload, counts: Sequence[int], *, hang: bool
@@ -34,7 +37,9 @@ def run(
     calls = Calls(counts)
     hangs, released = threading.Event(), threading.Event()
     handler = handlers.hanging(hangs, released) if hang else handlers.nothing
-    app, plan = framework.planned(bootstrap, topic, group, workload, calls.noting(handler))
+    app, plan = framework.planned(
+        bootstrap, topic, group, workload, calls.noting(handler), _LEFT_ALONE
+    )
     used = usage.cpu_s()
     running = app.start_plan(plan, start_timeout=framework.START_S)
     _wait_until_assigned(running)
