@@ -21,11 +21,11 @@ from window_consumer.model.protocols import Clock, CommitResults, Copy, Source, 
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.last_commits import LastCommits
+from window_consumer.runtime.pool import Pool
 from window_consumer.runtime.publisher import Published, Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import Restarts
 from window_consumer.runtime.standstill import Standstill
-from window_consumer.runtime.thread_pool import ThreadPool
 from window_consumer.runtime.topic_watch import TopicNews
 
 IDLE_S = 0.1
@@ -67,7 +67,7 @@ class Parts:
 
     source: Source
     engine: Engine
-    pool: ThreadPool
+    pool: Pool
     publisher: Publisher
     completions: SimpleQueue[Any]
     assignments: Assignments

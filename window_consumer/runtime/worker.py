@@ -23,6 +23,7 @@ from window_consumer.model.protocols import Clock, Copy, Sink, Source
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.poll_loop import LoopRules, Parts, Phase, PollLoop
+from window_consumer.runtime.pool import MakePool
 from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import OnOutOfRange, Restarts
@@ -71,7 +72,7 @@ class WorkerSetup:
     logger: logging.Logger = field(factory=lambda: logging.getLogger("window_consumer"))
     clock: Clock = field(factory=SystemClock)
     make_engine: MakeEngine = Engine
-    make_pool: Callable[[str, int, Caller, SimpleQueue[Any], Any], ThreadPool] = ThreadPool
+    make_pool: MakePool = ThreadPool
     make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
     """The test kit runs everything on one thread: its slots and its completions queue differ."""
     jitter: Jitter = random.random

@@ -16,11 +16,11 @@ from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Stalled
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.current import Slot, current_slot
-from window_consumer.runtime.thread_pool import Caller, ThreadPool, call_each
+from window_consumer.runtime.thread_pool import Caller, call_each
 from window_consumer.testing.journal import Journal, watched
 
 
-class InlineSlots(ThreadPool):
+class InlineSlots:
     """A pool that calls handlers when it is told to. Owner: one thread."""
 
     def __init__(

@@ -11,7 +11,6 @@ from window_consumer.core.slices import Lane, Slice
 from window_consumer.core.stalls import Stalled
 from window_consumer.model.errors import Skip, StalledError
 from window_consumer.model.fault import Failure, Fault
-from window_consumer.runtime.thread_pool import ThreadPool
 from window_consumer.testing.history import History
 from window_consumer.testing.ledger import SimulatedCall
 
@@ -36,7 +35,7 @@ class Handler(Protocol):
         """Return what a call raises, None where it returns."""
 
 
-class SteppedSlots(ThreadPool):
+class SteppedSlots:
     """The pool of a simulated member. What a thread does without a pause is one step here.
 
     ``_call_each`` is ``runtime.thread_pool.call_each`` with its pauses made visible: a thread may
@@ -55,6 +54,13 @@ class SteppedSlots(ThreadPool):
         """A call is about to end the process."""
         self.member: Any = None
         """Whose slots these are; set when the member is complete."""
+
+    def start(self) -> None:
+        """There is nothing to start."""
+
+    def stop(self, timeout_s: float) -> int:  # noqa: ARG002 - a step ends when it is told to
+        """There is nothing to stop."""
+        return 0
 
     @property
     def idle(self) -> bool:

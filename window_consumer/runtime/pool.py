@@ -1,0 +1,41 @@
+"""What the poll loop asks of a pool, whatever its slots are: threads, tasks, processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from window_consumer.core.slices import Slice
+from window_consumer.core.stalls import Stalled
+from window_consumer.model.fault import Failure
+from window_consumer.runtime.thread_pool import Caller
+
+
+class Pool(Protocol):
+    """Slots between the poll thread and the handlers. Owner: poll thread, ``stop`` aside.
+
+    Each slice that was submitted comes back once, through the completions queue, when all of its
+    records that nobody took back are over. An abandoned slice comes back when its call has really
+    ended, which may be never.
+    """
+
+    def start(self) -> None:
+        """Start the slots."""
+
+    def submit(self, slice_: Slice) -> None:
+        """Queue a slice; the next free slot takes it."""
+
+    def look_at(self, stalled: Stalled) -> Failure | None:
+        """Say where a call stands that has not returned for long; None where it has by now.
+
+        Where it is to be abandoned its slot is replaced.
+        """
+
+    def stop(self, timeout_s: float) -> int:
+        """Let the slots end after what they run; return how many are still running then."""
+
+
+MakePool = Callable[[str, int, Caller, SimpleQueue[Any], Any], Pool]
+"""Gets the worker's name, the number of slots, what they call, where they report, and the state
+that the lifespan yielded."""
