@@ -16,6 +16,7 @@ from window_consumer.model.errors import (
     LifespanError,
     MissingTopicError,
     NotPermittedError,
+    ResultRefusedError,
     RetryLater,
     RunError,
     Skip,
@@ -24,6 +25,7 @@ from window_consumer.model.errors import (
     WindowConsumerError,
     WorkerStoppedError,
 )
+from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
 from window_consumer.runtime.current import RecordContext, current_record
 from window_consumer.runtime.running import Running
@@ -40,8 +42,10 @@ __all__ = [
     "LifespanError",
     "MissingTopicError",
     "NotPermittedError",
+    "Produce",
     "Record",
     "RecordContext",
+    "ResultRefusedError",
     "RetryLater",
     "RunError",
     "Running",

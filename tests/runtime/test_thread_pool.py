@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.core.support import ORDERS, Driven, notes
+from window_consumer import Produce
 from window_consumer.core.slices import Slice
 from window_consumer.model.errors import Fatal, Skip
 from window_consumer.model.record import Record
@@ -232,3 +233,38 @@ def test_what_a_slot_has_claimed_is_a_prefix_also_while_it_runs() -> None:
         assert begun == expected
         assert len(expected) + len(unclaimed) == 50
     assert pool.stop(5.0) == 0
+
+
+def test_what_a_handler_returns_to_be_produced_is_noted_with_its_record() -> None:
+    slice_ = a_slice(4)
+    wanted = {1: Produce("invoices", "1"), 3: [Produce("invoices", "2"), Produce("invoices", "3")]}
+    run(slice_, lambda record: wanted.get(record.offset))
+    noted = slice_.deviate()
+    assert [[m.offset() for m in each.messages] for each in noted.returned] == [[1], [3]]
+    assert [len(each.results) for each in noted.returned] == [1, 2]
+    assert slice_.results().done == [(range(1), 10), (range(2, 3), 10)]
+
+
+def test_behind_a_record_with_results_its_lane_is_held_back() -> None:
+    called: list[int] = []
+
+    def handler(record: Record) -> object:
+        called.append(record.offset)
+        return Produce("invoices") if record.offset in (0, 3) else None
+
+    slice_ = a_slice(7, ordering="key", keys=[b"a", b"b", b"a", b"b", b"c", b"b", None])
+    run(slice_, handler)
+    assert called == [0, 1, 3, 4, 6]
+    assert [m.offset() for m in slice_.deviate().held] == [2, 5]
+
+
+def test_results_that_make_no_sense_are_an_error_of_the_handler() -> None:
+    slice_ = a_slice(3, ordering="key", keys=[b"a", b"b", b"b"])
+    run(slice_, lambda record: [Produce("invoices"), record.offset])
+    noted = slice_.deviate()
+    assert [(m.offset(), type(each.error)) for m, each in noted.failed] == [
+        (0, TypeError),
+        (1, TypeError),
+    ]
+    assert "a list with int beside records to produce" in noted.failed[0][1].fault.message
+    assert noted.returned == []

@@ -310,7 +310,7 @@ class FreesTheLaneOfAnAbandonedCall(Engine):
         slice_ = stalled.slice_
         if slice_ in self.dispatcher.abandoned:
             lanes, slice_.lanes = slice_.lanes, ()
-            slice_.partition.ordering.release(lanes, slice_.partition.failed_lanes)
+            slice_.partition.ordering.release(lanes, slice_.partition.held_lanes)
 
 
 class AbandonsAnyNumberOfCalls(Engine):

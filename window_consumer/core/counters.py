@@ -13,6 +13,8 @@ class Counters:
     """Records that the Source delivered."""
     processed: int = 0
     """Records whose handler returned."""
+    produced: int = 0
+    """Records that handlers returned and that were acked."""
     skipped: int = 0
     retried: int = 0
     """Further calls of a handler after a failure."""
@@ -39,7 +41,7 @@ class Counters:
     taken_back: int = 0
     """Records that were moved from a slow slice to others."""
     publish_failures: int = 0
-    """Copies that the broker did not ack (each is tried again)."""
+    """Copies that the broker did not ack (each is tried again), and calls with such results."""
     breaker_opened: int = 0
     """How often the circuit breaker has opened."""
     commits: int = 0

@@ -9,6 +9,7 @@ from attrs import define, field, frozen
 
 from window_consumer.core.breaker import BreakerNews, BreakerRules
 from window_consumer.core.ladder import FailedRecord, RetryRules
+from window_consumer.core.producing import Production
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Returned, Stalled, StallRules
 from window_consumer.core.suspicion import UncleanEnds
@@ -100,6 +101,8 @@ class Decisions:
 
     dispatch: list[Slice] = field(factory=list)
     publish: list[FailedRecord] = field(factory=list)
+    produce: list[Production] = field(factory=list)
+    """Calls whose results are to be sent."""
     commit: list[Commit] = field(factory=list)
     pause: list[TopicPartition] = field(factory=list)
     resume: list[tuple[TopicPartition, int]] = field(factory=list)

@@ -13,6 +13,7 @@ from window_consumer.core.decisions import Decisions
 from window_consumer.core.dispatcher import Dispatcher
 from window_consumer.core.failures import Failures
 from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.producing import Producing
 from window_consumer.core.settling import Settling
 from window_consumer.core.slices import Slice
 from window_consumer.core.suspects import Suspects
@@ -26,6 +27,7 @@ class Departures:
         breaker: Breaker,
         dispatcher: Dispatcher,
         failures: Failures,
+        producing: Producing,
         settling: Settling,
         suspects: Suspects,
         budget: Budget,
@@ -34,6 +36,7 @@ class Departures:
         self._breaker = breaker
         self._dispatcher = dispatcher
         self._failures = failures
+        self._producing = producing
         self._settling = settling
         self._suspects = suspects
         self._budget = budget
@@ -46,12 +49,13 @@ class Departures:
         if self._breaker.lets_start:
             if self._suspects.cases:
                 decisions.dispatch.extend(self._suspects.slices(now))
-            if not self._suspects.holds_the_worker(now):
+            if not (self._suspects.holds_the_worker(now) or self._producing.holds_back):
                 self._start(decisions, now)
         elif self._may_probe and (probe := self._probe(now)):
             self._breaker.probing(probe, now)
             decisions.dispatch.append(probe)
         self._publish(decisions, now)
+        decisions.produce.extend(self._producing.to_send())
 
     def obey(self, news: BreakerNews, now: float) -> None:
         """Do what follows from the breaker's new state."""

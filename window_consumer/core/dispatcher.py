@@ -66,6 +66,8 @@ class Dispatcher:
         """How many slow records share a slice at the moment."""
         self.held_back = 0
         """Records that wait for company; look again within COMPANY_S."""
+        self.longest: int | None = None
+        """No slice may hold more records: what their calls return would have no room."""
 
     @property
     def out(self) -> Collection[Slice]:
@@ -109,7 +111,8 @@ class Dispatcher:
     @property
     def slice_records(self) -> int:
         """How many records a slice should hold at the moment."""
-        return self._length.records
+        records = self._length.records
+        return records if self.longest is None else min(records, self.longest)
 
     def slices_of(self, partition: Partition) -> list[Slice]:
         """Return those of one partition, abandoned ones included."""
@@ -160,7 +163,9 @@ class Dispatcher:
 
     def _cut(self, partition: Partition, waiting: int, small: int) -> Slice | None:
         """Make a slice; where slots are idle, share what waits among them."""
-        count = max(self._length.records, self._shared)
+        count = max(self.slice_records, self._shared)
+        if self.longest is not None:
+            count = min(count, self.longest)
         idle = self._slots - len(self._out)
         if idle > 1 and count > 1:
             count = min(count, max(small, -(-waiting // idle)))

@@ -9,9 +9,11 @@ event           says                                                 answered (i
 =============== ==================================================== =========================
 on_assigned     this partition is ours, from this offset on          commit of the start
 on_records      the Source delivered these, in offset order          dispatch, pause
-on_completion   a slot is through with a slice                       dispatch, publish, stop
+on_completion   a slot is through with a slice                       dispatch, publish, produce,
+                                                                     stop
 on_looked_at    where a call stands that does not return             dispatch, publish
 on_published    the broker acked a copy, or did not                  dispatch, publish, stop
+on_produced     the broker acked a result, or did not                dispatch, publish, produce
 on_committed    the broker took a commit, or did not                 commit
 on_positions    how far the client has read                          commit
 on_topics       how many partitions the topics have that are read    dispatch
@@ -42,6 +44,7 @@ from window_consumer.core.hovering import HoverWatch
 from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.ordering import ByKey, ByPartition, Ordering, Unordered
 from window_consumer.core.partition import Partition
+from window_consumer.core.producing import Producing, Production
 from window_consumer.core.rungs import Rung
 from window_consumer.core.settling import Settling
 from window_consumer.core.slices import Slice
@@ -84,7 +87,10 @@ class Engine:
         self.dispatcher = Dispatcher(rules.slots, rules.batch_records)
         self.failures = Failures(rules.retry, jitter, self.counters)
         self.breaker = Breaker(rules.breaker)
-        self.settling = Settling(self.breaker, self.dispatcher, self.failures, self.counters)
+        self.producing = Producing(rules.slots, self.budget, jitter, self.counters)
+        self.settling = Settling(
+            self.breaker, self.dispatcher, self.failures, self.producing, self.counters
+        )
         self.stalls = Stalls(
             rules.stall,
             self.dispatcher,
@@ -98,6 +104,7 @@ class Engine:
             self.breaker,
             self.dispatcher,
             self.failures,
+            self.producing,
             self.settling,
             self.suspects,
             self.budget,
@@ -197,7 +204,8 @@ class Engine:
             self.settling.complete(slice_, now)
         else:
             self.counters.late += len(slice_.messages)
-        self.breaker.probe_is_back(slice_)
+        if slice_ is not self.settling.probe:
+            self.breaker.probe_is_back(slice_)
 
     def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
         """Hear where a call stands that has not returned for long; None where it has now.
@@ -216,6 +224,12 @@ class Engine:
             self.settling.copied(failed, error, now)
         else:
             self.counters.late += 1
+
+    def on_produced(
+        self, production: Production, index: int, error: PublishFailedError | None, now: float
+    ) -> None:
+        """Finish the records of a call when the last of its results was acked."""
+        self.settling.produced(production, index, error, now)
 
     def on_committed(self, results: CommitResults) -> None:
         """Note what became of commits; a refused one is made anew when the next is due."""
@@ -351,7 +365,7 @@ class Engine:
     @property
     def waiting_for_results(self) -> bool:
         """A slot or the broker will report something without being asked again."""
-        return bool(self.dispatcher.out or self.failures.unacked)
+        return bool(self.dispatcher.out or self.failures.unacked or self.producing.unacked)
 
     def unfinished(self) -> int:
         """Return how many delivered records have no final outcome."""
@@ -385,9 +399,10 @@ class Engine:
         leaving = self.failures.next_to_leave()
         if leaving and (settled_at := self.breaker.settled_at(leaving.last_failure)) > now:
             longest_s = min(longest_s, settled_at - now)
-        due = self.failures.next_due()
-        next_due = self.housekeeping.next_due
-        due = next_due if due is None else min(due, next_due)
+        due = self.housekeeping.next_due
+        for another in (self.failures.next_due(), self.producing.next_due()):
+            if another is not None:
+                due = min(due, another)
         return max(0.0, min(longest_s, due - now))
 
     # ---- decisions
@@ -400,6 +415,7 @@ class Engine:
         decisions.stalled = self.stalls.look(self.partitions, now)
         decisions.returned = self.stalls.take_returned()
         self.failures.look_at_clock(now)
+        self.producing.look_at_clock(now)
         self.housekeeping.let_in(now)
         decisions.breaker = self.breaker.look(now)
         for news in decisions.breaker:

@@ -28,6 +28,9 @@ class Ordering(ABC):
 
     def __init__(self) -> None:
         self._queue = RunQueue()
+        self.singly = False
+        """Most calls return results: no record follows another one of its lane in a slice, where it
+        would only be held until their acks."""
 
     def add(self, run: Run) -> None:
         """Take newly delivered records."""
@@ -114,7 +117,7 @@ class ByPartition(Ordering):
     def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
         if self.is_busy:
             return None
-        run = self._queue.take(count)
+        run = self._queue.take(1 if self.singly else count)
         if run is None:
             return None
         self.busy = True
@@ -168,7 +171,7 @@ class ByKey(Ordering):
             if run is None:
                 return None
             keys: list[Lane] = list(map(_key_function(run.messages), run.messages))
-            if any(not each.busy.isdisjoint(keys) for each in (self, *self.others)):
+            if self.singly or any(not each.busy.isdisjoint(keys) for each in (self, *self.others)):
                 run, keys = self._queue_up(run, keys)
                 if not keys:
                     continue
@@ -187,6 +190,8 @@ class ByKey(Ordering):
         busy = self.busy
         if self.others:
             busy = busy.union(*(other.busy.intersection(keys) for other in self.others))
+        elif self.singly:
+            busy = busy.copy()
         free = []
         for index, key in enumerate(keys):
             if key in busy:
@@ -199,6 +204,8 @@ class ByKey(Ordering):
                     self.startable_in_lines += 1
             else:
                 free.append(index)
+                if self.singly and key is not None:
+                    busy.add(key)
         rest = Run.of([run.messages[i] for i in free], [run.seqs[i] for i in free])
         return rest, [keys[i] for i in free]
 
@@ -210,7 +217,8 @@ class ByKey(Ordering):
             lane = next(iter(self.ready))
             line = self.lines[lane]
             lanes.append(lane)
-            while line and len(messages) < count:
+            last = len(messages) + 1 if self.singly else count
+            while line and len(messages) < last:
                 seq, message = line.popleft()
                 seqs.append(seq)
                 messages.append(message)

@@ -61,15 +61,16 @@ class Partition:
         self.buffered = 0
         self.failed: dict[int, FailedRecord] = {}
         """By sequence number: who failed and has no final outcome."""
-        self.failed_lanes: set[Lane] = set()
-        """The lanes of those: nothing else of them may start."""
-        self._failed_once_more: list[Lane] = []
+        self.held_lanes: set[Lane] = set()
+        """The lanes of those, and of records whose results are not acked: nothing else of them may
+        start."""
+        self._held_once_more: list[Lane] = []
         """A lane again for each further record of it: a call may be given up in a lane whose
         earlier record has failed. Hardly ever has it any."""
         self.slices = 0
         """Slices that are out."""
         self.publishing = 0
-        """Copies that are not acked."""
+        """Copies that are not acked, and calls whose results are not."""
         self.dispatched_at = float("-inf")
         self.paused = False
         self.closing = False
@@ -202,22 +203,28 @@ class Partition:
     def note_failure(self, failed: FailedRecord) -> None:
         """Note that a record has failed for the first time: its lane waits for it."""
         self.failed[failed.seq] = failed
-        lane = failed.lane
-        if lane is None:
-            return
-        if lane in self.failed_lanes:
-            self._failed_once_more.append(lane)
-        self.failed_lanes.add(lane)
+        self.hold_lane(failed.lane)
 
     def forget_failure(self, seq: int) -> None:
         """Note that a record that failed has its final outcome."""
-        failed = self.failed.pop(seq)
-        if failed.lane is None:
+        self.free_lane(self.failed.pop(seq).lane)
+
+    def hold_lane(self, lane: Lane | None) -> None:
+        """Let a lane wait for a record of it that is over and not finished."""
+        if lane is None:
             return
-        if failed.lane in self._failed_once_more:
-            self._failed_once_more.remove(failed.lane)
+        if lane in self.held_lanes:
+            self._held_once_more.append(lane)
+        self.held_lanes.add(lane)
+
+    def free_lane(self, lane: Lane | None) -> None:
+        """Let a lane wait no more for one of its records; it has to be released as well."""
+        if lane is None:
+            return
+        if lane in self._held_once_more:
+            self._held_once_more.remove(lane)
         else:
-            self.failed_lanes.discard(failed.lane)
+            self.held_lanes.discard(lane)
 
     def finished_ranges(self) -> Iterator[range]:
         """Yield the offsets beyond ``window.next_offset`` that are finished, in order.
@@ -274,8 +281,8 @@ class Partition:
         self.siblings.clear()
         self.buffer.clear()
         self.failed.clear()
-        self.failed_lanes.clear()
-        self._failed_once_more.clear()
+        self.held_lanes.clear()
+        self._held_once_more.clear()
         self.held_calls.clear()
         self.buffered = 0
 

@@ -11,7 +11,8 @@ from window_consumer.core.dispatcher import Dispatcher
 from window_consumer.core.failures import PARDONED, Failures
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
-from window_consumer.core.slices import Lane, Slice
+from window_consumer.core.producing import Producing, Production
+from window_consumer.core.slices import Lane, Returned, Slice
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
@@ -21,18 +22,29 @@ from window_consumer.model.record import Message
 COUNTED = frozenset({None, Reason.RETRIES_EXHAUSTED})
 """What becomes of a record after a call that counts as failed for the breaker."""
 
+SINGLY_SHARE = 0.125
+"""Where this share of a slice's calls returned results, lanes are dealt out one record a slice."""
+
 
 class Settling:
     """Reads results of slots and of copies. Owner: poll thread."""
 
     def __init__(
-        self, breaker: Breaker, dispatcher: Dispatcher, failures: Failures, counters: Counters
+        self,
+        breaker: Breaker,
+        dispatcher: Dispatcher,
+        failures: Failures,
+        producing: Producing,
+        counters: Counters,
     ):
         self._breaker = breaker
         self._dispatcher = dispatcher
         self._failures = failures
+        self._producing = producing
         self._counters = counters
         self._news: list[FailedRecord] = []
+        self.probe: Slice | None = None
+        """The breaker's probe, while the results of its call are not acked."""
 
     def take_news(self) -> list[FailedRecord]:
         """Return the calls that have failed since this was asked last."""
@@ -47,10 +59,11 @@ class Settling:
             partition.ordering.release(slice_.lanes)
             self._counters.processed += len(slice_.messages)
             self._breaker.returned(len(slice_.messages), now, slice_)
+            if self._producing.produces:
+                self._learn(partition, len(slice_.messages), 0, 0)
         else:
             self._settle(slice_, now)
-            still_busy = self._lanes_out(partition)
-            partition.ordering.release(slice_.lanes, still_busy | partition.failed_lanes)
+            self._release(partition, slice_.lanes)
         self.go_on(partition, now)
 
     def take_back(self, slice_: Slice, now: float) -> int:
@@ -66,7 +79,7 @@ class Settling:
         if past.messages:
             self._settle(past, now)
         running = [_lane(slice_, index) for index in range(len(slice_.messages))]
-        partition.ordering.release(slice_.lanes, partition.failed_lanes.union(running))
+        partition.ordering.release(slice_.lanes, partition.held_lanes.union(running))
         slice_.lanes = [lane for lane in running if lane is not None]
         self.go_on(partition, now)
         return len(unclaimed)
@@ -115,14 +128,39 @@ class Settling:
         failed = self._failures.add(partition, message, seq, lanes[-1], failure, now)
         if failed.is_dropped:
             self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
-        partition.ordering.release(lanes, {lanes[-1], *partition.failed_lanes})
+        partition.ordering.release(lanes, {lanes[-1], *partition.held_lanes})
         self.go_on(partition, now)
 
     def release(self, slice_: Slice, now: float) -> None:
         """Free the lane of an abandoned call that has returned."""
-        partition = slice_.partition
-        still_busy = self._lanes_out(partition)
-        partition.ordering.release(slice_.lanes, still_busy | partition.failed_lanes)
+        self._release(slice_.partition, slice_.lanes)
+        self.go_on(slice_.partition, now)
+
+    def produced(
+        self, production: Production, index: int, error: PublishFailedError | None, now: float
+    ) -> None:
+        """Finish the records of a call once all of its results are acked.
+
+        Where one is refused for good the call counts as failed.
+        """
+        producing, partition = self._producing, production.partition
+        if not producing.answered(production, index, error):
+            return
+        if not partition.owned:
+            producing.over(production)
+            self._counters.late += len(production.seqs)
+            return
+        refusal = producing.refusal(production)
+        if refusal is None and producing.go_on(production, now):
+            return
+        producing.over(production)
+        if refusal is None:
+            self._finish_produced(production, now)
+        else:
+            self._refused(production, refusal, now)
+        if production.source is not None and production.source is self.probe:
+            self._breaker.probe_is_back(self.probe)
+            self.probe = None
         self.go_on(partition, now)
 
     def drop(self, failed: FailedRecord, now: float) -> None:
@@ -159,9 +197,60 @@ class Settling:
             for index, failure in results.failed
         ]
         self._tell_breaker(slice_, [done for done, _ in results.done], failed, now)
+        if results.returned or self._producing.produces:
+            size = sum(self._produce(slice_, *each) for each in results.returned)
+            calls = len(messages) - len(results.held)
+            self._learn(partition, calls, sum(len(each) for each, _ in results.returned), size)
         if results.held and not partition.closing:
             held = results.held
             partition.ordering.put_back([messages[i] for i in held], [seqs[i] for i in held])
+
+    def _produce(self, slice_: Slice, indices: Sequence[int], returned: Returned) -> int:
+        """Let a call's results be produced; return for how many bytes they count."""
+        if slice_ is self._breaker.probe:
+            self.probe = slice_
+        return self._producing.add(
+            slice_.partition,
+            returned,
+            [slice_.seqs[index] for index in indices],
+            [_lane(slice_, index) for index in indices],
+            self.probe if slice_ is self.probe else None,
+        )
+
+    def _learn(self, partition: Partition, calls: int, producing: int, size: int) -> None:
+        """Learn from the calls of a slice how much is produced, and by how many of them."""
+        self._producing.learn(calls, size)
+        self._dispatcher.longest = self._producing.longest_slice
+        partition.ordering.singly = producing >= calls * SINGLY_SHARE > 0
+
+    def _finish_produced(self, production: Production, now: float) -> None:
+        """Finish the records of a call whose results are all acked, and free their lanes."""
+        partition, seqs = production.partition, production.seqs
+        for seq in seqs:
+            if seq in partition.failed:
+                partition.forget_failure(seq)
+        partition.finish(seqs, Outcome.DONE, sum(map(len, production.messages)), now)
+        self._counters.processed += len(seqs)
+        self._breaker.returned(len(seqs), now, production.source)
+        self._release(partition, [lane for lane in production.lanes if lane is not None])
+
+    def _refused(self, production: Production, refusal: Failure, now: float) -> None:
+        """Let the records of a call climb the ladder: one of its results was refused."""
+        partition = production.partition
+        for message, seq, lane in zip(
+            production.messages, production.seqs, production.lanes, strict=True
+        ):
+            failed = self._fail(partition, message, seq, lane, refusal, now)
+            if failed.reason in COUNTED:
+                self._breaker.failed(now, in_words(failed), production.source)
+
+    def _release(self, partition: Partition, lanes: Sequence[Lane]) -> None:
+        """Free lanes, those apart of which a record is still on its way."""
+        if not lanes:
+            return
+        still_busy = self._lanes_out(partition)
+        held = partition.held_lanes
+        partition.ordering.release(lanes, held | still_busy if still_busy else held)
 
     def _fail(  # noqa: PLR0913 - what a failed call consists of
         self,
@@ -203,7 +292,7 @@ class Settling:
         partition = failed.partition
         partition.forget_failure(failed.seq)
         partition.finish((failed.seq,), outcome, len(failed.message), now)
-        if failed.lane is None or failed.lane in partition.failed_lanes:
+        if failed.lane is None or failed.lane in partition.held_lanes:
             return
         if failed.lane not in self._lanes_out(partition):
             partition.ordering.release((failed.lane,))

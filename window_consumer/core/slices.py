@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import define, field, frozen
 
 from window_consumer.model.fault import Failure
+from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message
 
 if TYPE_CHECKING:
@@ -38,6 +39,17 @@ LaneOf = Callable[[Message], Lane | None]
 """Tells a message's lane; None where it has no order to keep."""
 
 
+@frozen(eq=False)
+class Returned:
+    """A call that returned records to produce; what it was called for is open until their acks."""
+
+    messages: Sequence[Message]
+    """One, or those of a batch."""
+    results: Sequence[Produce]
+    handler: str = ""
+    """The name of the handler that was called, empty where the worker has only one."""
+
+
 @define
 class Deviations:
     """The records of a slice whose handler did not just return."""
@@ -46,6 +58,8 @@ class Deviations:
     held: list[Message] = field(factory=list)
     """Claimed but not started, because an earlier record of the same lane failed."""
     skipped: list[Message] = field(factory=list)
+    returned: list[Returned] = field(factory=list)
+    """Calls that want something produced; the records of their lanes behind them were held."""
 
 
 class Slice:
@@ -125,7 +139,7 @@ class Slice:
 
     @property
     def plain(self) -> bool:
-        """Every record was called for the first time and its handler returned."""
+        """Every record was called for the first time, its handler returned, nothing is produced."""
         return self.deviations is None and self.call.attempt == 1
 
     def results(self) -> Results:
@@ -136,14 +150,29 @@ class Slice:
         ]
         held = [index for index, _ in self._places(noted.held, _itself)]
         skipped = [index for index, _ in self._places(noted.skipped, _itself)]
+        returned = self._returned(noted.returned)
+        others = [*held, *skipped, *(index for index, _ in failed)]
+        others += [index for indices, _ in returned for index in indices]
         done: list[tuple[Sequence[int], int]] = []
         start = 0
-        for index in sorted([*held, *skipped, *(index for index, _ in failed), len(self.messages)]):
+        for index in sorted([*others, len(self.messages)]):
             if index > start:
                 size = sum(map(len, self.messages[start:index]))
                 done.append((self.seqs[start:index], size))
             start = index + 1
-        return Results(done, failed, held, skipped)
+        return Results(done, failed, held, skipped, returned)
+
+    def _returned(self, noted: Sequence[Returned]) -> list[tuple[list[int], Returned]]:
+        """Return the calls that want something produced, with the places of their records."""
+        if not noted:
+            return []
+        pairs = [(message, call) for call in noted for message in call.messages]
+        found: list[tuple[list[int], Returned]] = []
+        for index, (_, call) in self._places(pairs, itemgetter(0)):
+            if not found or found[-1][1] is not call:
+                found.append(([], call))
+            found[-1][0].append(index)
+        return found
 
     def _places(
         self, noted: Sequence[T], message_of: Callable[[T], Message]
@@ -197,6 +226,8 @@ class Results:
     failed: list[tuple[int, Failure]]
     held: list[int]
     skipped: list[int]
+    returned: list[tuple[list[int], Returned]] = field(factory=list)
+    """The places of a call's records, and what it wants produced."""
 
 
 def _itself(message: Message) -> Message:

@@ -57,6 +57,19 @@ _NO_TOPIC = frozenset(
     }
 )
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_REFUSED = (
+    _NO_TOPIC
+    | _NOT_PERMITTED
+    | frozenset(
+        {
+            KafkaError.TOPIC_EXCEPTION,
+            KafkaError.INVALID_TIMESTAMP,
+            KafkaError.POLICY_VIOLATION,
+            KafkaError.INVALID_RECORD,
+        }
+    )
+)
+"""Why a record is not taken, whenever it is sent; its size apart."""
 
 # Why a broker may refuse one partition's commit and take those that came with it.
 _OF_ONE_PARTITION = frozenset(
@@ -202,6 +215,10 @@ def commit_failure(error: KafkaError) -> CommitFailedError:
 
 def publish_failure(error: KafkaError, topic: str) -> PublishFailedError:
     """Say why a copy was not acked."""
+    code = error.code()
     return PublishFailedError(
-        f"copy to {topic}: {text_of(error)}", too_large=error.code() in _TOO_LARGE
+        f"copy to {topic}: {text_of(error)}",
+        too_large=code in _TOO_LARGE,
+        refused=code in _REFUSED,
+        why=text_of(error),
     )

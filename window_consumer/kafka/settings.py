@@ -209,6 +209,8 @@ def producer_settings(user: Mapping[str, Any], worker: str) -> Settings:
         "linger.ms": 5,
         # The broker decides what is too large, by the topic's own limit.
         "message.max.bytes": 1_000_000_000,
+        # A misspelt topic of a result should fail, not be made with the brokers' defaults.
+        "allow.auto.create.topics": False,
     }
     fixed: Settings = {
         "acks": "all",

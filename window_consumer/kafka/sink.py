@@ -20,7 +20,7 @@ _PARTITION_BY_KEY = -1
 
 
 class KafkaSink:
-    """Writes a worker's copies. ``write`` and ``serve`` may run on two threads.
+    """Writes a worker's copies and results. ``write`` and ``serve`` may run on two threads.
 
     The client is made at the first copy: most workers never write one, and an idempotent
     producer that is idle still asks the cluster for its id.
@@ -66,6 +66,7 @@ class KafkaSink:
                 key=copy.key,
                 partition=_PARTITION_BY_KEY if copy.partition is None else copy.partition,
                 headers=list(copy.headers),
+                timestamp=copy.timestamp or 0,  # 0 is the time of sending
                 on_delivery=report,
             )
         except BufferError:

@@ -63,9 +63,19 @@ class CommitFailedError(WindowConsumerError):
 class PublishFailedError(WindowConsumerError):
     """A copy was not acked by the broker, or its fate is unknown; the record stays open."""
 
-    def __init__(self, message: str, *, too_large: bool = False):
+    def __init__(
+        self, message: str, *, too_large: bool = False, refused: bool = False, why: str = ""
+    ):
         super().__init__(message)
         self.too_large = too_large
+        self.refused = refused or too_large
+        """Sending the same again cannot help."""
+        self.why = why or message
+        """What the client or the broker says, without what it is about."""
+
+
+class ResultRefusedError(WindowConsumerError):
+    """A record that a handler returned was refused for good; its call counts as failed."""
 
 
 class ProcessCrashedError(WindowConsumerError):

@@ -78,6 +78,8 @@ class Copy(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+    timestamp: int | None = None
+    """Milliseconds since 1970; None is the time of sending."""
 
 
 CommitResults = Mapping[TopicPartition, CommitFailedError | None]

@@ -22,7 +22,7 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.last_commits import LastCommits
 from window_consumer.runtime.pool import Pool
-from window_consumer.runtime.publisher import Published, Publisher
+from window_consumer.runtime.publisher import Produced, Published, Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import Restarts
 from window_consumer.runtime.standstill import Standstill
@@ -215,8 +215,12 @@ class PollLoop:
                 self._standstill.notice()
             return taken
 
-    def _hear(self, item: Published | TopicNews | WindowConsumerError) -> None:
-        if isinstance(item, Published):
+    def _hear(self, item: Produced | Published | TopicNews | WindowConsumerError) -> None:
+        if isinstance(item, Produced):
+            if item.error is not None:
+                self._reports.not_produced(item.production, item.index, item.error)
+            self._engine.on_produced(item.production, item.index, item.error, self._clock.now())
+        elif isinstance(item, Published):
             if item.error is not None:
                 self._reports.not_copied(item.failed, item.error)
             self._engine.on_published(item.failed, item.error, self._clock.now())
@@ -231,6 +235,8 @@ class PollLoop:
             parts.pool.submit(slice_)
         for failed in decisions.publish:
             parts.publisher.publish(failed, parts.copy_of(failed))
+        for production in decisions.produce:
+            parts.publisher.produce(production)
         if decisions.commit:
             self._source.commit(decisions.commit)
         if decisions.pause:

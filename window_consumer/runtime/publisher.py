@@ -1,4 +1,4 @@
-"""The publisher: sends copies, and hands the broker's answers to the poll thread.
+"""The publisher: sends copies and results, and hands the broker's answers to the poll thread.
 
 Sending happens on the poll thread. One thread of its own waits for the answers, so that an ack
 wakes the poll thread through the completions queue, like everything else.
@@ -7,12 +7,14 @@ wakes the poll thread through the completions queue, like everything else.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 from attrs import frozen
 
 from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.producing import Production
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy, Sink
 
@@ -27,8 +29,20 @@ class Published:
     error: PublishFailedError | None
 
 
+@frozen
+class Produced:
+    """What became of one of a call's results: ``error`` is None once it is acked."""
+
+    production: Production
+    index: int
+    error: PublishFailedError | None
+
+
 class Publisher:
-    """Sends copies through a Sink. Owner: poll thread; its own thread only waits for answers."""
+    """Sends copies and results through a Sink.
+
+    Owner: poll thread; its own thread only waits for answers.
+    """
 
     def __init__(self, worker: str, sink: Sink, completions: SimpleQueue[Any]):
         self._sink = sink
@@ -47,8 +61,25 @@ class Publisher:
         completions = self._completions
         self._sink.write(copy, lambda error: completions.put(Published(failed, error)))
 
+    def produce(self, production: Production) -> None:
+        """Send the results of a call; exactly one ``Produced`` will come for each of them."""
+        for index in production.to_send:
+            result = production.results[index]
+            copy = Copy(
+                result.topic,
+                result.partition,
+                result.key,
+                result.value,
+                result.headers,
+                result.timestamp,
+            )
+            self._sink.write(copy, partial(self._answer, production, index))
+
+    def _answer(self, production: Production, index: int, error: PublishFailedError | None) -> None:
+        self._completions.put(Produced(production, index, error))
+
     def stop(self, timeout_s: float) -> int:
-        """End; return how many copies have no answer."""
+        """End; return how many copies and results have no answer."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(_SERVE_S * 2)

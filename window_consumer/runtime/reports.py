@@ -12,6 +12,7 @@ from window_consumer.core.breaker import BreakerNews, BreakerState
 from window_consumer.core.decisions import Away, Hovering, Outlived
 from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord, RetryRules
+from window_consumer.core.producing import Production
 from window_consumer.core.stalls import Returned, Stalled
 from window_consumer.model.errors import (
     NotCalled,
@@ -122,6 +123,17 @@ class Reports:
             f" {error}{what_to_do}"
         )
         self._say(logging.WARNING, text, str(error))
+
+    def not_produced(self, production: Production, index: int, error: PublishFailedError) -> None:
+        """Write down that a record's result was not taken, where it is sent again."""
+        if error.refused and not (error.too_large and not production.alone):
+            return  # the call counts as failed, and that is told
+        offset = production.messages[0].offset()
+        text = (
+            f"{production.partition.name}@{offset} stays open, its result for"
+            f" {production.results[index].topic} was not taken and is sent again: {error.why}"
+        )
+        self._say(logging.WARNING, text, f"result: {error}")
 
     def failed(self, records: Iterable[FailedRecord], rules: RetryRules, now: float) -> None:
         """Write down failed calls, with one traceback per kind and ten seconds."""

@@ -19,6 +19,7 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
 from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.returns import note_results
 
 Handler = Callable[[Record], object]
 
@@ -145,7 +146,14 @@ def call_each(slice_: Slice, caller: Caller, slot: Slot) -> None:
     for message in slice_.unclaimed:
         record._message = message
         try:
-            handler(record)
+            returned = handler(record)
+            if (
+                returned is not None
+                and note_results(slice_, (message,), returned)
+                and slice_.lane_of is not None
+            ):
+                _call_around(slice_, caller, slot, slice_.lane_of, message)
+                break
         except Skip:
             slice_.deviate().skipped.append(message)
         except BaseException as error:
@@ -160,20 +168,25 @@ def call_each(slice_: Slice, caller: Caller, slot: Slot) -> None:
 
 
 def _call_around(
-    slice_: Slice, caller: Caller, slot: Slot, lane_of: LaneOf, failed: Message
+    slice_: Slice, caller: Caller, slot: Slot, lane_of: LaneOf, first: Message
 ) -> None:
-    """Call the handler for the rest, but hold back the lanes in which a record has failed."""
-    failed_lanes = {lane_of(failed)}
+    """Call the handler for the rest, but hold back the lanes in which a record is not finished.
+
+    It has failed, or its results are not acked.
+    """
+    held_lanes = {lane_of(first)}
     for message in slice_.unclaimed:
         lane = lane_of(message)
-        if lane is not None and lane in failed_lanes:
+        if lane is not None and lane in held_lanes:
             slice_.deviate().held.append(message)
             continue
         slot.record = record = Record.of(message, slice_.call)
         try:
-            caller.handler(record)
+            returned = caller.handler(record)
+            if returned is not None and note_results(slice_, (message,), returned):
+                held_lanes.add(lane)
         except Skip:
             slice_.deviate().skipped.append(message)
         except BaseException as error:
             slice_.deviate().failed.append((message, caller.describe(error, slice_.call.handler)))
-            failed_lanes.add(lane)
+            held_lanes.add(lane)

@@ -156,7 +156,9 @@ class Worker:
         running = self._pool.stop(0.0 if self.loop.outlived else _CLOSE_S)
         unacked = self._publisher.stop(_CLOSE_S)
         if unacked:
-            self._reports.warn(f"{unacked} copies were not acked; their records will run again")
+            self._reports.warn(
+                f"{unacked} copies or results were not acked; their records will run again"
+            )
         return not (running or self.loop.thread.is_alive())
 
     def tell(self, news: TopicNews) -> None:
@@ -173,9 +175,10 @@ class Worker:
         # Only where there are some: most workers skip nothing and let nothing expire.
         rare = (("skipped", did.skipped), ("expired", did.expired), ("dropped", did.dropped))
         more = "".join(f" {number} {what}," for what, number in rare if number)
+        produced = f"{did.produced} produced, " if did.produced else ""
         moved = f"{did.moved} moved to retry topics, " if self.setup.engine.retry.levels else ""
         self._reports.info(
-            f"stopped: {did.processed} processed, {did.retried} retried, {moved}"
+            f"stopped: {did.processed} processed, {produced}{did.retried} retried, {moved}"
             f"{did.dead_lettered} dead-lettered,{more} {self.loop.unfinished} unfinished"
         )
         if self.loop.outlived:

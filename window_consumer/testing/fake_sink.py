@@ -60,12 +60,12 @@ class FakeSink:
 
     def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
         """Write a copy into its log."""
-        return self._topics.write(name, copy.key, copy.value, copy.headers)
+        return self._topics.write(name, copy.key, copy.value, copy.headers, copy.timestamp)
 
     def _decide(self, copy: Copy, fate: Fate) -> PublishFailedError | None:
         topic = self._topics.by_name.get(copy.topic)
         if topic is None:
-            return PublishFailedError(f"copy to {copy.topic}: there is no such topic")
+            return PublishFailedError(f"copy to {copy.topic}: there is no such topic", refused=True)
         size = size_of(copy.key, copy.value, copy.headers)
         if size > topic.max_message_bytes:
             text = f"copy to {copy.topic}: {size} bytes, {topic.max_message_bytes} are taken"
@@ -76,7 +76,7 @@ class FakeSink:
                 partition = partition_of(copy.key or b"", len(topic.logs))
             if partition >= len(topic.logs):
                 return PublishFailedError(
-                    f"copy to {copy.topic}: there is no partition {partition}"
+                    f"copy to {copy.topic}: there is no partition {partition}", refused=True
                 )
             name = TopicPartition(copy.topic, partition)
             self.append(name, copy)

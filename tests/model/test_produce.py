@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from window_consumer import Produce
+from window_consumer.model.produce import results_of
+
+
+def test_text_is_utf8_and_bytes_are_taken_as_they_are() -> None:
+    record = Produce("invoices", "kä", "vä", headers={"a": "ä", "none": None})
+    assert record == Produce(
+        "invoices", "kä".encode(), "vä".encode(), headers=[("a", "ä".encode()), ("none", None)]
+    )
+    assert Produce("invoices", bytearray(b"k"), memoryview(b"v")) == Produce("invoices", b"k", b"v")  # type: ignore[arg-type] # it is taken, and nobody needs to know
+
+
+def test_a_record_needs_nothing_but_a_topic() -> None:
+    record = Produce("invoices")
+    assert (record.key, record.value, record.headers) == (None, None, ())
+    assert (record.partition, record.timestamp) == (None, None)
+    assert record  # although its payload is empty
+    assert len(record) == 0
+
+
+def test_repeated_headers_stay_in_their_order() -> None:
+    pairs = [("a", b"1"), ("b", None), ("a", b"2")]
+    assert Produce("invoices", headers=pairs).headers == tuple(pairs)
+
+
+def test_it_crosses_the_border_of_a_process_as_it_is() -> None:
+    record = Produce("invoices", "k", "v", headers={"a": b"1"}, partition=3, timestamp=7)
+    assert pickle.loads(pickle.dumps(record)) == record  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"topic": 7}, "topic has to be a text, not int"),
+        ({"topic": ""}, "topic is empty"),
+        ({"value": {"id": 1}}, r"value has to be bytes, text or None, not dict; encode it before"),
+        ({"key": 7}, "key has to be bytes, text or None, not int"),
+        ({"headers": ["ab"]}, "headers have to be a mapping, or pairs"),
+        ({"headers": [7]}, "headers have to be a mapping, or pairs"),
+        ({"headers": {7: b""}}, "a header's name has to be a text, not int"),
+        ({"headers": {"a": 7}}, "header 'a' has to be bytes, text or None, not int"),
+        ({"partition": "1"}, "partition has to be a whole number or None, not str"),
+        ({"partition": True}, "partition has to be a whole number or None, not bool"),
+        ({"partition": -1}, "partition may not be negative: -1"),
+        ({"timestamp": 1.5}, "timestamp has to be a whole number or None, not float"),
+    ],
+)
+def test_what_is_no_record_is_refused_where_it_is_made(parts: Mapping[str, Any], said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        Produce(**{"topic": "invoices", **parts})
+
+
+def test_a_handler_returns_one_record_or_several() -> None:
+    one, two = Produce("invoices", "1"), Produce("invoices", "2")
+    assert results_of(one) == (one,)
+    assert results_of([one, two]) == (one, two)
+    assert results_of((two, one)) == (two, one)
+
+
+@pytest.mark.parametrize("returned", [None, True, "text", 7, [], (), [1, 2], {"a": 1}, object()])
+def test_what_else_a_handler_returns_is_its_own_business(returned: object) -> None:
+    assert results_of(returned) == ()
+
+
+def test_something_else_among_the_records_is_an_error() -> None:
+    with pytest.raises(TypeError, match="a list with NoneType beside records to produce"):
+        results_of([Produce("invoices"), None])
+
+
+def test_what_has_not_run_is_an_error() -> None:
+    async def later() -> Produce:
+        return Produce("invoices")
+
+    with pytest.raises(TypeError, match="a generator, of which nothing has run"):
+        results_of(Produce("invoices") for _ in range(3))
+    with pytest.raises(TypeError, match="a coroutine, of which nothing has run"):
+        results_of(later())

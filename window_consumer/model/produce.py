@@ -1,0 +1,136 @@
+"""What a handler returns to have records produced: its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import CoroutineType, GeneratorType
+
+from attrs import frozen
+
+Bytes = bytes | str | None
+HeaderPairs = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
+
+
+@frozen(init=False)
+class Produce:
+    """A record that is produced because a handler has returned it.
+
+    The handler's record is finished when the brokers have acknowledged this one. ``key``, ``value``
+    and the values of ``headers`` are bytes, text (which becomes UTF-8) or None; ``timestamp`` is in
+    milliseconds since 1970, the time of sending by default. Without ``partition`` the key decides,
+    the way that Java's producers do it.
+
+    Raises TypeError and ValueError for anything else, where it is made: in the handler.
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int | None
+    timestamp: int | None
+
+    def __init__(
+        self,
+        topic: str,
+        key: Bytes = None,
+        value: Bytes = None,
+        *,
+        headers: HeaderPairs = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ):
+        if not isinstance(topic, str):
+            raise TypeError(f"Produce: topic has to be a text, not {_kind(topic)}")
+        if not topic:
+            raise ValueError("Produce: topic is empty")
+        where = f"Produce({topic!r})"
+        self.__attrs_init__(
+            topic,
+            _bytes(key, where, "key"),
+            _bytes(value, where, "value"),
+            _pairs(headers, where) if headers else (),
+            _number(partition, where, "partition"),
+            _number(timestamp, where, "timestamp"),
+        )
+
+    def __len__(self) -> int:
+        """Return the bytes of its payload: key, value and headers."""
+        size = len(self.key or b"") + len(self.value or b"")
+        return size + sum(len(name) + len(value or b"") for name, value in self.headers)
+
+    def __bool__(self) -> bool:
+        """Return True: a tombstone without a key is a record, too."""
+        return True
+
+
+def results_of(returned: object) -> tuple[Produce, ...]:
+    """Return the records that a handler's return value asks for: one, or those of a list or tuple.
+
+    What else a handler returns is its own business, and asks for none: ``lambda record:
+    database.insert(record)`` is a handler. Raises TypeError where that cannot be meant: for a list
+    with a Produce and something else in it, and for generators and coroutines, of which nothing has
+    run.
+    """
+    if isinstance(returned, Produce):
+        return (returned,)
+    if isinstance(returned, list | tuple):
+        others = [each for each in returned if not isinstance(each, Produce)]
+        if others and len(others) < len(returned):
+            raise TypeError(
+                f"the handler returned a {type(returned).__name__} with {_kind(others[0])} beside"
+                " records to produce: nothing was produced; return Produce objects alone"
+            )
+        return () if others else tuple(returned)
+    if isinstance(returned, GeneratorType):
+        raise TypeError(
+            "the handler returned a generator, of which nothing has run; return list(...) of it"
+        )
+    if isinstance(returned, CoroutineType):
+        returned.close()  # or Python warns that nobody has awaited it
+        raise TypeError(
+            "the handler returned a coroutine, of which nothing has run; make the handler an"
+            " `async def` that awaits it"
+        )
+    return ()
+
+
+def _bytes(given: object, where: str, what: str) -> bytes | None:
+    if given is None or type(given) is bytes:
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(
+        f"{where}: {what} has to be bytes, text or None, not {_kind(given)}; encode it before, as"
+        " with json.dumps"
+    )
+
+
+def _pairs(given: HeaderPairs, where: str) -> tuple[tuple[str, bytes | None], ...]:
+    pairs: Iterable[object] = given.items() if isinstance(given, Mapping) else given
+    found: list[tuple[str, bytes | None]] = []
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f"{where}: headers have to be a mapping, or pairs of name and value")
+        name, value = pair
+        if not isinstance(name, str):
+            raise TypeError(f"{where}: a header's name has to be a text, not {_kind(name)}")
+        found.append((name, _bytes(value, where, f"header {name!r}")))
+    return tuple(found)
+
+
+def _number(given: object, where: str, what: str) -> int | None:
+    if given is None:
+        return None
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise TypeError(f"{where}: {what} has to be a whole number or None, not {_kind(given)}")
+    if given < 0:
+        raise ValueError(f"{where}: {what} may not be negative: {given}")
+    return given
+
+
+def _kind(given: object) -> str:
+    # Not what it holds: that may be what nobody should read in a log.
+    return type(given).__name__
