@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from window_consumer.model.dead_letter import DeadLetter
 from window_consumer.model.errors import UsageError
+from window_consumer.model.produce import Produce
 from window_consumer.testing.journal import DONE, DROPPED, EXPIRED, SKIPPED, Handling, Journal
 from window_consumer.testing.topics import TestTopics
 
@@ -27,6 +28,11 @@ class Findings:
     def processed(self) -> list[Handling]:
         """The records whose handlers returned."""
         return self._journal.with_outcome(DONE)
+
+    @property
+    def produced(self) -> list[Produce]:
+        """What handlers have returned to be produced, in the order of the acknowledgements."""
+        return list(self._journal.results)
 
     @property
     def skipped(self) -> list[Handling]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sysconfig
 import traceback
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 from window_consumer.model.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.model.errors import NotCalled, UsageError
 from window_consumer.model.outcome import Outcome as Final
+from window_consumer.model.produce import Produce, results_of
 from window_consumer.model.record import Call as CallFacts
 from window_consumer.model.record import Message, Record
 
@@ -102,6 +103,8 @@ class Handling:
     place: Place
     calls: list[Call] = field(factory=list)
     """The handler calls, those of crashed processes included."""
+    produced: list[Produce] = field(factory=list)
+    """What its handler has returned to be produced, as far as it was acked."""
     was_moved: bool = False
     """A copy was written to a retry topic, once at least."""
     find_copy: Callable[[Handling], DeadLetter | None] = field(default=lambda _: None, repr=False)
@@ -192,6 +195,11 @@ class Sent:
         """The last copy that was written of it, None without one."""
         return self.of().copy
 
+    @property
+    def produced(self) -> list[Produce]:
+        """What its handler has returned to be produced, as far as it was acked."""
+        return self.of().produced
+
     def of(self, worker: str | None = None) -> Handling:
         """Return what a worker has made of it; the name may be left out where one reads it.
 
@@ -227,6 +235,14 @@ class Journal:
         """The topics that each worker reads; the other ones that it gets records of have copies."""
         self._find_copy = find_copy
         self._handlings: dict[tuple[str, Place], Handling] = {}
+        self.results: list[Produce] = []
+        """What was produced, in the order of the acks."""
+
+    def produced(self, result: Produce, handlings: Iterable[Handling]) -> None:
+        """Note that a result is acked, of a call for these records."""
+        self.results.append(result)
+        for handling in handlings:
+            handling.produced.append(result)
 
     def __iter__(self) -> Iterator[Handling]:
         return iter(self._handlings.values())
@@ -254,12 +270,15 @@ def watched(handler: Callable[[Record], Any], worker: str, journal: Journal) -> 
         handling = journal.of(worker, record._message)  # noqa: SLF001 - the record that it wraps
         noted = handling.called(record.attempt)
         try:
-            return handler(record)
+            returned = handler(record)
+            results_of(returned)  # raises what the slot is about to raise
         except NotCalled:
             handling.calls.remove(noted)
             raise
         except BaseException as error:
             noted.error = error
             raise
+        else:
+            return returned
 
     return call

@@ -11,16 +11,17 @@ from attrs import frozen
 
 from window_consumer.core.engine import Engine
 from window_consumer.core.partition import Partition
-from window_consumer.model.errors import WindowConsumerError
+from window_consumer.core.producing import Production
+from window_consumer.model.errors import PublishFailedError, WindowConsumerError
 from window_consumer.model.outcome import Outcome
-from window_consumer.model.protocols import CommitResults
+from window_consumer.model.protocols import CommitResults, Copy, Delivery
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.thread_pool import Caller
 from window_consumer.runtime.topic_watch import TopicNews
 from window_consumer.runtime.worker import Worker, WorkerSetup
 from window_consumer.testing.clock import ManualClock
-from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.testing.fake_broker import FakeBroker, FakeSink
 from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.inline_slots import InlineQueue, InlineSlots
 from window_consumer.testing.journal import Journal
@@ -31,6 +32,27 @@ class StillClock(ManualClock):
 
     def sleep(self, seconds: float) -> None:
         """Let no time pass: a pause to save work has no use here."""
+
+
+RESULT_PARTITIONS = 4
+"""Of a topic that nobody has made and that a handler returns records for."""
+
+
+class ResultTopics(FakeSink):
+    """A Sink that makes the topics of results, which no configuration names. Owner: one thread."""
+
+    def __init__(self, broker: FakeBroker, clock: StillClock):
+        super().__init__(broker.topics, broker.fate)
+        self._broker = broker
+        self._clock = clock
+
+    def write(self, copy: Copy, on_delivery: Delivery) -> None:
+        """Send a copy or a result; it is of this moment."""
+        if copy.topic not in self._broker.topics.by_name:
+            self._broker.create_topic(copy.topic, RESULT_PARTITIONS)
+        if copy.timestamp is None:
+            copy = copy._replace(timestamp=self._clock.wall_ms())
+        super().write(copy, on_delivery)
 
 
 @frozen
@@ -53,7 +75,7 @@ class SteppedWorker:
         self._setup = setup
         group = setup.origin.group
         self.source = scenery.broker.source(group)
-        self._sink = scenery.broker.sink()
+        self._sink = ResultTopics(scenery.broker, scenery.clock)
         own = attrs.evolve(
             setup,
             clock=scenery.clock,
@@ -100,6 +122,22 @@ class SteppedWorker:
             """An Engine with such partitions."""
 
             partition_type = ToldPartition
+
+            def on_produced(
+                self,
+                production: Production,
+                index: int,
+                error: PublishFailedError | None,
+                now: float,
+            ) -> None:
+                handlings = [journal.of(name, message) for message in production.messages]
+                if error is None:
+                    journal.produced(production.results[index], handlings)
+                super().on_produced(production, index, error, now)
+                for handling, seq in zip(handlings, production.seqs, strict=True):
+                    failed = production.partition.failed.get(seq)
+                    if failed is not None and handling.error is None:
+                        handling.calls[-1].error = failed.failure.error
 
         return ToldEngine(*arguments)
 
