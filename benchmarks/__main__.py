@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from benchmarks import machine, report
+from benchmarks.broker import kafka_at
+from benchmarks.peers.command import peers_command
 from benchmarks.results import Measured, exit_code
 from benchmarks.runs import measure
 from benchmarks.topics import Topics
 from benchmarks.workloads import WORKLOADS, Workload
 from window_consumer.cli.errors import guarded
 from window_consumer.config.problems import did_you_mean
-from window_consumer.testing.real_kafka import RealKafka
-from window_consumer.testing.real_kafka_jars import KAFKA_VERSION
 
 Command = Callable[..., Any]
 
@@ -120,6 +118,9 @@ def table_command(directory: Path) -> int:
     return 0
 
 
+cli.add_command(peers_command)
+
+
 def _run(
     workloads: Sequence[Workload],
     kafka: str | None,
@@ -130,7 +131,7 @@ def _run(
 ) -> int:
     began = time.monotonic()
     found: list[Measured] = []
-    with _kafka(kafka) as (bootstrap, version):
+    with kafka_at(kafka, _say) as (bootstrap, version):
         place = machine.describe(version)
         topics = Topics(bootstrap)
         for workload in workloads:
@@ -141,20 +142,6 @@ def _run(
             click.echo(report.as_text(measured))
     _say(f"took {time.monotonic() - began:.0f} s")
     return exit_code(found, strict=strict)
-
-
-@contextmanager
-def _kafka(address: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the address of a Kafka and what it is; start one where none is given."""
-    if address:
-        yield address, f"at {address}"
-        return
-    _say("starting Kafka")
-    with (
-        tempfile.TemporaryDirectory(prefix="wc-bench-") as directory,
-        RealKafka.start(Path(directory)) as kafka,
-    ):
-        yield kafka.bootstrap, f"{KAFKA_VERSION}, started for this"
 
 
 def _say(text: str) -> None:

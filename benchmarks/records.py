@@ -40,7 +40,7 @@ def records(spec: TopicSpec) -> Iterator[tuple[int, bytes | None, bytes]]:
 
 def write(bootstrap: str, topic: str, spec: TopicSpec, lasts_s: float = 0.0) -> dict[str, Any]:
     """Write a topic's records: within ``lasts_s`` seconds, evenly, or as fast as it goes."""
-    writer = _Writer(bootstrap, topic)
+    writer = Writer(bootstrap, topic)
     begun = time.perf_counter()
     per_tick = max(1, round(spec.records * _TICK_S / lasts_s)) if lasts_s else 0
     for number, (partition, key, value) in enumerate(records(spec)):
@@ -52,7 +52,7 @@ def write(bootstrap: str, topic: str, spec: TopicSpec, lasts_s: float = 0.0) -> 
     return {"seconds": time.perf_counter() - begun}
 
 
-class _Writer:
+class Writer:
     """A producer that keeps the order and hears of every failure."""
 
     def __init__(self, bootstrap: str, topic: str):
@@ -68,6 +68,7 @@ class _Writer:
         )
 
     def write(self, partition: int, key: bytes | None, value: bytes) -> None:
+        """Write a record; waits where the client's queue is full."""
         while True:
             try:
                 self._producer.produce(
@@ -79,11 +80,13 @@ class _Writer:
                 return
 
     def serve(self, seconds: float) -> None:
+        """Take the client's reports, then sleep."""
         self._producer.poll(0)
         if seconds:
             time.sleep(seconds)
 
     def finish(self) -> None:
+        """Wait until all is acked. Raises RunError where something is not."""
         left = self._producer.flush(_FLUSH_S)
         if self._failed is not None or left:
             why = self._failed or f"{left} records were not acked within {_FLUSH_S:g} s"

@@ -49,9 +49,13 @@ class Topics:
         children.run("write", bootstrap=self.bootstrap, topic=spec.name, spec=spec)
         return spec.name
 
-    def make(self, name: str) -> None:
+    def exists(self, name: str) -> bool:
+        """Tell whether there is such a topic."""
+        return name in self._names()
+
+    def make(self, name: str, partitions: int = PARTITIONS) -> None:
         """Make a topic."""
-        new = NewTopic(name, num_partitions=PARTITIONS, replication_factor=1)
+        new = NewTopic(name, num_partitions=partitions, replication_factor=1)
         try:
             self._admin.create_topics([new])[name].result(timeout=_ANSWER_S)
         except KafkaException as exception:

@@ -1,0 +1,181 @@
+"""Where the peers run: a virtual environment or a Maven project each, made once and kept.
+
+They live in ``.peers`` in the checkout, or in $WINDOW_CONSUMER_PEERS_DIR. What cannot be installed
+is no error: its peers are named with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from attrs import frozen
+
+from benchmarks.children import CHECKOUT
+from benchmarks.topics import Say
+from window_consumer.model.errors import RunError
+
+DIRECTORY_VARIABLE = "WINDOW_CONSUMER_PEERS_DIR"
+
+_INSTALL_S = 900.0
+_STAMP = ".made-from"
+_HERE = Path(__file__).parent
+
+
+class NotInstalledError(RunError):
+    """A peer cannot be had on this machine; the message says why, in one line."""
+
+
+class Environment(Protocol):
+    """What a peer's program needs."""
+
+    def prepare(self, name: str, say: Say, /) -> Path:
+        """Make it if it is not there, and return its directory. Raises NotInstalledError."""
+
+    def command(self, directory: Path, runner: str, /) -> list[str]:
+        """Return how a runner is started there; the run's arguments come after it."""
+
+
+@frozen
+class Ours:
+    """The environment that this process runs in."""
+
+    def prepare(self, _name: str, _say: Say, /) -> Path:
+        return Path(sys.prefix)
+
+    def command(self, _directory: Path, runner: str, /) -> list[str]:
+        return [sys.executable, "-m", f"benchmarks.peers.runners.{runner}"]
+
+
+@frozen
+class Venv:
+    """A virtual environment with a peer in the version that is named."""
+
+    packages: tuple[str, ...]
+    python: str = ""
+    """The Python that the peer asks for, such as ``3.12``. Where there is none it is tried with
+    ours all the same."""
+
+    def prepare(self, name: str, say: Say) -> Path:
+        return made(name, " ".join((*self.packages, self.python)), self._install, say)
+
+    def command(self, directory: Path, runner: str) -> list[str]:
+        return [str(directory / "bin" / "python"), "-m", f"benchmarks.peers.runners.{runner}"]
+
+    def _install(self, directory: Path) -> None:
+        asked_for = shutil.which(f"python{self.python}") if self.python else sys.executable
+        _do([asked_for or sys.executable, "-m", "venv", str(directory)])
+        pip = [str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        pip += ["--disable-pip-version-check"]
+        _do([*pip, *([] if asked_for else ["--ignore-requires-python"]), *self.packages])
+
+
+@frozen
+class Maven:
+    """A Maven project beside this file: the peers' jars and the programs that use them."""
+
+    project: str
+    java_at_least: int
+
+    def prepare(self, name: str, say: Say) -> Path:
+        source = _HERE / self.project
+        files = sorted(path for path in source.rglob("*") if path.is_file())
+        text = "".join(path.read_text("utf-8") for path in files) + f" Java {self.java_at_least}"
+
+        def install(directory: Path) -> None:
+            self._install(source, directory)
+
+        return made(name, text, install, say)
+
+    def command(self, directory: Path, runner: str) -> list[str]:
+        options = ["-Xms512m", "-Xmx2g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+        path = f"{directory / 'target' / 'classes'}:{directory / 'lib'}/*"
+        return [str(self._home() / "bin" / "java"), *options, "-cp", path, f"peers.{runner}"]
+
+    def _install(self, source: Path, directory: Path) -> None:
+        maven = shutil.which("mvn")
+        if maven is None:
+            raise NotInstalledError("no `mvn` found")
+        shutil.copytree(source, directory, dirs_exist_ok=True)
+        goals = ["compile", "dependency:copy-dependencies", f"-DoutputDirectory={directory}/lib"]
+        command = [maven, "--batch-mode", "--quiet", "--file", str(directory / "pom.xml"), *goals]
+        _do(command, {"JAVA_HOME": str(self._home())})
+
+    def _home(self) -> Path:
+        """Return a Java that is new enough: the usual one, or one that lies beside it."""
+        usual = shutil.which("java")
+        homes = [Path(usual).resolve().parents[1]] if usual else []
+        homes += sorted(Path("/usr/lib/jvm").glob("*"))
+        for home in homes:
+            if _version_of(home) >= self.java_at_least:
+                return home
+        raise NotInstalledError(f"no Java {self.java_at_least} or later found")
+
+
+ENVIRONMENTS: Mapping[str, Environment] = {
+    "ours": Ours(),
+    "confluent-kafka": Venv(("confluent-kafka==2.16.1",)),
+    "aiokafka": Venv(("aiokafka==0.14.0",)),
+    "jvm": Maven("jvm", java_at_least=17),
+}
+
+
+def directory_of_all() -> Path:
+    """Return where the environments are kept."""
+    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    return Path(chosen) if chosen else CHECKOUT / ".peers"
+
+
+def made(name: str, text: str, install: Callable[[Path], None], say: Say) -> Path:
+    """Return an environment's directory; make it anew when it was made from something else."""
+    directory = directory_of_all() / name
+    stamp, wanted = directory / _STAMP, hashlib.sha256(text.encode()).hexdigest()
+    if not stamp.is_file() or stamp.read_text() != wanted:
+        say(f"installing {name}")
+        if directory.exists():
+            shutil.rmtree(directory)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        install(directory)
+        stamp.write_text(wanted)
+    return directory
+
+
+def _do(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=_INSTALL_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotInstalledError(f"{command[0]}: {error}") from error
+    if done.returncode:
+        raise NotInstalledError(last_error(done.stdout + done.stderr))
+
+
+def last_error(said: str) -> str:
+    """Return the line in which pip or Maven says what was wrong."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", said)
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
+    if failed := [line for line in lines if line.startswith("[ERROR]")]:
+        # Maven says what it was first, and then how to get help.
+        return failed[0].removeprefix("[ERROR]").partition(" -> [Help")[0].strip()
+    errors = [line for line in lines if "error" in line.lower()] or lines
+    return errors[-1].removeprefix("ERROR:").strip() if errors else "it did not say why"
+
+
+def _version_of(home: Path) -> int:
+    release = home / "release"
+    text = release.read_text("utf-8", "replace") if release.is_file() else ""
+    found = re.search(r'JAVA_VERSION="(\d+)', text)
+    return int(found[1]) if found else 0

@@ -1,0 +1,52 @@
+"""confluent-kafka alone: one thread that asks, handles, and commits each second."""
+
+from __future__ import annotations
+
+import time
+
+import confluent_kafka
+
+from benchmarks.peers.runners.noting_confluent import note_hand_over
+from benchmarks.peers.runners.trial import begin
+
+_BATCH = 500
+_WAIT_S = 0.1
+_COMMIT_S = 1.0
+
+
+def main() -> None:
+    """Handle the records one after another."""
+    trial = begin()
+    note_hand_over(trial)
+    handle = trial.handler()
+
+    def on_message(message: object) -> None:
+        handle(message.value())  # type: ignore[attr-defined] # a message of the client
+
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": trial.bootstrap,
+            "group.id": trial.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.queue.backoff.ms": 10,
+        }
+    )
+    consumer.subscribe([trial.topic])
+    committed_at, new = time.monotonic(), False
+    while not trial.over.is_set():
+        for message in consumer.consume(_BATCH, _WAIT_S):
+            if message.error() is None:
+                on_message(message)
+                new = True
+        if new and time.monotonic() - committed_at >= _COMMIT_S:
+            committed_at, new = time.monotonic(), False
+            consumer.commit(asynchronous=True)
+    if new:
+        consumer.commit(asynchronous=False)
+    consumer.close()
+    trial.answer("confluent-kafka")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""aiokafka's consumer, noting when it hands records over, whoever calls it.
+
+Only timed runs have it: the others run with the client as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+
+from benchmarks.peers.runners.trial import Trial
+
+
+def note_hand_over(trial: Trial) -> None:
+    """Have the consumer note what it hands over."""
+    if not trial.timed:
+        return
+    getone, getmany = AIOKafkaConsumer.getone, AIOKafkaConsumer.getmany
+
+    async def noting_getone(self: Any, *partitions: Any) -> Any:
+        record = await getone(self, *partitions)
+        trial.handed_over([record.value])
+        return record
+
+    async def noting_getmany(self: Any, *partitions: Any, **kwargs: Any) -> Any:
+        found = await getmany(self, *partitions, **kwargs)
+        for records in found.values():
+            trial.handed_over(record.value for record in records)
+        return found
+
+    AIOKafkaConsumer.getone, AIOKafkaConsumer.getmany = noting_getone, noting_getmany

@@ -1,0 +1,180 @@
+"""One run of a peer in a process of its own: its arguments, handlers that note, and the answer.
+
+A runner is called with ``key=value`` arguments: ``bootstrap``, ``topic``, ``group``, ``records``,
+``partitions``, ``slots``, ``cap_s``, ``timed``, ``journal``, and the peer's own options. It handles
+records until all of them are finished or ``cap_s`` is over, stops the peer the way that its
+documentation says, writes the journal, and prints one line of JSON.
+
+Standard library only: it runs in every peer's environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Awaitable, Callable, Iterable
+from importlib import metadata
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from benchmarks.peers.journal import Journal
+
+FIRST_S = 30.0
+"""So long without a first record, and the run is given up."""
+
+STOP_S = 15.0
+"""So long may a graceful stop take."""
+
+_LOOK_S = 0.005
+_HEAD = Struct(">II")
+"""A value begins with the record's number and how long its handler waits, in microseconds."""
+_NUMBER = Struct(">I")
+
+
+class Trial:
+    """A run. Owner: the main thread; the handlers may be called by any.
+
+    An untimed run's handler only keeps the value, which costs as little as anything can in Python:
+    its rate is told by a thread that looks every 5 ms. A timed run notes all.
+    """
+
+    def __init__(self, arguments: Iterable[str]):
+        self.options = dict(each.split("=", 1) for each in arguments)
+        self.bootstrap = self.options["bootstrap"]
+        self.topic = self.options["topic"]
+        self.group = self.options["group"]
+        self.records = int(self.options["records"])
+        self.partitions = int(self.options["partitions"])
+        self.slots = int(self.options["slots"])
+        self.timed = self.options["timed"] == "yes"
+        self.over = threading.Event()
+        """Set when all records are finished, or the time is up: now the peer has to stop."""
+        self._cap_s = float(self.options["cap_s"])
+        self._values: list[bytes] = []
+        self._entries: list[tuple[int, int, int]] = []
+        self._fetched = array("q", bytes(8 * self.records))
+        self._stops: list[Callable[[], object]] = []
+        self._answered = threading.Lock()
+        self._seconds = 0.0
+        self._seen = 0
+        self._over_at = 0.0
+        threading.Thread(target=self._watch, daemon=True, name="watch").start()
+
+    # ---- what peers call
+
+    def handler(self) -> Callable[[bytes], object]:
+        """Return what the peer's handler does with a value."""
+        if not self.timed:
+            return self._values.append
+        note, clock, sleep = self._entries.append, time.perf_counter_ns, time.sleep
+
+        def handle(value: bytes) -> None:
+            number, wait_us = _HEAD.unpack_from(value)
+            begun = clock()
+            if wait_us:
+                sleep(wait_us / 1_000_000)
+            note((number, begun, clock()))
+
+        return handle
+
+    def coroutine(self) -> Callable[[bytes], Awaitable[None]]:
+        """Return what the peer's ``async def`` handler does with a value."""
+        keep = self._values.append
+        note, clock, sleep = self._entries.append, time.perf_counter_ns, asyncio.sleep
+
+        async def handle_untimed(value: bytes) -> None:
+            keep(value)
+
+        async def handle(value: bytes) -> None:
+            number, wait_us = _HEAD.unpack_from(value)
+            begun = clock()
+            if wait_us:
+                await sleep(wait_us / 1_000_000)
+            note((number, begun, clock()))
+
+        return handle if self.timed else handle_untimed
+
+    def handed_over(self, values: Iterable[bytes]) -> None:
+        """Note that the client has just handed over records, where the run is timed."""
+        now = time.perf_counter_ns()
+        fetched = self._fetched
+        for value in values:
+            (number,) = _NUMBER.unpack_from(value)
+            fetched[number] = now
+
+    def when_over(self, stop: Callable[[], object]) -> None:
+        """Have a function called when it is over, by a thread of its own."""
+        self._stops.append(stop)
+
+    def answer(self, *packages: str, problem: str = "") -> None:
+        """Write the journal and print what is to be said; the peer has stopped.
+
+        ``packages`` are those whose versions matter.
+        """
+        with self._answered:
+            took = time.monotonic() - self._over_at if self._over_at else 0.0
+            entries, values = list(self._entries), list(self._values)
+            if self.timed:
+                fetched = self._fetched
+                journal = Journal.of(
+                    (number, fetched[number], begun, ended) for number, begun, ended in entries
+                )
+            else:
+                journal = Journal.untimed(_NUMBER.unpack_from(value)[0] for value in values)
+            journal.write(Path(self.options["journal"]))
+            said: dict[str, Any] = {
+                "seconds": self._seconds,
+                "seen": self._seen,
+                "stop_s": took,
+                "problem": problem,
+                "versions": {name: metadata.version(name) for name in packages}
+                | {"Python": platform.python_version()},
+            }
+            print(json.dumps(said), flush=True)
+            # Whatever threads the peer has left behind, this process has said all.
+            os._exit(0)
+
+    # ---- the thread that watches
+
+    def _watch(self) -> None:
+        done: list[Any] = self._entries if self.timed else self._values
+        give_up = time.monotonic() + FIRST_S
+        while not done and time.monotonic() < give_up:
+            time.sleep(_LOOK_S)
+        began, before = time.perf_counter(), len(done)
+        problem = "" if done else f"no record within {FIRST_S:g} s"
+        last = began
+        while time.perf_counter() - began < self._cap_s and not problem:
+            now, count = time.perf_counter(), len(done)
+            if count - before > self._seen:
+                self._seen, last = count - before, now
+            if count >= self.records and self._distinct() >= self.records:
+                break
+            time.sleep(_LOOK_S)
+        self._seconds = last - began
+        self._over_at = time.monotonic()
+        self.over.set()
+        for stop in self._stops:
+            try:
+                stop()
+            except Exception as exception:  # goes into the answer; the run counts all the same
+                problem = problem or f"stop: {type(exception).__name__}: {exception}"
+        time.sleep(STOP_S)
+        self.answer(problem=problem or f"did not stop within {STOP_S:g} s")
+
+    def _distinct(self) -> int:
+        if self.timed:
+            return len({number for number, _, _ in list(self._entries)})
+        return len(set(self._values))
+
+
+def begin() -> Trial:
+    """Return the run that the command line asks for."""
+    return Trial(sys.argv[1:])

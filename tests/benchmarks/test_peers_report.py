@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from attrs import evolve
+
+from benchmarks.children import CHECKOUT
+from benchmarks.peers import chart, table
+from benchmarks.peers.command import PAGE, peers_command
+from benchmarks.peers.comparison import Comparison
+from benchmarks.peers.roster import PEERS
+from tests.benchmarks.peers import COMPARISON, row, turn
+from tests.benchmarks.test_command import benchmarks
+from window_consumer.model.errors import UsageError
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def rows_of(workload: str) -> dict[str, dict[str, str]]:
+    """Return the table of a workload: for each peer what stands below each head."""
+    _, _, rest = table.section(COMPARISON, "peers.svg").partition(f"**`{workload}`**")
+    lines = rest.strip().split("\n\n")[1].splitlines()
+    head = cells(lines[0])
+    named = [dict(zip(head, cells(line), strict=True)) for line in lines[2:]]
+    return {each["peer"].strip("*"): each for each in named}
+
+
+def test_a_row_says_what_a_peer_did() -> None:
+    found = rows_of("zipf")[PEERS["parallel-consumer-key"].title]
+    assert found == {
+        "order kept": "key",
+        "peer": PEERS["parallel-consumer-key"].title,
+        "at once": "100",
+        "records/s": "450",
+        "p50 ms": "5.0",
+        "p99 ms": "40",
+        "lost": "3",
+        "repeated": "4",
+        "out of order": "0",
+        "overlapping": "0",
+        "not committed": "0",
+        "of what is possible": "0.45",
+    }
+
+
+def test_rows_stand_by_the_order_that_is_kept_the_fastest_first() -> None:
+    by_order = [(each["order kept"], each["records/s"]) for each in rows_of("zipf").values()]
+    assert [order for order, _ in by_order] == ["unordered", "key", "key", "partition"]
+    assert [rate for order, rate in by_order if order == "key"] == ["900", "450"]
+
+
+def test_a_peer_that_did_not_finish_says_how_far_it_came_and_its_commits_are_not_judged() -> None:
+    found = rows_of("zipf")[PEERS["aiokafka"].title]
+    assert found["records/s"] == "100, not finished: 400 of 1,000"
+    assert found["not committed"] == table.NOTHING
+
+
+def test_a_peer_without_order_is_not_held_against_the_busiest_key() -> None:
+    found = rows_of("zipf")[PEERS["window-unordered"].title]
+    assert found["of what is possible"] == table.NOTHING
+    assert (found["out of order"], found["overlapping"]) == ("11", "12")
+
+
+def test_where_there_are_untimed_runs_the_rate_is_theirs_and_the_times_are_the_others() -> None:
+    found = rows_of("noop")[PEERS["window-key"].title]
+    assert (found["records/s"], found["p99 ms"]) == ("5,000", "40")
+
+
+def test_a_peer_that_failed_says_why_in_one_line() -> None:
+    found = rows_of("noop")[PEERS["aiokafka"].title]
+    assert found["records/s"] == "failed: aiokafka ended with code 1; it said: trouble"
+
+
+def test_rows_are_medians_and_the_worst_counts_of_the_runs() -> None:
+    several = row("window-key", "zipf", turn(1.0, lost=2), turn(9.0, p99_ms=90.0), turn(5.0))
+    assert several.records_per_s == 5.0
+    assert several.most("lost") == 2
+    assert several.milliseconds("p99_ms") == 40.0
+
+
+def test_versions_settings_machine_and_what_is_missing_are_told() -> None:
+    text = table.section(COMPARISON, "peers.svg")
+    assert "| some-client 1.2.3 |" in text
+    assert PEERS["window-key"].settings in text
+    assert "2 cores of an Abacus" in text
+    assert f"- {PEERS['parallel-consumer-unordered'].title}: no `mvn` found" in text
+
+
+def test_what_went_wrong_in_a_run_is_told() -> None:
+    broken = evolve(COMPARISON, rows=[row("aiokafka", "zipf", turn(problem="did not stop"))])
+    assert f"{PEERS['aiokafka'].title}: `zipf`: did not stop." in table.section(broken, "x.svg")
+
+
+def test_the_table_goes_between_the_markers_and_nothing_else_changes() -> None:
+    page = f"head\n{table.BEGIN}\n\nold\n\n{table.END}\ntail\n"
+    assert table.put_into(page, "new") == f"head\n{table.BEGIN}\n\nnew\n\n{table.END}\ntail\n"
+
+
+def test_a_page_without_markers_is_refused() -> None:
+    with pytest.raises(UsageError, match="has no lines"):
+        table.put_into("head\n", "new")
+
+
+def test_the_page_has_the_markers() -> None:
+    assert table.put_into(PAGE.read_text("utf-8"), "") != ""
+
+
+def test_a_comparison_is_kept_as_json(tmp_path: Path) -> None:
+    COMPARISON.save(tmp_path / "peers.json")
+    kept = Comparison.load(tmp_path / "peers.json")
+    assert table.section(kept, "x.svg") == table.section(COMPARISON, "x.svg")
+    assert chart.draw(kept) == chart.draw(COMPARISON)
+
+
+def test_a_later_comparison_keeps_the_rows_that_it_has_not_measured() -> None:
+    later = Comparison({}, [row("window-key", "zipf", turn(1.0))], {"aiokafka": "sold out"})
+    both = later.with_rows_of(COMPARISON)
+    assert len(both.rows) == len(COMPARISON.rows)
+    measured_again, kept = both.row("window-key", "zipf"), both.row("window-unordered", "zipf")
+    assert measured_again is not None
+    assert measured_again.records_per_s == 1.0
+    assert kept is not None
+    assert kept.records_per_s == 2_000.0
+    assert both.missing == {**COMPARISON.missing, "aiokafka": "sold out"}
+
+
+class TestChart:
+    def drawn(self) -> ET.Element:
+        return ET.fromstring(chart.draw(COMPARISON))  # noqa: S314 - our own picture
+
+    def bars(self, *kinds: str) -> list[float]:
+        found = [rect for rect in self.drawn().iter(f"{SVG}rect") if rect.get("class") != "page"]
+        return [float(str(rect.get("width"))) for rect in found if rect.get("class") in kinds]
+
+    def test_it_names_every_peer_and_workload(self) -> None:
+        said = {text.text for text in self.drawn().iter(f"{SVG}text")}
+        assert {row.peer for row in COMPARISON.rows} <= said
+        assert {"noop, records/s", "zipf, records/s"} <= said
+
+    def test_bars_are_as_long_as_the_rates(self) -> None:
+        ours = self.bars("ours")
+        assert len(ours) == 3
+        fastest_of_zipf = max(ours)
+        assert min(ours) == pytest.approx(fastest_of_zipf * 900 / 2_000, abs=0.1)
+
+    def test_who_did_not_finish_looks_otherwise(self) -> None:
+        assert len(self.bars("other unfinished")) == 2
+        assert "400 of 1,000" not in chart.draw(COMPARISON)
+        assert "100, not finished" in chart.draw(COMPARISON)
+
+    def test_a_loss_is_said(self) -> None:
+        assert "450, 3 lost" in chart.draw(COMPARISON)
+
+    def test_it_can_be_read_on_light_and_on_dark(self) -> None:
+        light, _, dark = chart.draw(COMPARISON).partition("prefers-color-scheme: dark")
+        for name in ("text", r"\.page", r"\.ours", r"\.other"):
+            colours = [re.search(rf"{name} {{[^}}]*?fill: (#\w+)", part) for part in (light, dark)]
+            assert all(colours), name
+            assert len({each[1] for each in colours if each}) == 2, name
+
+    def test_nothing_stands_outside_of_the_picture(self) -> None:
+        picture = self.drawn()
+        wide, high = float(str(picture.get("width"))), float(str(picture.get("height")))
+        for each in picture.iter():
+            if each.get("x") is not None:
+                assert 0 <= float(str(each.get("x"))) + float(each.get("width") or 0) <= wide
+                assert 0 <= float(str(each.get("y"))) <= high
+
+
+class TestCommand:
+    def test_it_lists_peers_and_workloads(self) -> None:
+        done = benchmarks("peers", "--list")
+        assert done.returncode == 0
+        assert {"window-key", "parallel-consumer-key", "zipf"} <= set(done.stdout.split())
+
+    def test_an_unknown_peer_is_wrong_usage_and_the_nearest_one_is_named(self) -> None:
+        done = benchmarks("peers", "--only", "window-key,windw-partition")
+        assert done.returncode == 2
+        assert "there is no peer 'windw-partition'; did you mean window-partition?" in done.stderr
+
+    def test_rendering_without_results_is_wrong_usage(self, tmp_path: Path) -> None:
+        done = benchmarks("peers", "--render", "--results", str(tmp_path / "none.json"))
+        assert done.returncode == 2
+        assert "is not there" in done.stderr
+
+    def test_rendering_writes_table_and_chart_beside_other_results(self, tmp_path: Path) -> None:
+        COMPARISON.save(tmp_path / "try.json")
+        before = (CHECKOUT / "docs" / "benchmarks.md").read_bytes()
+        peers_command.main(["--render", "--results", str(tmp_path / "try.json")], "", None, False)
+        assert (tmp_path / "try.md").read_text("utf-8").startswith("![")
+        ET.fromstring((tmp_path / "try.svg").read_text("utf-8"))  # noqa: S314 - our own picture
+        assert (CHECKOUT / "docs" / "benchmarks.md").read_bytes() == before
