@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from benchmarks import machine, report
+from benchmarks import gate, machine, report
 from benchmarks.broker import kafka_at
 from benchmarks.peers.command import peers_command
 from benchmarks.results import Measured, exit_code
@@ -78,12 +78,7 @@ def run_command(
 
     The exit code is 1 when a record was lost, out of order or not committed.
     """
-    if name not in WORKLOADS:
-        hint = did_you_mean(name, WORKLOADS)
-        raise click.UsageError(
-            f"there is no workload {name!r}{'; ' if hint else ''}{hint}\nThere are:"
-            f" {', '.join(WORKLOADS)}"
-        )
+    _known(name)
     if json_file is not None and not json_file.parent.is_dir():
         raise click.UsageError(f"--json {json_file}: there is no directory {json_file.parent}")
     return _run([WORKLOADS[name]], kafka, runs, lambda _: json_file, strict=strict)
@@ -110,6 +105,37 @@ def all_command(
     return _run(list(WORKLOADS.values()), kafka, runs, file_of, strict=strict)
 
 
+@cli.command("gate")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--short",
+    is_flag=True,
+    help="For CI, in a minute: a few ratios, few records, floors with a tolerance.",
+)
+@click.option("--kafka", metavar="HOST:PORT", help="A Kafka to use. [default: one is started]")
+def gate_command(names: tuple[str, ...], kafka: str | None, *, short: bool) -> int:
+    """Run everything that a figure is promised for, or those of these names.
+
+    Prints a table and what falls short; the exit code is 1 then. Takes about a quarter of an hour.
+    """
+    for name in names:
+        _known(name)
+    if short and names:
+        raise click.UsageError("--short has a table of its own: it takes no names")
+    workloads = gate.short_form() if short else gate.long_form(names)
+    began = time.monotonic()
+    with kafka_at(kafka, _say) as (bootstrap, _):
+        topics = Topics(bootstrap)
+
+        def run(workload: Workload) -> Measured:
+            return measure(workload, topics, workload.runs, _say, checked=not short)
+
+        verdicts = gate.judge(workloads, run, gate.CHANCES if short else 1)
+    click.echo(gate.table(verdicts))
+    _say(f"took {time.monotonic() - began:.0f} s")
+    return int(any(each.problem for each in verdicts))
+
+
 @cli.command("table")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def table_command(directory: Path) -> int:
@@ -119,6 +145,15 @@ def table_command(directory: Path) -> int:
 
 
 cli.add_command(peers_command)
+
+
+def _known(name: str) -> None:
+    if name not in WORKLOADS:
+        hint = did_you_mean(name, WORKLOADS)
+        raise click.UsageError(
+            f"there is no workload {name!r}{'; ' if hint else ''}{hint}\nThere are:"
+            f" {', '.join(WORKLOADS)}"
+        )
 
 
 def _run(

@@ -15,18 +15,23 @@ from benchmarks.workloads import PARTITIONS, Baseline, Workload
 from window_consumer.model.errors import RunError
 
 
-def measure(workload: Workload, topics: Topics, runs: int, say: Say) -> Measured:
+def measure(
+    workload: Workload, topics: Topics, runs: int, say: Say, *, checked: bool = True
+) -> Measured:
     """Run a workload so many times, and each of its baselines as often, in turn.
 
     Every other round goes in the opposite order, so that each follows each equally often: who runs
     after something that left the processor idle starts slower.
 
     A workload whose handler does nothing is first run with one that notes every call, a redrive
-    with kills on the way; that run is not timed, and warms the broker up.
+    with kills on the way, unless it is not to be ``checked``; that run is not timed, and warms the
+    broker up.
     """
     bench = _Bench(workload, topics, say)
     checks = []
-    if workload.work == "noop":
+    if not checked:
+        pass
+    elif workload.work == "noop":
         checks.append(bench.run(checked=True))
         say(f"{workload.name}: a run that notes every call: {_problems(checks[0]) or 'all well'}")
     elif workload.kills:

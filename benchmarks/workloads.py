@@ -97,6 +97,7 @@ _SHORT_RUNS = 7
 _KILLS = 5
 
 _LOOP_FLOORS = (Floor("tuned-loop", 0.8), Floor("default-loop", 2.0))
+_FASTER_FLOORS = (Floor("tuned-loop", 0.9), Floor("default-loop", 2.0))
 
 
 def _waiting(
@@ -122,7 +123,7 @@ _ALL = (
         "1,000,000 records of 100 B on 4 partitions, the handler does nothing",
         _MILLION,
         baselines=("tuned-loop", "default-loop"),
-        floors=_LOOP_FLOORS,
+        floors=_FASTER_FLOORS,
         runs=_SHORT_RUNS,
     ),
     Workload(
@@ -140,7 +141,7 @@ _ALL = (
         _MILLION,
         ordering="key",
         baselines=("tuned-loop",),
-        floors=(Floor("tuned-loop", 0.5),),
+        floors=(Floor("tuned-loop", 0.6),),
         runs=_SHORT_RUNS,
     ),
     # Some 12 s each, so that the beginning and the end weigh little.
