@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from window_consumer.app.calls import handler_of
 from window_consumer.app.handlers import (
+    Around,
     Handler,
     HandlerSpec,
-    Lifespan,
+    Layer,
     Middleware,
     When,
-    as_context,
     checked,
     checked_condition,
     with_middleware,
 )
+from window_consumer.app.lifespans import (
+    Lifespan,
+    Run,
+    as_context,
+    entered_by,
+    entered_on,
+    is_async_lifespan,
+)
+from window_consumer.app.mixtures import refuse_mixture, refuse_mixtures
 from window_consumer.app.parameters import parameters_of
 from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.app.plan import Plan, PlannedWorker, make_plan
@@ -27,6 +36,7 @@ from window_consumer.app.wiring import setup_of, wire
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
 from window_consumer.model.record_lookup import WallMs
+from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.expiry import Warn
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
@@ -52,7 +62,7 @@ class App:
         self.name = name
         self.version = version
         self._handlers: dict[str, HandlerSpec] = {}
-        self._middleware: list[Middleware] = []
+        self._middleware: list[Layer] = []
         self._lifespan: Lifespan | None = None
         self._oauth_token: Callable[[str], Token] | None = None
 
@@ -90,6 +100,9 @@ class App:
     ) -> Callable[[HandlerT], HandlerT]:
         """Register a function ``def f(record: Record) -> None`` as a handler.
 
+        ``async def f(record: Record) -> None`` runs on the worker's event loop, up to
+        ``concurrency`` calls at once.
+
         It may take the value as well, or alone: ``def f(order: Order, record: Record)``. What it is
         made into follows from the annotation (an attrs class, dataclass, TypedDict, msgspec Struct,
         pydantic model), from JSON; ``value`` names another decoder, a function of bytes or a
@@ -101,8 +114,7 @@ class App:
         arguments are defaults for a worker that runs it, with the names, units and meaning of
         the configuration's keys; ``fatal`` and ``retryable`` stand for those below ``retry``. The
         YAML wins. The function itself stays an ordinary function. Raises UsageError for a name
-        that is taken, for functions that cannot be called plainly (async, generators) and for
-        annotations that nothing can be decoded into.
+        that is taken, for generators, and for annotations that nothing can be decoded into.
         """
         retries = {**(retry or {})}
         if fatal is not None:
@@ -150,15 +162,28 @@ class App:
 
         return register
 
-    def middleware(self, function: MiddlewareT) -> MiddlewareT:
+    @overload
+    def middleware(self, function: MiddlewareT) -> MiddlewareT: ...
+
+    @overload
+    def middleware(self, *, around: Around) -> Callable[[MiddlewareT], MiddlewareT]: ...
+
+    def middleware(
+        self, function: MiddlewareT | None = None, *, around: Around | None = None
+    ) -> MiddlewareT | Callable[[MiddlewareT], MiddlewareT]:
         """Wrap every handler call with ``def m(record, call_next)``, first registered outermost.
 
         It has to call ``call_next(record)`` for the handler to run; what it raises counts as
-        the handler's.
+        the handler's. Handlers that are coroutines need ``async def m(record, call_next)``, with
+        ``await call_next(record)``. An application with both kinds of handlers has middleware for
+        each: ``@app.middleware(around="functions")`` and ``@app.middleware(around="coroutines")``.
         """
-        checked(function, "@app.middleware")
-        self._middleware.append(function)
-        return function
+
+        def register(function: MiddlewareT) -> MiddlewareT:
+            self._middleware.append(Layer(checked(function, "@app.middleware"), around))
+            return function
+
+        return register if function is None else register(function)
 
     def lifespan(self, function: LifespanT) -> LifespanT:
         """Enter a context once per process where handlers run: pools, clients, caches.
@@ -166,6 +191,10 @@ class App:
         A generator function with one ``yield``, or a function that returns a context manager.
         What it yields is ``record.state``. It is left after the workers have drained and
         committed, before they leave their groups, on the thread that entered it.
+
+        An asynchronous one (``async def`` with one ``yield``, or a function that returns an
+        asynchronous context manager) is entered on the event loop of each worker with coroutines,
+        and once more for all other workers, on a loop of its own.
         """
         if self._lifespan is not None:
             raise UsageError("@app.lifespan: there is a lifespan already")
@@ -195,10 +224,15 @@ class App:
         only: Sequence[str] = (),
         overrides: Sequence[str] = (),
     ) -> Plan:
-        """Check everything that can be checked without a cluster; raises ConfigError."""
-        return make_plan(
+        """Check everything that can be checked without a cluster; raises ConfigError.
+
+        Raises UsageError where middleware cannot surround the handlers that it is for.
+        """
+        plan = make_plan(
             config=Path(config), handlers=self._handlers, only=only, overrides=overrides
         )
+        refuse_mixtures(plan.workers, self._middleware)
+        return plan
 
     def start(
         self,
@@ -236,8 +270,11 @@ class App:
         StartStoppedError when that says so.
         """
         prepared = self.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
-        make_workers = wire(plan, prepared, self._middleware, self.version)
-        return Running(make_workers, self.resources(), LOGGER).start()
+        loops = {
+            each.name: EventLoop(f"wc-{each.name}-loop") for each in plan.workers if each.is_async
+        }
+        make_workers = wire(plan, prepared, self._middleware, self.version, loops)
+        return Running(make_workers, self._resources_on(loops, plan), LOGGER).start()
 
     def prepare(
         self,
@@ -253,15 +290,30 @@ class App:
         """
         return prepare(plan, self._oauth_token, Patience(start_timeout, stop_asked), dry=dry)
 
-    def surrounded(self, handler: Handler) -> Handler:
-        """Return a handler within the application's middleware, the way that workers call it."""
-        return with_middleware(handler, self._middleware)
+    def surrounded(self, handler: Handler, *, coroutines: bool = False) -> Handler:
+        """Return a handler within the application's middleware, the way that workers call it.
 
-    def resources(self) -> AbstractContextManager[Any]:
+        Raises UsageError for middleware that cannot surround a handler of that kind.
+        """
+        refuse_mixture("this application", self._middleware, coroutines=coroutines)
+        return with_middleware(handler, self._middleware, coroutines=coroutines)
+
+    def resources(self, run: Run | None = None) -> AbstractContextManager[Any]:
         """Return the lifespan, not entered: what it yields is ``record.state``, None without one.
 
+        ``run`` runs coroutines on the loop on which handlers run, for an asynchronous lifespan.
         Raises UsageError where the decorated function gives no context manager.
         """
+        if run is not None and self._lifespan is not None and is_async_lifespan(self._lifespan):
+            return entered_by(run, self._lifespan)
+        return as_context(self._lifespan)
+
+    def _resources_on(
+        self, loops: Mapping[str, EventLoop], plan: Plan
+    ) -> AbstractContextManager[Any]:
+        if self._lifespan is not None and is_async_lifespan(self._lifespan):
+            with_others = len(loops) < len(plan.workers)
+            return entered_on(loops, self._lifespan, with_others=with_others)
         return as_context(self._lifespan)
 
     def handler_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from window_consumer.app.handlers import Handler, Middleware, When, with_middleware
+from window_consumer.app.handlers import Handler, Layer, When, with_middleware
 from window_consumer.app.plan import PlannedWorker
 from window_consumer.config import TopicsConfig
 from window_consumer.model.conditions import Condition
@@ -16,7 +16,7 @@ from window_consumer.runtime.routing import Route, routed
 
 def handler_of(
     worker: PlannedWorker,
-    middleware: Sequence[Middleware],
+    middleware: Sequence[Layer],
     topics: TopicsConfig,
     wall_ms: WallMs,
     warn: Warn,
@@ -30,7 +30,7 @@ def handler_of(
     routes = [
         Route(
             route.handler.name,
-            with_middleware(route.handler.call, middleware),
+            with_middleware(route.handler.call, middleware, coroutines=worker.is_async),
             _matcher(route.when, is_copy, wall_ms),
         )
         for route in worker.routes

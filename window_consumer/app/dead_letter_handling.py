@@ -35,7 +35,7 @@ def handler_for(letter: DeadLetter, app: App, chosen: str | None = None) -> Hand
     )
 
 
-def as_test(letter: DeadLetter, module: str, app: str, handler: str) -> str:
+def as_test(letter: DeadLetter, module: str, app: str, handler: HandlerSpec) -> str:
     """Return a test for pytest that calls a handler with the very record of a dead letter.
 
     ``module`` and ``app`` say where the application is.
@@ -50,13 +50,15 @@ def as_test(letter: DeadLetter, module: str, app: str, handler: str) -> str:
         "headers": _headers(letter),
     }
     fields = "".join(f"        {name}={text},\n" for name, text in arguments.items())
+    call = f"{app}.handlers[{json.dumps(handler.name)}].call(record)"
     return (
         f'"""{_docstring(letter)}"""\n\n'
+        f"{'import asyncio' + chr(10) * 2 if handler.is_async else ''}"
         f"from {module} import {app.split('.', maxsplit=1)[0]}\n"
         "from window_consumer.testing import make_record\n\n\n"
         f"def test_{_identifier(letter.id)}_is_handled() -> None:\n"
         f"    record = make_record(\n{fields}    )\n"
-        f"    {app}.handlers[{json.dumps(handler)}].call(record)\n"
+        f"    {f'asyncio.run({call})' if handler.is_async else call}\n"
     )
 
 

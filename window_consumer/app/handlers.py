@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 from attrs import field, frozen
 
@@ -17,11 +15,13 @@ from window_consumer.model.record import Record
 
 F = TypeVar("F", bound=Callable[..., object])
 Handler = Callable[[Record], object]
-Middleware = Callable[[Record, Handler], object]
+AsyncHandler = Callable[[Record], Awaitable[object]]
+Middleware = (
+    Callable[[Record, Handler], object] | Callable[[Record, AsyncHandler], Awaitable[object]]
+)
+Around = Literal["functions", "coroutines"]
 When = Condition | Callable[[Record], object]
 """A condition on a record, or a function that tells by its truth."""
-
-Lifespan = Callable[[], Iterator[Any]] | Callable[[], AbstractContextManager[Any]]
 
 
 @frozen
@@ -43,6 +43,11 @@ class HandlerSpec:
         return self.parameters.called_with(self.function)
 
     @property
+    def is_async(self) -> bool:
+        """Whether it is a coroutine function, which runs on an event loop."""
+        return is_async(self.function)
+
+    @property
     def place(self) -> str:
         """Where the function stands, for messages."""
         function = inspect.unwrap(self.function)
@@ -50,21 +55,50 @@ class HandlerSpec:
         return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
 
-def checked(function: F, what: str) -> F:
-    """Return a function that can be called plainly; UsageError for those that cannot.
+@frozen
+class Layer:
+    """A middleware, and the kind of handlers that it is for."""
 
-    Calling a coroutine or generator function only makes an object: the record would count as
-    done although nothing ran.
+    function: Callable[..., Any]
+    around: Around | None = None
+    """None is for all."""
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it is a coroutine function."""
+        return is_async(self.function)
+
+    @property
+    def name(self) -> str:
+        """Its name, for messages."""
+        return _name_of(self.function)
+
+    def is_for(self, *, coroutines: bool) -> bool:
+        """Tell whether it wraps handlers of a kind."""
+        return self.around in (None, "coroutines" if coroutines else "functions")
+
+
+def is_async(function: object) -> bool:
+    """Tell whether calling it makes a coroutine, or most likely does: what it wraps is one."""
+    bare: Any = inspect.unwrap(function) if callable(function) else function
+    call = getattr(type(bare), "__call__", None)  # noqa: B004 - not whether, but which one
+    return any(inspect.iscoroutinefunction(each) for each in (function, bare, call))
+
+
+def checked(function: F, what: str, *, may_be_async: bool = True) -> F:
+    """Return a function that can be called or awaited; UsageError for those that cannot.
+
+    Calling a generator function only makes an object: the record would count as done although
+    nothing ran.
     """
-    bare = inspect.unwrap(function)
     if not callable(function):
         raise UsageError(f"{what}: {function!r} is not a function")
-    if inspect.iscoroutinefunction(bare) or inspect.isasyncgenfunction(bare):
+    bare = inspect.unwrap(function)
+    if is_async(function) and not may_be_async:
         raise UsageError(
-            f"{what}: {_name_of(function)} is an async function; handlers and middleware run on"
-            " threads and have to be plain functions"
+            f"{what}: {_name_of(function)} is an async function; this one has to be a plain one"
         )
-    if inspect.isgeneratorfunction(bare):
+    if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
         raise UsageError(
             f"{what}: {_name_of(function)} is a generator function: calling it would run nothing"
         )
@@ -85,37 +119,23 @@ def checked_condition(when: object, what: str) -> When:
             f"{what}: when={when!r} is no condition: it has to be one such as header('x') == 'y',"
             " or a function of the record"
         )
-    return checked(when, f"{what}, when")
+    return checked(when, f"{what}, when", may_be_async=False)
 
 
 def _name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 
-def with_middleware(handler: Handler, middleware: Sequence[Middleware]) -> Handler:
-    """Wrap a handler; the middleware that was registered first is the outermost."""
-    for layer in reversed(middleware):
-        handler = _wrap(layer, handler)
+def with_middleware(handler: Handler, layers: Sequence[Layer], *, coroutines: bool) -> Handler:
+    """Wrap a handler of a kind; the middleware that was registered first is the outermost."""
+    for layer in reversed(layers):
+        if layer.is_for(coroutines=coroutines):
+            handler = _wrap(layer.function, handler)
     return handler
 
 
-def _wrap(layer: Middleware, call_next: Handler) -> Handler:
+def _wrap(function: Callable[..., object], call_next: Handler) -> Handler:
     def call(record: Record) -> object:
-        return layer(record, call_next)
+        return function(record, call_next)
 
     return call
-
-
-def as_context(lifespan: Lifespan | None) -> AbstractContextManager[Any]:
-    """Return a context manager of the lifespan; one that yields None where there is none."""
-    if lifespan is None:
-        return contextlib.nullcontext()
-    if inspect.isgeneratorfunction(lifespan):
-        return contextlib.contextmanager(lifespan)()
-    context: Any = lifespan()
-    if not isinstance(context, AbstractContextManager):
-        raise UsageError(
-            f"@app.lifespan: {_name_of(lifespan)} has to be a function with one yield, or to"
-            f" return a context manager; it returned {type(context).__name__}"
-        )
-    return context

@@ -75,8 +75,14 @@ class PlannedWorker:
                 after_s=config.stall.after,
                 action=config.stall.action,
                 max_abandoned=config.max_abandoned,
+                ends=self.is_async,
             ),
         )
+
+    @property
+    def is_async(self) -> bool:
+        """Whether its handlers are coroutines, which run on an event loop."""
+        return self.routes[0].handler.is_async
 
     @property
     def writes_dead_letters(self) -> bool:

@@ -48,4 +48,12 @@ def planned_routes(
                 f" {route.handler.name} before it takes every record; put that last, or give it"
                 " a condition, by when= or below routes"
             )
+    kinds = {route.handler.is_async: route.handler.name for route in routes}
+    if len(kinds) > 1:
+        where = loaded.where(("workers", worker.name, "handler"))
+        raise ConfigError(
+            f"{where}: workers.{worker.name}.handler: {kinds[True]} is a coroutine and"
+            f" {kinds[False]} a plain function: one worker runs its handlers either on an event"
+            " loop or on threads; write them alike, or give each kind a worker of its own"
+        )
     return tuple(routes)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import attrs
+
 from window_consumer.app.calls import handler_of
-from window_consumer.app.handlers import Middleware
+from window_consumer.app.handlers import Layer
+from window_consumer.app.lifespans import StatesByWorker
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Preparation, Prepared, PreparedWorker
@@ -15,21 +19,35 @@ from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
 from window_consumer.model.protocols import Clock
+from window_consumer.runtime.async_pool import AsyncPool
+from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.poll_loop import LoopRules, Phase
 from window_consumer.runtime.running import MakeWorkers
 from window_consumer.runtime.worker import SystemClock, Worker, WorkerSetup
 
 
 def wire(
-    plan: Plan, prepared: Prepared, middleware: Sequence[Middleware], app_version: str
+    plan: Plan,
+    prepared: Prepared,
+    middleware: Sequence[Layer],
+    app_version: str,
+    loops: Mapping[str, EventLoop],
 ) -> MakeWorkers:
-    """Return what makes the workers once the lifespan has been entered."""
+    """Return what makes the workers once the lifespan has been entered.
+
+    ``loops`` are the event loops of the workers with coroutines.
+    """
 
     def make(state: Any, on_phase: Callable[[Worker, Phase], None]) -> Sequence[Worker]:
-        return [
-            _worker(setup_of(plan, each, middleware, app_version), prepared, each, state, on_phase)
-            for each in prepared.workers
-        ]
+        workers = []
+        for each in prepared.workers:
+            name = each.plan.name
+            setup = setup_of(plan, each, middleware, app_version)
+            if name in loops:
+                setup = attrs.evolve(setup, make_pool=partial(AsyncPool, loop=loops[name]))
+            own = StatesByWorker.state_for(state, name)
+            workers.append(_worker(setup, prepared, each, own, on_phase))
+        return workers
 
     return make
 
@@ -37,7 +55,7 @@ def wire(
 def setup_of(
     plan: Plan,
     worker: PreparedWorker,
-    middleware: Sequence[Middleware],
+    middleware: Sequence[Layer],
     app_version: str,
     clock: Clock | None = None,
 ) -> WorkerSetup:
@@ -67,6 +85,7 @@ def setup_of(
         mask=plan.mask,
         logger=LOGGER,
         clock=clock,
+        is_async=planned.is_async,
     )
 
 

@@ -21,6 +21,7 @@ from window_consumer.cli import options
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK
 from window_consumer.cli.run import Signals
 from window_consumer.model.errors import UsageError
+from window_consumer.runtime.hand_loop import HandLoop
 from window_consumer.testing.likeness import HandlerWeather, Likeness
 from window_consumer.testing.schedule import Plan as Schedule
 from window_consumer.testing.simulator import FRAMEWORK, MakeWeather, ViolationError, simulate
@@ -125,15 +126,20 @@ def simulate_command(**given: Any) -> int:
 def run(app: App, plan: Plan, task: Task) -> int:
     """Simulate the workers of a plan; return the exit code."""
     kept = []
-    with app.resources() if task.calling else nullcontext() as state:
+    with HandLoop() as loop, app.resources(loop.run) if task.calling else nullcontext() as state:
         for worker in plan.workers:
-            kept.append(_simulate_worker(app, plan, worker, task, state))
+            make_weather: MakeWeather = Weather
+            if task.calling:
+                make_weather = partial(_weather, app, plan, worker, state, loop)
+            kept.append(_simulate_worker(plan, worker, task, make_weather))
             if task.stop_asked():
                 return INTERRUPTED
     return OK if all(kept) else FAILED
 
 
-def _simulate_worker(app: App, plan: Plan, worker: PlannedWorker, task: Task, state: Any) -> bool:
+def _simulate_worker(
+    plan: Plan, worker: PlannedWorker, task: Task, make_weather: MakeWeather
+) -> bool:
     """Run all schedules of a worker; tell whether every promise was kept."""
     config = worker.config
     likeness = Likeness(
@@ -144,9 +150,6 @@ def _simulate_worker(app: App, plan: Plan, worker: PlannedWorker, task: Task, st
         config.on_out_of_range,
         task.values,
     )
-    make_weather: MakeWeather = Weather
-    if task.calling:
-        make_weather = partial(_weather, app, plan, worker, state)
     tally = _Tally(len(task.seeds))
     for seed in task.seeds:
         try:
@@ -186,11 +189,18 @@ class _Tally:
         return f"{schedules}, {found} ({perf_counter() - self.started:.1f} s)"
 
 
-def _weather(
-    app: App, plan: Plan, worker: PlannedWorker, state: Any, schedule: Schedule, rng: Random
+def _weather(  # noqa: PLR0913 - what is known before, and the schedule
+    app: App,
+    plan: Plan,
+    worker: PlannedWorker,
+    state: Any,
+    loop: HandLoop,
+    schedule: Schedule,
+    rng: Random,
 ) -> Weather:
     weather = HandlerWeather(schedule, rng, state)
-    weather.handler = app.handler_of(plan, worker, weather.time_ms)
+    handler = app.handler_of(plan, worker, weather.time_ms)
+    weather.handler = loop.running(handler) if worker.is_async else handler
     return weather
 
 

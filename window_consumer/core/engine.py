@@ -362,6 +362,11 @@ class Engine:
         owned = [self.partitions[name] for name in names if name in self.partitions]
         return any(partition.busy or self.homes.busy(partition) for partition in owned)
 
+    def running(self, names: Iterable[TopicPartition]) -> list[Slice]:
+        """Return the slices of these partitions that slots have not given back."""
+        owned = {self.partitions[name] for name in names if name in self.partitions}
+        return [slice_ for slice_ in self.dispatcher.out if slice_.partition in owned]
+
     @property
     def waiting_for_results(self) -> bool:
         """A slot or the broker will report something without being asked again."""

@@ -19,7 +19,7 @@ from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 
-COUNTED = frozenset({None, Reason.RETRIES_EXHAUSTED})
+COUNTED = frozenset({None, Reason.RETRIES_EXHAUSTED, Reason.STALLED})
 """What becomes of a record after a call that counts as failed for the breaker."""
 
 SINGLY_SHARE = 0.125

@@ -5,6 +5,10 @@ each other it is *abandoned* as well: its slot is replaced, its record climbs th
 STALLED, as if its attempts at this place were spent, and its late result changes nothing. A thread
 cannot be stopped: its lane stays busy until it has really ended, whatever became of the record.
 
+A coroutine can be *ended*, whatever the order: it is cancelled, and when it has ended its slice
+comes back and the record has failed, with reason STALLED where it leaves for that. One that has not
+ended some time after is abandoned like a thread.
+
 The runtime looks at a call in between, because only it can see stacks and knows whether the call
 has returned by now::
 
@@ -34,6 +38,10 @@ LOOKS = 20
 LOOK_S = 0.5
 """... and no later than this."""
 
+ENDING_S = 5.0
+"""How long a call may take to end: transactions are rolled back, connections closed. At most
+``after``."""
+
 
 @frozen
 class StallRules:
@@ -42,6 +50,8 @@ class StallRules:
     after_s: float = float("inf")
     action: Literal["move", "report"] = "move"
     max_abandoned: int = 4
+    ends: bool = False
+    """The runtime can end a call from outside: it is a coroutine."""
 
 
 @frozen(eq=False)
@@ -58,6 +68,8 @@ class Stalled:
     """It is given up if it is still running; else it is only reported."""
     is_relief: bool = False
     """It is not stalled yet, but it holds up a window in which all else is done."""
+    end: bool = False
+    """It is ended if it is still running, and comes back as failed."""
 
 
 @frozen
@@ -88,6 +100,10 @@ class Stalls:
         self._breaker = breaker
         self._counters = counters
         self._moves = may_move and rules.action == "move"
+        self._ends = rules.ends and rules.action == "move"
+        self._ending: dict[Slice, float] = {}
+        """Since when calls have been told to end that have not come back."""
+        self._ending_s = min(ENDING_S, rules.after_s)
         self._relief = Relief()
         self._interval_s = min(LOOK_S, rules.after_s / LOOKS)
         self._look_at = 0.0
@@ -109,11 +125,12 @@ class Stalls:
             for slice_ in self._dispatcher.out
             if slice_.started and not slice_.partition.closing and self._is_due(slice_, now)
         ]
-        found = [
-            stalled
-            for slice_ in due
-            if (stalled := self._stalled(slice_, now, len(due))) is not None
-        ]
+        if self._ends:
+            found = [each for slice_ in due if (each := self._to_end(slice_, now)) is not None]
+            due = [each for each in self._ending if self._refuses_to_end(each, now)]
+        else:
+            found = []
+        found += [each for slice_ in due if (each := self._stalled(slice_, now, len(due)))]
         if self._moves and not found and self._room > 0:
             found.extend(self._heads(partitions.values(), now))
         return found
@@ -127,9 +144,12 @@ class Stalls:
         if not stalled.is_relief:
             self._counters.stalled += self._reported.get(slice_) is None
             self._reported[slice_] = now
+        if stalled.end:
+            self._ending[slice_] = now
         if not stalled.abandon:
             return
         self._reported.pop(slice_, None)
+        self._ending.pop(slice_, None)
         self._counters.abandoned += 1
         slice_.call.cancelled = True
         if slice_.partition.owned:
@@ -144,6 +164,7 @@ class Stalls:
     def has_returned(self, slice_: Slice, now: float) -> bool:
         """Hear that a slot is through with a slice; tell whether its call had been abandoned."""
         self._reported.pop(slice_, None)
+        self._ending.pop(slice_, None)
         if slice_ not in self._dispatcher.abandoned:
             return False
         self._counters.late += 1
@@ -182,13 +203,38 @@ class Stalls:
         reported = self._reported.get(slice_)
         return reported is None or now - reported >= self._rules.after_s
 
+    def _refuses_to_end(self, slice_: Slice, now: float) -> bool:
+        """Tell whether a call has been told to end for long, and has to be dealt with again."""
+        if slice_.partition.closing:
+            return False
+        return now - max(self._ending[slice_], self._not_before) >= self._ending_s and (
+            self._moves or self._is_due(slice_, now)
+        )
+
+    def _to_end(self, slice_: Slice, now: float, *, is_relief: bool = False) -> Stalled | None:
+        """Return a call that is to be ended, None where that was tried or it has returned.
+
+        What its slot has not started is taken back: it goes on although the call is given up.
+        """
+        if slice_ in self._ending:
+            return None
+        message = slice_.running()
+        if slice_.partition.owned:
+            self._settling.take_back(slice_, now)
+        if message is None or slice_.running() is not message:
+            return None
+        return self._about(slice_, now, abandon=False, is_relief=is_relief, end=True)
+
     def _stalled(self, slice_: Slice, now: float, due: int) -> Stalled | None:
         if self._moves and self._room < due:
             hanging = len(self._dispatcher.abandoned) + due
+            why = (
+                "they have been cancelled and go on" if self._ends else "a thread cannot be stopped"
+            )
             self.stop = (
                 f"{hanging} handler calls have not returned for {self._rules.after_s:g} s, and"
-                f" stall.max_abandoned is {self._rules.max_abandoned}: a thread cannot be stopped,"
-                " a new process can go on; give the handler's calls timeouts"
+                f" stall.max_abandoned is {self._rules.max_abandoned}: {why}, a new process can"
+                " go on; give the handler's calls timeouts"
             )
             return self._about(slice_, now, abandon=False)
         return self._about(slice_, now, abandon=self._moves)
@@ -206,13 +252,26 @@ class Stalls:
             patience_s = self._relief.patience_s(self._dispatcher.cost_s)
             for slice_ in self._dispatcher.slices_of(partition):
                 is_head = slice_.running_seq() == seq and slice_ in self._dispatcher.out
-                if is_head and now - self._since(slice_) > patience_s and self._relief.spend():
-                    stalled = self._about(slice_, now, abandon=True, is_relief=True)
+                is_new = slice_ not in self._ending
+                is_slow = now - self._since(slice_) > patience_s
+                if is_head and is_new and is_slow and self._relief.spend():
+                    stalled = self._head(slice_, now)
                     found += [stalled] if stalled is not None else []
         return found
 
+    def _head(self, slice_: Slice, now: float) -> Stalled | None:
+        if self._ends:
+            return self._to_end(slice_, now, is_relief=True)
+        return self._about(slice_, now, abandon=True, is_relief=True)
+
     def _about(
-        self, slice_: Slice, now: float, *, abandon: bool, is_relief: bool = False
+        self,
+        slice_: Slice,
+        now: float,
+        *,
+        abandon: bool,
+        is_relief: bool = False,
+        end: bool = False,
     ) -> Stalled | None:
         message = slice_.running()
         if message is None:
@@ -226,4 +285,5 @@ class Stalls:
             now - self._since(slice_),
             abandon,
             is_relief,
+            end,
         )

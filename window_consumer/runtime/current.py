@@ -9,12 +9,15 @@ from window_consumer.model.record import Record
 
 
 class Slot:
-    """What one slot is calling its handler with. Owner: the slot; read within its context."""
+    """What one slot is calling its handler with. Owner: the slot; read within its context.
+
+    On an event loop each call has one of its own, because tasks that it starts may outlive it.
+    """
 
     __slots__ = ("record",)
 
-    def __init__(self) -> None:
-        self.record: Record | None = None
+    def __init__(self, record: Record | None = None):
+        self.record = record
 
 
 current_slot: ContextVar[Slot | None] = ContextVar("window_consumer_slot", default=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FrameType, TracebackType
 
 from window_consumer.model.errors import NotCalled, StalledError
@@ -14,12 +14,21 @@ _CACHED_PLACES = 256
 _MAX_FRAMES = 50
 _MAX_CHAIN = 5
 
-_LAYERS = frozenset({"window_consumer.runtime.routing", "window_consumer.runtime.expiry"})
+_LAYERS = frozenset(
+    {
+        "window_consumer.runtime.coroutine_calls",
+        "window_consumer.runtime.expiry",
+        "window_consumer.runtime.routing",
+    }
+)
 """What stands between a slot's loop and the handlers."""
 
 _SLOTS = "window_consumer.runtime.thread_pool"
 
 Place = tuple[tuple[CodeType, int], ...]
+
+Where = Sequence[tuple[FrameType, int]]
+"""Frames and their lines, the innermost last."""
 
 
 class Faults:
@@ -51,12 +60,14 @@ class Faults:
             each.__traceback__ = None
         return Failure(error, fault, "" if isinstance(error, NotCalled) else handler)
 
-    def stalled(self, frame: FrameType | None, seconds: float, handler: str = "") -> Failure:
-        """Describe a call that has not returned for so long, and where its thread stands."""
-        error = StalledError(f"the call had not returned after {seconds:.1f} s")
-        frames = [] if frame is None else _handlers_part(frame)
-        digest = "|".join(_function_name(each.f_code) for each, _ in frames)
-        texts = traceback.StackSummary.extract(iter(frames[-_MAX_FRAMES:])).format()
+    def stalled(self, where: Where, seconds: float, handler: str = "", note: str = "") -> Failure:
+        """Describe a call that has not returned for so long, and where it stands.
+
+        ``note`` is what else is to be said of it.
+        """
+        error = StalledError(f"the call had not returned after {seconds:.1f} s{note}")
+        digest = "|".join(_function_name(each.f_code) for each, _ in where)
+        texts = traceback.StackSummary.extract(iter(where[-_MAX_FRAMES:])).format()
         name = class_name(type(error))
         stack = self._mask("".join(texts)) or "the thread is gone\n"
         return Failure(error, Fault(name, str(error), stack, fingerprint(name, digest)), handler)
@@ -105,8 +116,10 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _handlers_part(frame: FrameType) -> list[tuple[FrameType, int]]:
+def handlers_part(frame: FrameType | None) -> Where:
     """Return the frames of a slot's thread below its loop and the layers, the innermost last."""
+    if frame is None:
+        return []
     frames = list(traceback.walk_stack(frame))[::-1]
     ours = [
         index

@@ -34,6 +34,9 @@ IDLE_S = 0.1
 SERVE_S = 0.05
 """While slots have enough to do the client is still served this often, and asked for copies."""
 
+INTERRUPT_S = 1.0
+"""How long calls may take to end that are cancelled because their partition is given up."""
+
 POSITIONS_S = 0.25
 """How often the client's positions are looked at, for partitions with nothing left to do."""
 
@@ -308,7 +311,10 @@ class PollLoop:
         self._forget(names)
         held = [name for name in names if name in self._engine.partitions]
         suspects = self._standstill.suspects(held)
+        running = self._engine.running(held)
         outlived = dict.fromkeys([*self._engine.on_lost(names, now), *suspects])
+        if running:
+            self._parts.pool.interrupt(running)
         if held:
             self._reports.warn(f"lost {_listed(held)}: the session timed out or was fenced")
         self._reports.outlived(outlived)
@@ -347,6 +353,19 @@ class PollLoop:
         while self._engine.busy(names) and (left := deadline - self._clock.now()) > 0:
             self._take_completions(min(left, SERVE_S))
             self._carry_out(self._engine.on_tick(self._clock.now()))
+        self._interrupt(names, f"revoke_timeout ({self._rules.revoke_timeout_s:g} s) is over")
+
+    def _interrupt(self, names: Sequence[TopicPartition], why: str) -> None:
+        """End the calls of these partitions that can be ended, and wait until they have."""
+        slices = self._engine.running(names)
+        if not slices or not self._parts.pool.interrupt(slices):
+            return
+        deadline = self._clock.now() + INTERRUPT_S
+        while (left := deadline - self._clock.now()) > 0 and self._engine.running(names):
+            self._take_completions(min(left, SERVE_S))
+        ended = len(slices) - len(self._engine.running(names))
+        if ended:
+            self._reports.interrupted(slices, ended, why)
 
     def _give_up(self, names: Sequence[TopicPartition]) -> int:
         """Commit for the last time; return how many calls are still running."""
@@ -381,6 +400,7 @@ class PollLoop:
             if self._picture_asked.is_set():
                 self._take_picture(self._clock.now())
         names = list(engine.partitions)
+        self._interrupt(names, f"stop_timeout ({self._rules.stop_timeout_s:g} s) is over")
         if names and self.failure is None:
             # A poll that raised may have read records that nobody has got.
             engine.on_positions(self._source.positions(names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -29,7 +29,14 @@ class Pool(Protocol):
     def look_at(self, stalled: Stalled) -> Failure | None:
         """Say where a call stands that has not returned for long; None where it has by now.
 
-        Where it is to be abandoned its slot is replaced.
+        Where it is to be abandoned its slot is replaced. Where it is to be ended it is told to, and
+        its slice comes back with that failure once it has ended, whatever it returns.
+        """
+
+    def interrupt(self, slices: Sequence[Slice]) -> bool:
+        """End the calls of these slices, whose partitions are given up; False where none can be.
+
+        Their slices come back with the records unfinished once the calls have ended.
         """
 
     def stop(self, timeout_s: float) -> int:

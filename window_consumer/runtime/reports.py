@@ -13,6 +13,7 @@ from window_consumer.core.decisions import Away, Hovering, Outlived
 from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.producing import Production
+from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Returned, Stalled
 from window_consumer.model.errors import (
     NotCalled,
@@ -197,7 +198,11 @@ class Reports:
     def stalled(self, call: Stalled, failure: Failure) -> None:
         """Write down where a call stands that does not return, and what becomes of it."""
         what = "holds up its window, in which all else is done" if call.is_relief else "stalls"
-        then = "is abandoned, its record leaves" if call.abandon else "is only reported"
+        then = "is only reported"
+        if call.end:
+            then = "is cancelled"
+        elif call.abandon:
+            then = "is abandoned, its record leaves"
         self._logger.warning(
             "%s: the call for %s@%d (key %r, attempt %d) has been running for %.1f s and %s: it %s;"
             " it stands at:\n%s",
@@ -224,6 +229,22 @@ class Reports:
                 call.seconds,
                 extra=_place(call.name, call.offset, None),
             )
+
+    def interrupted(self, slices: Sequence[Slice], ended: int, why: str) -> None:
+        """Write down that calls were cancelled because their partitions are given up."""
+        calls = [(each.partition.name, each.messages[-1].offset()) for each in slices]
+        shown = ", ".join(f"{name}@{offset}" for name, offset in calls[:4])
+        more = f" and {len(calls) - 4} more" if len(calls) > 4 else ""
+        refused = f", {len(slices) - ended} go on" if ended < len(slices) else ""
+        self._logger.warning(
+            "%s: %s: %d calls were cancelled (%s%s)%s; their records will run again",
+            self._worker,
+            why,
+            len(slices),
+            shown,
+            more,
+            refused,
+        )
 
     def outlived(self, calls: Iterable[Outlived]) -> None:
         """Write down calls that go on although their partition was given up."""

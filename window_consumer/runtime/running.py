@@ -7,6 +7,8 @@ stops the others, and the whole ends with a failure.
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import os
@@ -14,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from types import TracebackType
@@ -33,6 +36,13 @@ from window_consumer.runtime.worker import Worker
 
 MakeWorkers = Callable[[Any, Callable[[Worker, Phase], None]], Sequence[Worker]]
 """Gets what the lifespan yielded and where to report phases; returns workers, not started."""
+
+_NOT_THE_USERS = (
+    str(Path(__file__).parents[1]),
+    contextlib.__file__,
+    *(path for module in (asyncio, concurrent.futures) for path in module.__path__),
+)
+"""Where frames between the supervisor and the lifespan come from."""
 
 _LEAVE_S = 4.0
 _GRACE_S = 4.0
@@ -219,7 +229,7 @@ class Running:
 def _lifespan_error(error: BaseException) -> LifespanError:
     """Say where in the user's code the lifespan failed; its stack stays with the cause."""
     frames = traceback.extract_tb(error.__traceback__)
-    users = [each for each in frames if each.filename not in (__file__, contextlib.__file__)]
+    users = [each for each in frames if not each.filename.startswith(_NOT_THE_USERS)]
     place = f" at {users[0].filename}:{users[0].lineno}" if users else ""
     failure = LifespanError(f"@app.lifespan failed{place}: {class_name(type(error))}: {error}")
     failure.__cause__ = error

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from time import perf_counter
-from types import FrameType
 from typing import Any
 
 from attrs import field, frozen
@@ -18,7 +17,7 @@ from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
 from window_consumer.runtime.current import Slot, current_slot
-from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.faults import Faults, Where, handlers_part
 from window_consumer.runtime.returns import note_results
 
 Handler = Callable[[Record], object]
@@ -31,10 +30,11 @@ class Caller:
     handler: Handler
     describe: Callable[[BaseException, str], Failure]
     """Takes the name of the handler, too, empty where there is only one."""
-    describe_stall: Callable[[FrameType | None, float, str], Failure] = field(
+    describe_stall: Callable[[Where, float, str, str], Failure] = field(
         factory=lambda: Faults().stalled
     )
-    """Takes where a call stands that has not returned for so many seconds, and its handler."""
+    """Takes where a call stands that has not returned for so many seconds, its handler, and what
+    else is to be said of it."""
 
 
 class ThreadPool:
@@ -85,7 +85,12 @@ class ThreadPool:
             self._add_thread().start()
         elif slice_ not in self._running:
             return None
-        return self._caller.describe_stall(frame, stalled.seconds, slice_.call.handler)
+        where = handlers_part(frame)
+        return self._caller.describe_stall(where, stalled.seconds, slice_.call.handler, "")
+
+    def interrupt(self, slices: Sequence[Slice]) -> bool:  # noqa: ARG002 - a thread cannot be ended
+        """Do nothing: a thread cannot be ended."""
+        return False
 
     def stop(self, timeout_s: float) -> int:
         """Let the slots end after what they run; return how many are still running then.

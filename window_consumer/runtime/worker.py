@@ -71,6 +71,8 @@ class WorkerSetup:
     mask: Callable[[str], str] = str
     logger: logging.Logger = field(factory=lambda: logging.getLogger("window_consumer"))
     clock: Clock = field(factory=SystemClock)
+    is_async: bool = False
+    """The handler makes coroutines: ``make_pool`` has to give a pool that runs them."""
     make_engine: MakeEngine = Engine
     make_pool: MakePool = ThreadPool
     make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue

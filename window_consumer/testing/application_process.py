@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from window_consumer.app import App, Plan
 from window_consumer.app.preflight import Preparation
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.runtime.hand_loop import HandLoop
 from window_consumer.testing.fake_cluster import FakeCluster
 from window_consumer.testing.stepped_worker import Rival, Scenery, SteppedWorker
 
@@ -40,9 +41,10 @@ class ApplicationProcess:
         cluster = FakeCluster(scenery.broker)
         log = ClientLog(logging.getLogger("window_consumer.client"), plan.mask)
         prepared = [Preparation(plan, each, cluster, log).prepare() for each in plan.workers]
-        state = lifespans.enter_context(app.resources())
+        loop = lifespans.enter_context(HandLoop())
+        state = lifespans.enter_context(app.resources(loop.run))
         self.workers = [
-            SteppedWorker(app.setup_of(plan, each, scenery.clock), scenery, state)
+            SteppedWorker(app.setup_of(plan, each, scenery.clock), scenery, state, loop)
             for each in prepared
         ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -16,6 +16,7 @@ from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Stalled
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.current import Slot, current_slot
+from window_consumer.runtime.hand_loop import HandLoop
 from window_consumer.runtime.thread_pool import Caller, call_each
 from window_consumer.testing.journal import Journal, watched
 
@@ -23,7 +24,7 @@ from window_consumer.testing.journal import Journal, watched
 class InlineSlots:
     """A pool that calls handlers when it is told to. Owner: one thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what every pool gets, and the test's parts
         self,
         worker: str,
         caller: Caller,
@@ -31,8 +32,11 @@ class InlineSlots:
         state: Any,
         journal: Journal,
         now: Callable[[], float],
+        loop: HandLoop | None = None,
     ):
-        self._caller = Caller(watched(caller.handler, worker, journal), _kept(caller.describe))
+        """``loop`` is given where the handler makes coroutines."""
+        handler = caller.handler if loop is None else loop.running(caller.handler)
+        self._caller = Caller(watched(handler, worker, journal), _kept(caller.describe))
         self._completions = completions
         self._state = state
         self._now = now
@@ -55,6 +59,10 @@ class InlineSlots:
     def look_at(self, stalled: Stalled) -> Failure | None:  # noqa: ARG002 - nothing runs meanwhile
         """Say that the call has returned: whoever asks has waited for it."""
         return None
+
+    def interrupt(self, slices: Sequence[Slice]) -> bool:  # noqa: ARG002 - as above
+        """There is nothing to end."""
+        return False
 
     def work(self) -> bool:
         """Call the handlers for one slice; False where none waits."""

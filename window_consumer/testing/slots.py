@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, Protocol
 
@@ -107,6 +107,10 @@ class SteppedSlots:
                 self._abandoned.append(work)
             self._steps[index] = self._slices[index] = None
         return _failure(StalledError("does not return"), stalled.offset)
+
+    def interrupt(self, slices: Sequence[Slice]) -> bool:  # noqa: ARG002 - these are threads
+        """Do nothing: a thread cannot be ended."""
+        return False
 
     def _call_each(self, slice_: Slice, ident: int) -> Iterator[None]:
         history = self._history

@@ -16,6 +16,7 @@ from window_consumer.model.errors import PublishFailedError, WindowConsumerError
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import CommitResults, Copy, Delivery
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.hand_loop import HandLoop
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.thread_pool import Caller
 from window_consumer.runtime.topic_watch import TopicNews
@@ -67,8 +68,9 @@ class Scenery:
 class SteppedWorker:
     """Drives one worker: its poll loop, its slots, its copies. Owner: one thread."""
 
-    def __init__(self, setup: WorkerSetup, scenery: Scenery, state: Any):
+    def __init__(self, setup: WorkerSetup, scenery: Scenery, state: Any, loop: HandLoop):
         self.name = setup.name
+        self._loop = loop if setup.is_async else None
         self._scenery = scenery
         self._slots: InlineSlots | None = None
         self._turning = False
@@ -146,7 +148,8 @@ class SteppedWorker:
     ) -> InlineSlots:
         scenery = self._scenery
         now = scenery.clock.now
-        self._slots = InlineSlots(worker, caller, completions, state, scenery.journal, now)
+        journal = scenery.journal
+        self._slots = InlineSlots(worker, caller, completions, state, journal, now, self._loop)
         return self._slots
 
     @property

@@ -16,12 +16,14 @@ from window_consumer.app.dead_letter_source import Source
 from window_consumer.app.dead_letters import DeadLetterTopics
 from window_consumer.app.handlers import HandlerSpec
 from window_consumer.app.loading import load_app
+from window_consumer.cli.dlq.debugger import Debugger
 from window_consumer.cli.dlq.options import look, topic_options_without_app
 from window_consumer.cli.dlq.show_command import latest
 from window_consumer.cli.errors import FAILED, OK
 from window_consumer.model.dead_letter import DeadLetter
 from window_consumer.model.errors import LifespanError, Skip
 from window_consumer.model.record import Record
+from window_consumer.runtime.hand_loop import HandLoop
 from window_consumer.testing import make_record
 
 
@@ -49,30 +51,20 @@ def debug_command(*, name: str, application: str, handler: str | None, **options
     return _debug(app, handler_for(found[0], app, handler), found[0]) if found else code
 
 
-class _Debugger(pdb.Pdb):
-    """Remembers that somebody has quit: pdb itself returns then as if the handler had returned."""
-
-    was_quit = False
-
-    def set_quit(self) -> None:
-        """Quit, from the prompt or because nothing more is typed."""
-        self.was_quit = True
-        super().set_quit()
-
-
 def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
-    debugger = _Debugger(nosigint=True)
+    debugger = Debugger(nosigint=True)
 
     def stepping(record: Record) -> object:
-        result = debugger.runcall(handler.function, *handler.parameters.arguments(record))
-        if debugger.was_quit:
-            # Middleware must not take half a call for a whole one: it may commit what was done.
-            raise BdbQuit
-        return result
+        return debugger.call(handler.function, *handler.parameters.arguments(record))
+
+    async def stepping_coroutine(record: Record) -> object:
+        function: Any = handler.function
+        return await debugger.call_coroutine(function, *handler.parameters.arguments(record))
 
     with ExitStack() as stack:
+        loop = stack.enter_context(HandLoop())
         try:
-            state = stack.enter_context(app.resources())
+            state = stack.enter_context(app.resources(loop.run))
         except Exception as error:
             raise LifespanError(
                 f"the application's lifespan raised {type(error).__name__}: {error}"
@@ -89,7 +81,11 @@ def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
         )
         click.echo(f"{handler.name} ({handler.place}) with {record!r}", err=True)
         try:
-            app.surrounded(stepping)(record)
+            if handler.is_async:
+                call: Any = app.surrounded(stepping_coroutine, coroutines=True)
+                loop.run(call(record))
+            else:
+                app.surrounded(stepping)(record)
         except BdbQuit:
             return _quit()
         except Skip as skip:

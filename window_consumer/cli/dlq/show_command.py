@@ -67,7 +67,7 @@ def show_command(
             app = load_app(options["application"])
             module, _, attribute = options["application"].partition(":")
             spec = handler_for(letter, app, handler)
-            text = as_test(topics.whole(letter), module, attribute or "app", spec.name)
+            text = as_test(topics.whole(letter), module, attribute or "app", spec)
         else:
             names = () if unmasked or source.config is None else source.config.dlq.mask
             view = {**view_of(letter, FieldMask(names)), **_resolution(topics, letter)}

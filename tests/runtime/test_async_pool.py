@@ -1,0 +1,376 @@
+"""Coroutines as handlers, on a real event loop: what each call can rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Coroutine
+from contextvars import ContextVar
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from tests.core.support import ORDERS, Driven, notes
+from tests.runtime.coroutines import PATIENCE_S, Coroutines, failed
+from window_consumer.core.slices import Slice
+from window_consumer.model.errors import Fatal, Skip
+from window_consumer.model.record import Record
+from window_consumer.runtime.current import RecordContext, current_record
+
+SEEN: ContextVar[int | None] = ContextVar("seen", default=None)
+
+
+def test_every_record_is_called_once_in_order_on_the_loops_thread() -> None:
+    seen: list[tuple[int, str, Any]] = []
+
+    async def handler(record: Record) -> None:
+        seen.append((record.offset, threading.current_thread().name, record.state))
+        if record.offset % 2:
+            await asyncio.sleep(0)
+
+    with Coroutines(handler, state="pool") as coroutines:
+        slice_ = coroutines.run(0, 1, 2, 3)
+    assert seen == [(offset, "wc-work-loop", "pool") for offset in range(4)]
+    assert slice_.plain
+
+
+def test_as_many_calls_wait_at_once_as_there_are_slots_and_no_more() -> None:
+    running, most = 0, 0
+
+    async def handler(_record: Record) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.02)
+        running -= 1
+
+    with Coroutines(handler, slots=50) as coroutines:
+        slices = [coroutines.submit(offset) for offset in range(200)]
+        back = [coroutines.back() for _ in slices]
+    assert (most, len(set(back))) == (50, 200)
+
+
+def test_ten_thousand_calls_can_wait_at_once() -> None:
+    begun: list[int] = []
+    go_on = asyncio.Event()
+
+    async def handler(record: Record) -> None:
+        begun.append(record.offset)
+        if len(begun) == 10_000:
+            go_on.set()
+        await go_on.wait()
+
+    with Coroutines(handler, slots=10_000) as coroutines:
+        for offset in range(10_000):
+            coroutines.submit(offset)
+        back = [coroutines.back() for _ in range(10_000)]
+    assert len(set(back)) == 10_000
+
+
+def test_a_slice_waits_for_no_other_ones_slow_call() -> None:
+    slow = asyncio.Event()
+
+    async def handler(record: Record) -> None:
+        if record.offset == 0:
+            await slow.wait()
+
+    with Coroutines(handler, slots=2) as coroutines:
+        first = coroutines.submit(0)
+        others = [coroutines.submit(offset) for offset in range(1, 50)]
+        assert [coroutines.back() for _ in others] == others
+        coroutines.loop.call(slow.set)
+        assert coroutines.back() is first
+
+
+def test_calls_that_never_wait_give_the_loop_to_those_that_do() -> None:
+    rounds = 0
+    done = threading.Event()
+
+    async def handler(record: Record) -> None:
+        nonlocal rounds
+        if record.offset == 0:
+            for _ in range(10):
+                await asyncio.sleep(0)
+                rounds += 1
+            done.set()
+
+    with Coroutines(handler) as coroutines:
+        coroutines.submit(0)
+        submitted = 1
+        while not done.is_set():
+            coroutines.submit(1)
+            submitted += 1
+            coroutines.back()
+    assert rounds == 10
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize(
+    "error",
+    [ValueError(), TimeoutError(), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), Fatal()],
+)
+def test_whatever_a_handler_raises_is_its_records_failure(error: Any, *, waits: bool) -> None:
+    async def handler(record: Record) -> None:
+        if waits:
+            await asyncio.sleep(0)
+        if record.offset == 1:
+            raise error
+
+    with Coroutines(handler) as coroutines:
+        assert failed(coroutines.run(0, 1, 2)) == {1: error}
+        assert coroutines.run(3).plain
+
+
+def test_what_is_raised_before_there_is_a_coroutine_is_a_failure_too() -> None:
+    def handler(_record: Record) -> Awaitable[None]:
+        raise Skip
+
+    with Coroutines(handler) as coroutines:
+        slice_ = coroutines.run(0, 1)
+    assert [message.offset() for message in slice_.deviate().skipped] == [0, 1]
+
+
+def test_a_plain_function_that_calls_a_coroutine_function_is_awaited() -> None:
+    done: list[int] = []
+
+    async def charge(record: Record) -> None:
+        await asyncio.sleep(0)
+        done.append(record.offset)
+
+    class Later:
+        def __init__(self, coroutine: Coroutine[Any, Any, None]):
+            self.coroutine = coroutine
+
+        def __await__(self) -> Any:
+            return self.coroutine.__await__()
+
+    with Coroutines(lambda record: Later(charge(record))) as coroutines:
+        assert coroutines.run(0, 1).plain
+    assert done == [0, 1]
+
+
+def test_a_failures_stack_begins_with_the_handler() -> None:
+    async def handler(record: Record) -> None:
+        await deep_below(record)
+
+    async def deep_below(record: Record) -> None:
+        if record.offset:
+            await asyncio.sleep(0)
+        raise ValueError
+
+    with Coroutines(handler) as coroutines:
+        for offset in (0, 1):
+            ((_, failure),) = coroutines.run(offset).deviate().failed
+            stack = failure.fault.stack
+            assert stack.index(", in handler") < stack.index(", in deep_below")
+            assert "window_consumer/runtime" not in stack
+            assert failure.error.__traceback__ is None
+
+
+def test_after_a_failure_later_records_of_its_lane_are_held_back() -> None:
+    called: list[int] = []
+
+    async def handler(record: Record) -> None:
+        called.append(record.offset)
+        await asyncio.sleep(0)
+        if record.offset in (0, 3):
+            raise ValueError
+
+    with Coroutines(handler) as coroutines:
+        keys = [b"a", b"b", b"a", b"b", b"c", b"b", None]
+        noted = coroutines.run(*range(7), ordering="key", keys=keys).deviate()
+    assert called == [0, 1, 3, 4, 6]
+    assert [m.offset() for m in noted.held] == [2, 5]
+    assert [m.offset() for m, _ in noted.failed] == [0, 3]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_context_variables_of_a_call_are_not_seen_by_the_next(*, waits: bool) -> None:
+    seen: list[int | None] = []
+
+    async def handler(record: Record) -> None:
+        seen.append(SEEN.get())
+        SEEN.set(record.offset)
+        if waits:
+            await asyncio.sleep(0)
+        assert SEEN.get() == record.offset
+
+    with Coroutines(handler, slots=1) as coroutines:
+        slice_ = coroutines.run(0, 1, 2)
+    assert slice_.plain
+    assert seen == [None, None, None]
+
+
+def test_a_task_that_a_call_starts_is_about_the_same_record_also_when_it_outlives_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = logging.getLogger("shop")
+    children: list[asyncio.Task[None]] = []
+    go_on = asyncio.Event()
+    caplog.handler.addFilter(RecordContext())
+
+    async def child(record: Record) -> None:
+        await go_on.wait()
+        assert current_record() is record
+        log.warning("later")
+
+    async def handler(record: Record) -> None:
+        assert current_record() is record
+        children.append(asyncio.create_task(child(record)))
+        if record.offset == 1:
+            await asyncio.sleep(0)
+        if record.offset == 2:
+            go_on.set()
+            await asyncio.gather(*children)
+
+    with Coroutines(handler, slots=1) as coroutines:
+        assert failed(coroutines.run(0, 1, 2)) == {}
+    assert {getattr(record, "offset", None) for record in caplog.records} == {0, 1, 2}
+
+
+def test_the_tasks_name_is_that_of_the_record_from_the_first_step_on() -> None:
+    names: list[str] = []
+
+    async def handler(_record: Record) -> None:
+        for _ in range(2):
+            task = asyncio.current_task()
+            assert task is not None
+            names.append(task.get_name())
+            assert task.get_name() in repr(task)
+            await asyncio.sleep(0)
+
+    with Coroutines(handler) as coroutines:
+        assert coroutines.run(1234, 1235).plain
+    assert names == ["wc-work orders[0]@1234"] * 2 + ["wc-work orders[0]@1235"] * 2
+
+
+def test_timeouts_and_task_groups_work_from_the_first_step_on() -> None:
+    done: list[int] = []
+
+    async def slow(record: Record) -> None:
+        await asyncio.sleep(PATIENCE_S if record.offset == 1 else 0)
+        done.append(record.offset)
+
+    async def handler(record: Record) -> None:
+        async with asyncio.timeout(0.01), asyncio.TaskGroup() as group:
+            group.create_task(slow(record))
+            group.create_task(slow(record))
+
+    with Coroutines(handler, slots=1) as coroutines:
+        errors = failed(coroutines.run(0, 1, 2))
+    assert [type(error) for error in errors.values()] == [TimeoutError]
+    assert (list(errors), done) == ([1], [0, 0, 2, 2])
+
+
+@pytest.mark.parametrize("offset", range(3))
+def test_system_exit_of_a_task_does_not_end_the_loop(
+    offset: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def leaves() -> None:
+        raise SystemExit(3)
+
+    async def handler(record: Record) -> None:
+        if record.offset == offset:
+            await asyncio.create_task(leaves())
+        await asyncio.sleep(0)
+
+    with Coroutines(handler, slots=1) as coroutines:
+        errors = failed(coroutines.run(0, 1, 2))
+    assert [type(error) for error in errors.values()] == [SystemExit]
+    assert "this escaped from a task; the loop goes on" in caplog.text
+
+
+def test_who_stops_the_loop_stops_nothing() -> None:
+    async def handler(_record: Record) -> None:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0)
+
+    with Coroutines(handler) as coroutines:
+        assert coroutines.run(0, 1, 2).plain
+
+
+def test_a_call_that_cancels_itself_has_failed_and_no_other_one() -> None:
+    async def handler(record: Record) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if record.offset == 1:
+            task.cancel()
+        if record.offset == 3:
+            raise asyncio.CancelledError
+        if record.offset == 5:
+            task.cancel()
+            return
+        await asyncio.sleep(0)
+
+    with Coroutines(handler, slots=1) as coroutines:
+        errors = failed(coroutines.run(*range(8)))
+        assert coroutines.run(8, 9).plain
+    assert {offset: type(error) for offset, error in errors.items()} == {
+        1: asyncio.CancelledError,
+        3: asyncio.CancelledError,
+    }
+
+
+def test_who_cancels_all_tasks_fails_the_calls_that_run_and_nothing_else() -> None:
+    waiting = asyncio.Semaphore(0)
+
+    async def handler(record: Record) -> None:
+        if record.offset == 9:
+            await waiting.acquire()
+            await waiting.acquire()
+            for task in asyncio.all_tasks():
+                task.cancel()
+        if record.offset < 2:
+            waiting.release()
+            await asyncio.sleep(PATIENCE_S)
+
+    with Coroutines(handler, slots=8) as coroutines:
+        slices = [coroutines.submit(offset) for offset in (0, 1, 9)]
+        assert {coroutines.back() for _ in slices} == set(slices)
+        assert [len(failed(each)) for each in slices[:2]] == [1, 1]
+        many = [coroutines.submit(offset) for offset in range(10, 40)]
+        assert {coroutines.back() for _ in many} == set(many)
+        assert all(each.plain for each in many)
+
+
+def test_each_record_is_claimed_once_while_others_take_back() -> None:
+    """The loop runs slices while another thread takes their rest back and deals it out again."""
+    records = 20_000
+    called: Counter[int] = Counter()
+
+    async def handler(record: Record) -> None:
+        called[record.offset] += 1
+        if record.offset % 7 == 0:
+            await asyncio.sleep(0)
+
+    random_ = random.Random(1)
+    partition = Driven().engine.partitions[ORDERS]
+    messages = notes(*range(records))
+    out: list[Slice] = []
+    accounted: list[int] = []
+    with Coroutines(handler) as coroutines:
+
+        def deal(part: list[Any], seqs: Any) -> None:
+            slice_ = Slice(partition, part, seqs, 0, ())
+            out.append(slice_)
+            coroutines.pool.submit(slice_)
+
+        for start in range(0, records, 100):
+            deal(messages[start : start + 100], range(start, start + 100))
+        deadline = perf_counter() + 60
+        while out and perf_counter() < deadline:
+            past, unclaimed, seqs = random_.choice(out).split()
+            accounted.extend(past.seqs)
+            for start in range(0, len(unclaimed), 7):
+                deal(unclaimed[start : start + 7], seqs[start : start + 7])
+            while not coroutines.completions.empty():
+                done = coroutines.completions.get()
+                accounted.extend(done.seqs)
+                out.remove(done)
+    assert sorted(accounted) == list(range(records))
+    assert set(called.values()) == {1}
+    assert len(called) == records

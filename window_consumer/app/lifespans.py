@@ -1,0 +1,137 @@
+"""Lifespans as context managers, and where those of coroutines are entered and left."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
+from typing import Any
+
+from attrs import frozen
+
+from window_consumer.model.errors import UsageError
+from window_consumer.runtime.event_loop import EventLoop
+from window_consumer.runtime.lifespan_task import LifespanTask
+
+Lifespan = (
+    Callable[[], Iterator[Any]]
+    | Callable[[], AbstractContextManager[Any]]
+    | Callable[[], AsyncIterator[Any]]
+    | Callable[[], AbstractAsyncContextManager[Any]]
+)
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Runs a coroutine on a loop and returns what it returns."""
+
+_FORMS = "a function with one yield, or to return a context manager, asynchronous or not"
+
+
+@frozen
+class StatesByWorker:
+    """What an asynchronous lifespan has yielded: it was entered on several loops."""
+
+    of: Mapping[str, Any]
+    """On the loop of each worker with coroutines."""
+    others: Any
+
+    @staticmethod
+    def state_for(state: Any, worker: str) -> Any:
+        """Return what is ``record.state`` in a worker."""
+        if isinstance(state, StatesByWorker):
+            return state.of.get(worker, state.others)
+        return state
+
+
+def is_async_lifespan(lifespan: Lifespan | None) -> bool:
+    """Tell whether a lifespan is to be entered on an event loop.
+
+    What only returns a context manager tells by its annotation or by what it wraps.
+    """
+    if lifespan is None:
+        return False
+    bare = inspect.unwrap(lifespan)
+    if inspect.isasyncgenfunction(bare):
+        return True
+    if inspect.isgeneratorfunction(bare):
+        return False
+    if isinstance(lifespan, type):
+        return hasattr(lifespan, "__aenter__")
+    returned = getattr(bare, "__annotations__", {}).get("return", "")
+    name = returned if isinstance(returned, str) else getattr(returned, "__name__", str(returned))
+    return "Async" in name or hasattr(returned, "__aenter__")
+
+
+def as_context(lifespan: Lifespan | None) -> AbstractContextManager[Any]:
+    """Return a context manager of the lifespan; one that yields None where there is none."""
+    if lifespan is None:
+        return contextlib.nullcontext()
+    if inspect.isgeneratorfunction(lifespan):
+        return contextlib.contextmanager(lifespan)()
+    context: Any = lifespan()
+    if not isinstance(context, AbstractContextManager):
+        raise UsageError(_refusal(lifespan, context))
+    return context
+
+
+def as_async_context(lifespan: Lifespan) -> AbstractAsyncContextManager[Any]:
+    """Return an asynchronous context manager of the lifespan. Called on the loop."""
+    if inspect.isasyncgenfunction(lifespan):
+        return contextlib.asynccontextmanager(lifespan)()
+    context: Any = lifespan()
+    if not isinstance(context, AbstractAsyncContextManager):
+        raise UsageError(_refusal(lifespan, context))
+    return context
+
+
+def _refusal(lifespan: Lifespan, context: object) -> str:
+    if inspect.iscoroutine(context):
+        context.close()
+    name = getattr(lifespan, "__qualname__", lifespan)
+    if isinstance(context, AbstractAsyncContextManager):
+        return (
+            f"@app.lifespan: {name} returned an asynchronous context manager"
+            f" ({type(context).__name__}), and does not say so before it is called: annotate what"
+            " it returns, as in -> AbstractAsyncContextManager[Pool], or write it as async def with"
+            " one yield"
+        )
+    return f"@app.lifespan: {name} has to be {_FORMS}; it returned {type(context).__name__}"
+
+
+@contextlib.contextmanager
+def entered_by(run: Run, lifespan: Lifespan) -> Iterator[Any]:
+    """Enter and leave an asynchronous lifespan on one loop, both in the same task."""
+    task = LifespanTask(lambda: as_async_context(lifespan))
+    state = run(task.enter())
+    try:
+        yield state
+    finally:
+        run(task.leave())
+
+
+@contextlib.contextmanager
+def entered_on(
+    loops: Mapping[str, EventLoop], lifespan: Lifespan, *, with_others: bool
+) -> Iterator[StatesByWorker]:
+    """Enter an asynchronous lifespan on the loop of each worker, and once for all others.
+
+    The workers' loops are started, and go on afterwards where a worker uses them.
+    """
+    others = EventLoop("wc-lifespan-loop")
+    with ExitStack() as stack:
+
+        def entered(loop: EventLoop) -> Any:
+            stack.callback(_stop_unused, loop)
+            loop.start()
+            return stack.enter_context(entered_by(loop.run, lifespan))
+
+        states = {worker: entered(loop) for worker, loop in loops.items()}
+        yield StatesByWorker(states, entered(others) if with_others else None)
+
+
+def _stop_unused(loop: EventLoop) -> None:
+    if not loop.is_used:
+        loop.stop(_STOP_S)
+
+
+_STOP_S = 1.0

@@ -1,0 +1,236 @@
+"""Slots as tasks of one event loop: each takes a slice, calls the coroutine handler, reports back.
+
+A slot is a ``CallTask``. It lives on from slice to slice, and while its calls do not wait for
+anything it goes on with whatever is queued. The first call that waits lets the next slot begin, so
+that there are only as many tasks as calls that wait at once, and one more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import traceback
+from collections import deque
+from collections.abc import Iterable, Sequence
+from operator import length_hint
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any
+
+from window_consumer.core.slices import Slice
+from window_consumer.core.stalls import Stalled
+from window_consumer.model.fault import Failure
+from window_consumer.runtime.coroutine_calls import (
+    INTERRUPTED,
+    CallTask,
+    Interrupted,
+    call_each,
+)
+from window_consumer.runtime.coroutine_stacks import stack_of
+from window_consumer.runtime.event_loop import EventLoop
+from window_consumer.runtime.faults import Where, handlers_part
+from window_consumer.runtime.thread_pool import Caller
+
+_BLOCKS = ", and it blocks the event loop: until it returns nothing else goes on in this worker"
+
+_log = logging.getLogger("window_consumer")
+
+
+class AsyncPool:
+    """A fixed number of slots on the thread of an event loop, between two queues.
+
+    Whether a slice is over or abandoned is decided by who takes it out of ``_running``: the slot
+    that is through with it, on the loop, or the poll thread. Everything else of the slots belongs
+    to the loop.
+    """
+
+    def __init__(
+        self,
+        worker: str,
+        slots: int,
+        caller: Caller,
+        completions: SimpleQueue[Any],
+        state: Any,
+        loop: EventLoop | None = None,
+    ):
+        self._worker = worker
+        self._caller = caller
+        self._completions = completions
+        self._state = state
+        self._loop = loop or EventLoop(f"wc-{worker}-loop")
+        self._waiting: deque[Slice] = deque()
+        """Slices that no slot has taken; the poll thread appends, the loop takes."""
+        self._rousing = False
+        """The loop has been asked to look into ``_waiting``."""
+        self._running: dict[Slice, CallTask] = {}
+        self._free = slots
+        """Slots that nobody occupies."""
+        self._idle: list[tuple[CallTask, asyncio.Future[None]]] = []
+        """Tasks without a slot, and what wakes them."""
+        self._blocked_at: float | None = None
+
+    # ---- for the poll thread
+
+    def start(self) -> None:
+        """Start the loop, unless somebody has."""
+        self._loop.is_used = True
+        self._loop.start()
+
+    def submit(self, slice_: Slice) -> None:
+        """Queue a slice; the next free slot takes it. Many of them wake the loop once."""
+        self._waiting.append(slice_)
+        if not self._rousing:
+            self._rousing = True
+            self._loop.call(self._rouse)
+
+    def look_at(self, stalled: Stalled) -> Failure | None:
+        """Say where a call stands that has not returned for long; None where it has by now.
+
+        None, too, where it only waits for another one that blocks the loop. Where it is to be
+        abandoned its slot is replaced; where it is to be ended it is cancelled.
+        """
+        slice_ = stalled.slice_
+        task = self._running.get(slice_)
+        if task is None:
+            return None
+        blocker = self._blocker()
+        if blocker is not None and blocker is not task:
+            if not isinstance(blocker, CallTask):
+                self._tell_of(blocker)
+            return None
+        where = self._where(task)
+        if stalled.abandon:
+            if self._running.pop(slice_, None) is None:
+                return None
+            self._loop.call(self._replace)
+        note = _BLOCKS if blocker is task else ""
+        handler = slice_.call.handler
+        failure = self._caller.describe_stall(where, stalled.seconds, handler, note)
+        if stalled.end:
+            self._loop.call(self._end, (slice_,), failure)
+        return failure
+
+    def interrupt(self, slices: Sequence[Slice]) -> bool:
+        """Cancel the calls of these slices, whose partitions are given up."""
+        self._loop.call(self._end, slices, INTERRUPTED)
+        return True
+
+    def stop(self, timeout_s: float) -> int:
+        """End the loop and what still runs on it; return 1 where it has not ended by then."""
+        return 0 if self._loop.stop(timeout_s) else 1
+
+    def _where(self, task: CallTask) -> Where:
+        stack = stack_of(task)
+        if stack and asyncio.current_task(self._loop.loop) is not task:
+            return stack
+        return handlers_part(sys._current_frames().get(self._loop.thread.ident or 0))
+
+    def _blocker(self) -> object | None:
+        """Return the task that does not give the loop back, the loop itself where it is none."""
+        if not self._loop.is_blocked:
+            return None
+        return asyncio.current_task(self._loop.loop) or self._loop
+
+    def _tell_of(self, blocker: object) -> None:
+        """Write down, once, what blocks the loop that is no call: a task of a handler, a callback.
+
+        Nobody knows whose it is.
+        """
+        if self._blocked_at == self._loop.pulse_at:
+            return
+        self._blocked_at = self._loop.pulse_at
+        where = handlers_part(sys._current_frames().get(self._loop.thread.ident or 0))
+        stack = "".join(traceback.StackSummary.extract(iter(where)).format())
+        name = f"the task {blocker.get_name()}" if isinstance(blocker, asyncio.Task) else "a call"
+        _log.warning(
+            "%s: %s blocks the event loop: until it returns nothing else goes on in this worker;"
+            " it stands at:\n%s",
+            self._worker,
+            name,
+            stack.rstrip(),
+        )
+
+    # ---- on the loop
+
+    def _rouse(self) -> None:
+        self._rousing = False
+        self._let_begin()
+
+    def _let_begin(self) -> None:
+        """Let one more slot begin, if a slice waits for one."""
+        if not (self._waiting and self._free):
+            return
+        self._free -= 1
+        while self._idle:
+            _, woken = self._idle.pop()
+            if not woken.done():
+                woken.set_result(None)
+                return
+        task = CallTask(self._work(), loop=self._loop.loop)
+        task.worker = self._worker
+
+    def _replace(self) -> None:
+        """Give the slot of a task that does not need it any more to another one."""
+        self._free += 1
+        self._let_begin()
+
+    def _end(self, slices: Iterable[Slice], ending: Failure | Interrupted) -> None:
+        for slice_ in slices:
+            task = self._running.get(slice_)
+            if task is not None:
+                task.ending = task.ending or ending
+                slice_.call.cancelled = True
+                task.cancel()
+
+    async def _work(self) -> None:
+        """Occupy a slot while slices wait, then wait for the next time."""
+        task = asyncio.current_task()
+        assert isinstance(task, CallTask)
+        waiting = self._waiting
+        has_slot = True
+        try:
+            while True:
+                while waiting:
+                    has_slot = await self._call(waiting.popleft(), task)
+                    if not has_slot or task.ending is not None or task.cancelling():
+                        return
+                    await asyncio.sleep(0)  # whoever waits for the loop is next
+                has_slot = False
+                await self._wait(task)
+                has_slot = True
+        except asyncio.CancelledError:
+            """Somebody has cancelled all tasks that there are; another one takes its place."""
+        finally:
+            if has_slot:
+                self._replace()
+
+    async def _wait(self, task: CallTask) -> None:
+        """Give the slot back and wait for another one."""
+        woken = self._loop.loop.create_future()
+        self._idle.append((task, woken))
+        self._free += 1
+        try:
+            await woken
+        except asyncio.CancelledError:
+            if not woken.cancelled():
+                self._replace()
+            elif (task, woken) in self._idle:
+                self._idle.remove((task, woken))
+            raise
+
+    async def _call(self, slice_: Slice, task: CallTask) -> bool:
+        """Call the handler for a slice; False where the slot is somebody else's by now."""
+        slice_.thread = self._loop.thread.ident or 0
+        slice_.call.state = self._state
+        slice_.started = slice_.started or perf_counter()
+        self._running[slice_] = task
+        await call_each(slice_, self._caller, task, self._let_begin)
+        task.record = None
+        is_mine = self._running.pop(slice_, None) is not None
+        if is_mine and length_hint(slice_.unclaimed):
+            self._waiting.appendleft(slice_)
+        else:
+            slice_.elapsed = perf_counter() - slice_.started
+            self._completions.put(slice_)
+        return is_mine
