@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -25,14 +26,22 @@ class Shop:
         self._directory = directory
         self.behave: Callable[[Record], object] = lambda _: None
         self.calls: list[tuple[int, int]] = []
+        self.is_async = False
 
     def start(self, **worker: Any) -> Running:
         app = App("shop")
 
-        @app.handler("orders", group="shop")
         def charge(order: Record) -> object:
             self.calls.append((order.partition, order.offset))
             return self.behave(order)
+
+        async def charge_later(order: Record) -> object:
+            await asyncio.sleep(0.001)
+            return charge(order)
+
+        app.handler("orders", group="shop", name="charge")(
+            charge_later if self.is_async else charge
+        )
 
         kafka = {
             "bootstrap.servers": self.broker.bootstrap,
@@ -71,6 +80,16 @@ def test_what_handlers_return_is_produced_with_all_its_parts(shop: Shop) -> None
     assert (first.key(), first.headers(), first.partition()) == (b"k", [("of", b"7")], 1)
     assert (second.key(), second.headers()) == (b"other", None)
     assert second.timestamp()[1] == 1_700_000_000_000
+
+
+def test_coroutines_return_results_as_functions_do(shop: Shop) -> None:
+    shop.is_async = True
+    shop.behave = lambda order: Produce("invoices", order.key, order.value)
+    shop.broker.fill("orders", [NewRecord(b"%d" % number, b"k") for number in range(10)])
+    with shop.start(ordering="key", retry={"on_failure": "overtake"}) as running:
+        until(lambda: running.counters["charge"].processed == 10)
+    found = [int(m.value()) for m in shop.broker.read_all("invoices")]
+    assert found == list(range(10))
 
 
 @pytest.mark.parametrize("ordering", ["key", "partition"])

@@ -48,6 +48,14 @@ def test_what_a_handler_returns_is_produced_and_can_be_compared() -> None:
         assert (record.key(), record.value()) == (b"c", b"10")
 
 
+def test_what_a_coroutine_returns_is_produced() -> None:
+    async def charge(order: Record) -> object:
+        return invoice(order)
+
+    with running(charge) as wc_app:
+        assert wc_app.send("orders", "10", key="c").produced == [Produce("invoices", "c", "10")]
+
+
 def test_a_topic_that_nobody_reads_is_made() -> None:
     with running(lambda _: [Produce("audit", "1"), Produce("audit", "2")]) as wc_app:
         assert wc_app.send("orders").outcome is DONE

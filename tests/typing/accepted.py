@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,9 @@ from window_consumer import (
     App,
     Condition,
     Fatal,
+    Produce,
     Record,
+    ResultRefusedError,
     RetryLater,
     Running,
     Skip,
@@ -48,6 +50,19 @@ def timed(record: Record, call_next: Callable[[Record], object]) -> object:
     return call_next(record)
 
 
+@app.middleware(around="coroutines")
+async def traced(record: Record, call_next: Callable[[Record], Awaitable[object]]) -> object:
+    return await call_next(record)
+
+
+coroutines = App("coroutines")
+
+
+@coroutines.lifespan
+async def connected() -> AsyncIterator[Pool]:
+    yield Pool()
+
+
 @dataclass
 class Order:
     id: int
@@ -63,6 +78,31 @@ def gets_both(order: Order | None, record: Record) -> None: ...
 
 @app.handler("orders", value=lambda value: Order(int(value)))
 def gets_what_is_decoded(record: Record, order: Order) -> None: ...
+
+
+@app.handler("orders")
+async def waits(order: Record) -> None: ...
+
+
+@app.handler("orders")
+async def waits_for_an_object(order: Order, record: Record) -> Produce | None:
+    return Produce("invoices", str(order.id)) if record.attempt == 1 else None
+
+
+@app.handler("orders", fatal=[ResultRefusedError])
+def produces_one(order: Record) -> Produce:
+    return Produce("invoices", order.key, order.value, partition=order.partition)
+
+
+@app.handler("orders")
+def produces_some(order: Order) -> list[Produce] | None:
+    return [
+        Produce(
+            "invoices", str(order.id), "text", headers={"kind": "a", "raw": b"b", "none": None}
+        ),
+        Produce("audit", b"k", headers=[("twice", b"1"), ("twice", b"2")], timestamp=1),
+        Produce("compacted", "k", None),
+    ]
 
 
 @app.handler("orders", ordering="key", concurrency=8, fatal=[ValueError, "shop.InvalidOrder"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from window_consumer import App, Record, RetryLater, header
+from window_consumer import App, Produce, Record, RetryLater, header
 
 app = App("shop")
 
@@ -42,6 +42,14 @@ def has_no_such_end(order: Record) -> None: ...
 def joins_what_is_no_condition(order: Record) -> None: ...
 
 
+@app.handler("orders", value="avro")  # refused
+def names_its_decoder(order: str) -> None: ...
+
+
+@app.handler("orders")  # refused
+async def waits_for_nothing() -> None: ...
+
+
 @app.middleware  # refused
 def goes_nowhere(record: Record) -> object: ...
 
@@ -66,4 +74,11 @@ def misuse(record: Record, config: Path) -> None:
     record.payload()  # refused
     running = app.start(config, only=1)  # refused
     running.wait("soon")  # refused
+    Produce("invoices", 7)  # refused
+    Produce("invoices", "k", {"id": 1})  # refused
+    Produce(b"invoices")  # refused
+    Produce("invoices", "k", "v", [("a", b"1")])  # refused
+    Produce("invoices", headers={"a": 1})  # refused
+    Produce("invoices", partition="1")  # refused
+    Produce("invoices").value = b"v"  # refused
     raise RetryLater("2s")  # refused

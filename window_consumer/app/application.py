@@ -76,7 +76,7 @@ class App:
         *topics: str,
         name: str | None = None,
         when: When | None = None,
-        value: Any = None,
+        value: Callable[[bytes], object] | None = None,
         patterns: Sequence[str] | None = None,
         group: str | None = None,
         ordering: Literal["unordered", "key", "partition"] | None = None,
