@@ -9,13 +9,14 @@ from typing import Any
 
 import cattrs
 
-from benchmarks import framework, ladder, loop, outage, records, redriving, stuck
+from benchmarks import downstream, framework, ladder, loop, outage, records, redriving, stuck
 from benchmarks.workloads import TopicSpec, Workload
 from window_consumer.model.errors import WindowConsumerError
 
 PARTS: Mapping[str, Callable[..., Any]] = {
     "framework": framework.run,
     "dead_letters": redriving.fill,
+    "downstream": downstream.run,
     "ladder": ladder.run,
     "loop": loop.run,
     "outage": outage.run,

@@ -8,7 +8,7 @@ from typing import Any
 import cattrs
 from attrs import evolve, frozen
 
-from benchmarks import children, redriving
+from benchmarks import children, downstream, redriving
 from benchmarks.results import Measured, Run
 from benchmarks.topics import Say, Topics
 from benchmarks.workloads import PARTITIONS, Baseline, Workload
@@ -70,6 +70,8 @@ class _Bench:
             return self._on_filled_topic("ladder", failing=True)
         if self.workload.work == "outage":
             return self._on_filled_topic("outage")
+        if self.workload.work == "crowding":
+            return self._crowding()
         if self.workload.work == "redrive":
             return self._redrive(kill=checked)
         return self._on_filled_topic("framework", checked=checked)
@@ -90,6 +92,16 @@ class _Bench:
 
     def _on_filled_topic(self, part: str, **more: Any) -> Run:
         return self._child(part, self.topics.filled(self.workload.topic, self.say), **more)
+
+    def _crowding(self) -> Run:
+        """Run for each wait; most of the topic is left unread."""
+        topic = self.topics.filled(self.workload.topic, self.say)
+        found = []
+        for wait_s in self.workload.waits_s:
+            run = self._child("downstream", topic, wait_s=wait_s, to_the_end=False)
+            self.say(f"{self.workload.name}: {wait_s * 1000:g} ms: {_in_words(run)}")
+            found.append((wait_s, run))
+        return downstream.joined(found)
 
     def _stuck(self, *, hang: bool) -> Run:
         """Run with a topic of its own, which fills while the worker runs."""
@@ -120,7 +132,7 @@ class _Bench:
             topics.delete_copies(group)
             topics.delete(topic)
 
-    def _child(self, part: str, topic: str, **more: Any) -> Run:
+    def _child(self, part: str, topic: str, *, to_the_end: bool = True, **more: Any) -> Run:
         group = f"wc-bench-{uuid.uuid4().hex[:12]}"
         answer = children.run(
             part,
@@ -131,7 +143,7 @@ class _Bench:
             counts=[self.workload.topic.records // PARTITIONS] * PARTITIONS,
             **more,
         )
-        complete = all(
+        complete = not to_the_end or all(
             self.topics.committed_equals_end(name, group)
             for name in self.topics.read_by(topic, group)
         )

@@ -9,7 +9,9 @@ from attrs import frozen
 from window_consumer.messaging.redrive import BATCH_RECORDS
 
 Ordering = Literal["unordered", "key", "partition"]
-Work = Literal["noop", "wait", "stuck", "failing", "dying", "climbing", "redrive", "outage"]
+Work = Literal[
+    "noop", "wait", "stuck", "failing", "dying", "climbing", "redrive", "outage", "crowding"
+]
 Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without"]
 
 PARTITIONS = 4
@@ -67,6 +69,8 @@ class Workload:
     slots: int = 16
     wait_s: float = 0.0
     """How long the handler sleeps."""
+    waits_s: tuple[float, ...] = ()
+    """How long it sleeps, one after the other, where the workload is a series."""
     slow_wait_s: float = 0.0
     """How long it sleeps for a record with the slow mark."""
     fails: float = 0.0
@@ -212,6 +216,14 @@ _ALL = (
             Floor("moved", 20, at_most=True),
             Floor("full_speed_after_s", 2.0, at_most=True),
         ),
+    ),
+    Workload(
+        "auto",
+        "a handler of 1, 10, 100 ms against a downstream that slows down beyond 50 calls at once",
+        _MILLION,
+        work="crowding",
+        waits_s=(0.001, 0.01, 0.1),
+        floors=(Floor("best-fixed", 0.9),),
     ),
     Workload(
         "redrive",

@@ -20,6 +20,7 @@ SPEC = TopicSpec(records=4_000, value_bytes=100, keys=100)
 OWN_FIGURES = {
     "busy",
     "memory",
+    "best-fixed",
     "records_per_s",
     "early",
     "p99_lateness_ms",
@@ -41,6 +42,7 @@ PROMISED = {
     "fail-1": {"without": 0.7},
     "dead-10": {"records_per_s": 100_000},
     "breaker": {"moved": 20, "full_speed_after_s": 2.0},
+    "auto": {"best-fixed": 0.9},
     "retry-levels": {"without": 0.8, "early": 0, "p99_lateness_ms": 300},
 }
 each_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)

@@ -79,8 +79,8 @@ def test_an_override_has_the_type_that_its_key_wants(loaded: Load, worker_text: 
 def test_a_quoted_number_is_text(refused: Refuse, worker_text: WorkerText) -> None:
     message = refused(worker_text(), 'workers.charge.concurrency="8"')
     assert message == (
-        "--set workers.charge.concurrency: '8' is not a whole number from 1 to 10000; "
-        "write it without quotes"
+        "--set workers.charge.concurrency: '8' is not a whole number from 1 to 10000, auto, or a "
+        "range such as {auto: 1..200}; write it without quotes"
     )
 
 

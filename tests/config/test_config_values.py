@@ -43,7 +43,10 @@ def test_a_config_error_is_a_usage_error_of_exit_code_2(refused: Refuse) -> None
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [
-        ('concurrency: "8"', "'8' is not a whole number from 1 to 10000; write it without quotes"),
+        (
+            'concurrency: "8"',
+            "'8' is not a whole number from 1 to 10000, auto, or a range such as {auto: 1..200}; ",
+        ),
         ("concurrency: 8.0", "8.0 is not a whole number from 1 to 10000"),
         ("concurrency: true", "true is not a whole number from 1 to 10000"),
         ("concurrency: 0", "0 is not a whole number from 1 to 10000"),

@@ -165,6 +165,33 @@ def test_the_state_of_the_lifespan_reaches_the_record() -> None:
     assert seen == [{"pool": 1}]
 
 
+def test_a_thread_is_made_only_where_a_slice_would_wait_for_one() -> None:
+    """A range of 1..200 is not 200 threads that have nothing to do."""
+    completions: SimpleQueue[Any] = SimpleQueue()
+    names: set[str] = set()
+    gate = threading.Semaphore(0)
+
+    def handler(_record: Record) -> None:
+        names.add(threading.current_thread().name)
+        gate.acquire(timeout=10)
+
+    pool = ThreadPool("lazy", 200, Caller(handler, Faults().failure), completions, None)
+    pool.start()
+    for _ in range(100):
+        for _ in range(3):
+            pool.submit(a_slice(1))
+        gate.release(3)
+        for _ in range(3):
+            completions.get(timeout=10)
+    assert len(names) <= 3
+    for _ in range(8):
+        pool.submit(a_slice(1))
+    while len(names) < 8:
+        assert completions.empty(), "a slice waits although there are slots"
+    gate.release(8)
+    assert pool.stop(5.0) == 0
+
+
 @pytest.mark.usefixtures("eager_switching")
 def test_each_record_is_claimed_once_while_others_take_back() -> None:
     """Slots run slices while another thread takes their rest back and deals it out again."""

@@ -80,7 +80,7 @@ class App:
         patterns: Sequence[str] | None = None,
         group: str | None = None,
         ordering: Literal["unordered", "key", "partition"] | None = None,
-        concurrency: int | None = None,
+        concurrency: int | Literal["auto"] | Mapping[str, str] | None = None,
         memory: str | None = None,
         window: Mapping[str, int] | None = None,
         commit_interval: str | None = None,

@@ -47,6 +47,9 @@ class WorkerBounds:
     worker: str
     ordering: str
     concurrency: int
+    """The upper end of the range where the worker finds its own."""
+    least_concurrency: int | None
+    """The lower end; None where the concurrency is given."""
     max_abandoned: int
     """Calls that may go on beside those, given up because they do not return."""
     window_records: int
@@ -117,7 +120,8 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
     return WorkerBounds(
         worker=worker.name,
         ordering=config.ordering,
-        concurrency=config.concurrency,
+        concurrency=config.slots,
+        least_concurrency=rules.limit.lower if rules.limit else None,
         max_abandoned=_most_abandoned(worker),
         window_records=window,
         buffer_records=buffer,
@@ -128,7 +132,7 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         metadata_bytes=metadata,
         metadata_fits=metadata <= MAX_BYTES,
         rerun_finished_s=commit_every + 1.0,
-        rerun_running=config.concurrency,
+        rerun_running=config.slots,
         rerun_records_without_metadata=window,
         crash_takeover_s=session,
         planned_takeover_s=session + config.revoke_timeout,
@@ -184,15 +188,15 @@ def _window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Itera
             f" takes {MAX_BYTES}: after a crash finished records may run again, and intake stands"
             " when three quarters are used; make the window smaller"
         )
-    if window < config.concurrency:
+    if window < config.slots:
         yield (
-            f"concurrency {config.concurrency} is more than a window of {window} records can"
+            f"concurrency {config.slots} is more than a window of {window} records can"
             " feed from one partition"
         )
-    if config.ordering == "partition" and config.concurrency > 1:
+    if config.ordering == "partition" and config.slots > 1:
         yield (
             f"ordering: partition runs one record of a partition at a time: concurrency"
-            f" {config.concurrency} is used only with at least as many partitions"
+            f" {config.slots} is used only with at least as many partitions"
         )
 
 

@@ -108,9 +108,9 @@ def _warnings(
             f"the group has {members} members and its topics {partitions} partitions: a further"
             " member would have nothing to do"
         )
-    if config.ordering == "partition" and config.concurrency > partitions:
+    if config.ordering == "partition" and config.slots > partitions:
         yield (
-            f"ordering: partition uses at most {partitions} of the {config.concurrency} slots:"
+            f"ordering: partition uses at most {partitions} of the {config.slots} slots:"
             " that many partitions there are"
         )
     taken = int(limits.get("offset.metadata.max.bytes", MAX_BYTES + 1))

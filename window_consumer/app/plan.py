@@ -21,12 +21,14 @@ from window_consumer.config import (
     effective_kafka,
     load,
 )
+from window_consumer.config.concurrency import AutoConcurrency
 from window_consumer.config.ttl import HeaderTtl
 from window_consumer.config.units import DURATION_UNITS
 from window_consumer.core.breaker import BreakerRules
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.expiry import ExpiryRules, TtlHeader
 from window_consumer.core.ladder import RetryRules
+from window_consumer.core.limiter import LimitRules
 from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
 from window_consumer.core.stalls import StallRules
 from window_consumer.kafka import settings
@@ -57,7 +59,8 @@ class PlannedWorker:
         """What the configuration means to the worker's Engine."""
         config = self.config
         return EngineRules(
-            slots=config.concurrency,
+            slots=config.slots,
+            limit=_limit(config),
             ordering=config.ordering,
             retry=self.retry,
             window_cells=config.window.cells,
@@ -107,6 +110,11 @@ class PlannedWorker:
             unit_s = float(DURATION_UNITS[ttl.unit])
             return ExpiryRules(None, TtlHeader(ttl.header, unit_s, ttl.format), on_expired)
         return ExpiryRules(ttl, None, on_expired)
+
+
+def _limit(config: WorkerConfig) -> LimitRules | None:
+    auto = config.concurrency
+    return LimitRules(auto.lower) if isinstance(auto, AutoConcurrency) else None
 
 
 @frozen

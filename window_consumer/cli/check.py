@@ -63,7 +63,10 @@ def check(app: App, plan: Plan, *, connect: bool, start_timeout: float | None) -
 
 
 def _in_words(bounds: WorkerBounds) -> Iterator[str]:
-    yield f"{bounds.worker} (ordering: {bounds.ordering}, concurrency: {bounds.concurrency})"
+    auto = bounds.least_concurrency is not None
+    concurrency = f"auto, {bounds.least_concurrency} to " if auto else ""
+    concurrency += f"{bounds.concurrency}"
+    yield f"{bounds.worker} (ordering: {bounds.ordering}, concurrency: {concurrency})"
     yield (
         f"  holds at most {bounds.window_records} records a partition in its window, then"
         f" {bounds.buffer_records} in its buffer"

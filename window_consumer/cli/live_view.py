@@ -9,7 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from window_consumer.core.breaker import BreakerState
-from window_consumer.core.snapshot import BreakerPicture, CellState, PartitionPicture, Snapshot
+from window_consumer.core.snapshot import (
+    BreakerPicture,
+    CellState,
+    LimitPicture,
+    PartitionPicture,
+    Snapshot,
+)
 
 # A letter and a colour each: the states can be told apart without seeing colours.
 _LOOK: Mapping[CellState, tuple[str, str]] = {
@@ -42,6 +48,7 @@ def view(snapshots: Mapping[str, Snapshot], title: str, seconds: float) -> Rende
     for name, snapshot in snapshots.items():
         parts.append(_worker(name, snapshot))
         parts.append(_summary(snapshot))
+        parts.extend(_limit(snapshot.limit))
         parts.extend(_breaker(snapshot.breaker))
         parts.extend(_long_calls(snapshot))
     return Group(*parts)
@@ -76,11 +83,17 @@ def _cells(partition: PartitionPicture) -> Text:
 
 def _summary(snapshot: Snapshot) -> Text:
     did = snapshot.counters
+    slots = snapshot.limit.limit if snapshot.limit else snapshot.slots
     busy = min(sum(not call.abandoned for call in snapshot.calls), snapshot.slots)
     return Text(
         f"  {did.processed} processed, {did.retried} retried, {did.dead_lettered} dead-lettered;"
-        f" {busy} of {snapshot.slots} slots busy, {snapshot.cost_s * 1000:.1f} ms a call"
+        f" {busy} of {slots} slots busy, {snapshot.cost_s * 1000:.1f} ms a call"
     )
+
+
+def _limit(limit: LimitPicture | None) -> Iterable[Text]:
+    if limit is not None:
+        yield Text(f"  concurrency {limit.settled}: {limit.why}", style="dim")
 
 
 def _breaker(breaker: BreakerPicture) -> Iterable[Text]:

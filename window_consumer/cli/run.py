@@ -121,6 +121,9 @@ def _describe(name: str, picture: Snapshot, stack_of: Callable[[int], list[str]]
         f"  breaker {breaker.state} for {breaker.seconds:.1f} s, opened {did.breaker_opened} times;"
         f" {breaker.failed} of {breaker.calls} calls failed lately"
     )
+    if picture.limit is not None:
+        limit = picture.limit
+        lines.append(f"  concurrency {limit.settled}, {limit.limit} now: {limit.why}")
     for each in picture.partitions:
         cells = "".join(_LETTERS[cell.state.value] for cell in each.cells)
         lines.append(

@@ -94,6 +94,6 @@ def _described(schema: Mapping[str, Any], description: str) -> dict[str, Any]:
 
 
 def _raw_default(value: Any, kind: Kind) -> Any:
-    if isinstance(value, str) or kind.name in {"boolean", "whole number"}:
+    if isinstance(value, str) or kind.name in {"boolean", "whole number", "whole number or auto"}:
         return value
     return [] if value == () else kind.write(value)

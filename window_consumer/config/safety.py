@@ -91,6 +91,6 @@ class StallConfig:
             "threads cannot be stopped, only the process can.",
             kind=kinds.whole_number(0, 10_000),
             reason="bounds the threads; when more calls hang a new process does better",
-            default="a quarter of concurrency, at least 1",
+            default="a quarter of concurrency (of its upper end with auto), at least 1",
         ),
     )

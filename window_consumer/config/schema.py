@@ -13,6 +13,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from window_consumer.config import kinds, names
+from window_consumer.config.concurrency import AutoConcurrency, concurrency_kind
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.options import about
 from window_consumer.config.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
@@ -88,11 +89,12 @@ class WorkerConfig:
             reason="order costs concurrency, and whether it is needed only the application knows",
         ),
     )
-    concurrency: int = field(
+    concurrency: int | AutoConcurrency = field(
         default=16,
         metadata=about(
-            "The handler calls that may run at once.",
-            kind=kinds.whole_number(1, 10_000),
+            "The handler calls that may run at once. auto, which is {auto: 1..200}: as many as "
+            "the worker finds to be of use, from throughput and from how long calls take.",
+            kind=concurrency_kind(),
             reason="16 handlers of 10 ms do 1,600 records/s, and a database stands 16 connections",
         ),
     )
@@ -207,6 +209,12 @@ class WorkerConfig:
         """The names of the handlers that it runs, in the order in which they are asked."""
         return (self.handler,) if isinstance(self.handler, str) else self.handler
 
+    @property
+    def slots(self) -> int:
+        """The most handler calls that may run at once."""
+        concurrency = self.concurrency
+        return concurrency if isinstance(concurrency, int) else concurrency.upper
+
     def ladder_topics(self, topic: str, topics_config: TopicsConfig) -> list[str]:
         """Return the names of the topics for copies of a topic's records: DLQ, then levels."""
         delays = map(format_duration, self.retry.levels)
@@ -217,7 +225,7 @@ class WorkerConfig:
     def max_abandoned(self) -> int:
         """How many calls may be abandoned at once."""
         given = self.stall.max_abandoned
-        return max(1, self.concurrency // 4) if given is None else given
+        return max(1, self.slots // 4) if given is None else given
 
     def dlq_topic(self, topic: str, topics_config: TopicsConfig) -> str:
         """Return the name of the dead-letter topic for the records of a topic."""

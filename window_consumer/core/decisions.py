@@ -9,6 +9,7 @@ from attrs import define, field, frozen
 
 from window_consumer.core.breaker import BreakerNews, BreakerRules
 from window_consumer.core.ladder import FailedRecord, RetryRules
+from window_consumer.core.limiter import LimitNews, LimitRules
 from window_consumer.core.producing import Production
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Returned, Stalled, StallRules
@@ -24,6 +25,9 @@ class EngineRules:
     """What the configuration of one worker means to its Engine; bytes and seconds."""
 
     slots: int
+    """The most that may be busy."""
+    limit: LimitRules | None = None
+    """Set where how many are busy follows from what they get done."""
     ordering: OrderingName = "unordered"
     retry: RetryRules = field(factory=RetryRules)
     breaker: BreakerRules = field(factory=lambda: BreakerRules(enabled=False))
@@ -112,6 +116,7 @@ class Decisions:
     hovering: list[Hovering] = field(factory=list)
     away: list[Away] = field(factory=list)
     breaker: list[BreakerNews] = field(factory=list)
+    limit: LimitNews | None = None
     stalled: list[Stalled] = field(factory=list)
     """Calls to look at; ``Engine.on_looked_at`` hears where each of them stands."""
     returned: list[Returned] = field(factory=list)

@@ -48,8 +48,10 @@ SLICES_PER_SLOT = 2
 class Dispatcher:
     """Turns waiting records into slices. Owner: poll thread."""
 
-    def __init__(self, slots: int, max_slice_records: int):
-        self._slots = slots
+    def __init__(self, slots: int, max_slice_records: int, slices_per_slot: int = SLICES_PER_SLOT):
+        self.slots = slots
+        """How many may be busy; a limiter changes it. Fewer than are busy take nothing back."""
+        self._slices_per_slot = slices_per_slot
         self._max_slice_records = max_slice_records
         self._length = SliceLength(SLICE_TARGET_S, max_slice_records)
         self._out: dict[Slice, None] = {}
@@ -77,7 +79,7 @@ class Dispatcher:
     @property
     def full(self) -> bool:
         """No further slice is wanted now."""
-        slices = self._slots * SLICES_PER_SLOT
+        slices = self.slots * self._slices_per_slot
         return len(self._out) >= slices or self._records_out >= max(
             2 * self._max_slice_records, slices * self._shared
         )
@@ -87,21 +89,21 @@ class Dispatcher:
         """Further records could be put to use now: less is waiting than the slots take next."""
         if self.full:
             return False
-        enough = self._slots * SLICES_PER_SLOT * self._length.records
-        enough = max(min(enough, self._max_slice_records), self._slots * self._most_shared())
+        enough = self.slots * SLICES_PER_SLOT * self._length.records
+        enough = max(min(enough, self._max_slice_records), self.slots * self._most_shared())
         return self._waiting() < enough
 
     @property
     def may_rest(self) -> bool:
         """Nothing would come of looking at results before REST_S is over."""
-        queued = len(self._out) - self._slots
+        queued = len(self._out) - self.slots
         slice_s = self._length.cost_s * max(self._length.records, self._shared)
-        return queued >= self._slots * REST_QUEUED and slice_s >= 4 * REST_S
+        return queued >= self.slots * REST_QUEUED and slice_s >= 4 * REST_S
 
     @property
     def idle_slots(self) -> int:
         """How many slots have nothing to do, not even queued."""
-        return max(0, self._slots - len(self._out))
+        return max(0, self.slots - len(self._out))
 
     @property
     def cost_s(self) -> float:
@@ -136,7 +138,7 @@ class Dispatcher:
         self._length.learn()
         self.held_back = 0
         most = self._most_shared()
-        self._shared = min(most, self._waiting() // self._slots) if most > 1 else 1
+        self._shared = min(most, self._waiting() // self.slots) if most > 1 else 1
         small = max(1, int(SMALL_CHANGE_S / self._length.cost_s))
         passed_over = 0
         while self._partitions and not self.full:
@@ -166,7 +168,7 @@ class Dispatcher:
         count = max(self.slice_records, self._shared)
         if self.longest is not None:
             count = min(count, self.longest)
-        idle = self._slots - len(self._out)
+        idle = self.slots - len(self._out)
         if idle > 1 and count > 1:
             count = min(count, max(small, -(-waiting // idle)))
         taken = partition.ordering.take(count)
@@ -211,7 +213,7 @@ class Dispatcher:
 
     def _send(self, slice_: Slice, now: float) -> None:
         slice_.partition.slices += 1
-        slice_.partition.dispatched_at = now
+        slice_.partition.dispatched_at = slice_.sent = now
         self._out[slice_] = None
         records = len(slice_.messages)
         self._records_out += records
@@ -265,7 +267,7 @@ class Dispatcher:
         return sum(partition.ordering.startable for partition in self._partitions)
 
     def _most_shared(self) -> int:
-        return min(MAX_SHARED, int(self._slots / (self._length.cost_s * MAX_SLICES_PER_S)))
+        return min(MAX_SHARED, int(self.slots / (self._length.cost_s * MAX_SLICES_PER_S)))
 
     @staticmethod
     def _is_slow(slice_: Slice, now: float, stuck_s: float, *, idle: bool) -> bool:

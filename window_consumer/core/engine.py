@@ -36,12 +36,18 @@ from window_consumer.core.commits import CommitState
 from window_consumer.core.counters import Counters
 from window_consumer.core.decisions import Assigned, Decisions, EngineRules, Outlived
 from window_consumer.core.departures import Departures
-from window_consumer.core.dispatcher import COMPANY_S, SLICE_TARGET_S, Dispatcher
+from window_consumer.core.dispatcher import (
+    COMPANY_S,
+    SLICE_TARGET_S,
+    SLICES_PER_SLOT,
+    Dispatcher,
+)
 from window_consumer.core.failures import Failures
 from window_consumer.core.homes import Homes
 from window_consumer.core.housekeeping import Housekeeping
 from window_consumer.core.hovering import HoverWatch
 from window_consumer.core.ladder import FailedRecord, Jitter
+from window_consumer.core.limiter import Limiter, LimitNews
 from window_consumer.core.ordering import ByKey, ByPartition, Ordering, Unordered
 from window_consumer.core.partition import Partition
 from window_consumer.core.producing import Producing, Production
@@ -84,7 +90,12 @@ class Engine:
         self.counters = Counters()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
-        self.dispatcher = Dispatcher(rules.slots, rules.batch_records)
+        self.limiter = None if rules.limit is None else Limiter(rules.limit, rules.slots)
+        # A slice that waits behind another would run in a slot that is to stay idle.
+        ahead = SLICES_PER_SLOT if self.limiter is None else 1
+        self.dispatcher = Dispatcher(rules.slots, rules.batch_records, ahead)
+        if self.limiter is not None:
+            self.dispatcher.slots = self.limiter.limit
         self.failures = Failures(rules.retry, jitter, self.counters)
         self.breaker = Breaker(rules.breaker)
         self.producing = Producing(rules.slots, self.budget, jitter, self.counters)
@@ -199,6 +210,8 @@ class Engine:
         """Read what became of a slice's records."""
         if self.stalls.has_returned(slice_, now):
             return
+        if self.limiter is not None:
+            self._note_slice(self.limiter, slice_, now)
         self.dispatcher.back(slice_)
         if slice_.partition.owned:
             self.settling.complete(slice_, now)
@@ -430,10 +443,28 @@ class Engine:
             self.departures.decide(decisions, now)
             if self.suspects.cases and self.suspects.unsaid:
                 self.housekeeping.is_due_at(now)
+            if self.limiter is not None:
+                decisions.limit = self._look_at_limit(self.limiter, now)
         decisions.stop = self.failures.stop or self.stalls.stop
         decisions.away = self.homes.look(now)
         self.housekeeping.look(decisions, now, may_commit=not in_doubt)
         return decisions
+
+    # ---- the limit
+
+    def _note_slice(self, limiter: Limiter, slice_: Slice, now: float) -> None:
+        """Let the limiter hear of a slice that is over."""
+        records = slice_.settled + len(slice_.messages)
+        deviations = slice_.deviations
+        if not records or not slice_.elapsed:
+            return
+        failed = 0 if deviations is None else len(deviations.failed)
+        limiter.note(slice_.sent, now, records, failed, slice_.elapsed)
+
+    def _look_at_limit(self, limiter: Limiter, now: float) -> LimitNews | None:
+        news = limiter.look(now, len(self.dispatcher.out))
+        self.dispatcher.slots = limiter.limit
+        return news
 
 
 def _same_lanes(one: Partition, other: Partition) -> bool:

@@ -76,6 +76,7 @@ class Slice:
         "partition",
         "progress",
         "progress_at",
+        "sent",
         "seqs",
         "settled",
         "started",
@@ -106,6 +107,8 @@ class Slice:
         self.deviations: Deviations | None = None
         self.settled = 0
         """Claimed records whose outcome was read before the slice came back."""
+        self.sent = 0.0
+        """When it was handed out."""
         self.thread = 0
         self.started = 0.0
         """When a slot took it, 0 while it is queued."""

@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 from window_consumer.core.breaker import Breaker, BreakerState
 from window_consumer.core.counters import Counters
 from window_consumer.core.engine import Engine
+from window_consumer.core.limiter import Limiter
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Slice
 from window_consumer.core.window import Cell
@@ -79,6 +80,18 @@ class BreakerPicture:
 
 
 @frozen
+class LimitPicture:
+    """How many slots may be busy where the worker finds that by itself."""
+
+    limit: int
+    """At this moment: the best that is known, or another one that is tried."""
+    settled: int
+    """The best that is known."""
+    why: str
+    """Why it is that, in words."""
+
+
+@frozen
 class Snapshot:
     """All windows and calls of one worker."""
 
@@ -86,6 +99,7 @@ class Snapshot:
     calls: tuple[CallPicture, ...]
     counters: Counters
     slots: int
+    """The most that may be busy."""
     queued: int
     """Slices that are queued or running."""
     abandoned: int
@@ -93,6 +107,8 @@ class Snapshot:
     cost_s: float
     """The estimated seconds that a call takes."""
     breaker: BreakerPicture
+    limit: LimitPicture | None = None
+    """None where the concurrency is given."""
 
 
 SHOWN_HOVERING_S = 1.0
@@ -121,7 +137,14 @@ def picture(engine: Engine, now: float) -> Snapshot:
         abandoned=len(engine.dispatcher.abandoned),
         cost_s=engine.dispatcher.cost_s,
         breaker=_breaker(engine.breaker, now),
+        limit=_limit(engine.limiter),
     )
+
+
+def _limit(limiter: Limiter | None) -> LimitPicture | None:
+    if limiter is None:
+        return None
+    return LimitPicture(limiter.limit, limiter.base, limiter.why)
 
 
 def _breaker(breaker: Breaker, now: float) -> BreakerPicture:

@@ -252,6 +252,7 @@ class PollLoop:
         self._reports.hovering(decisions.hovering)
         self._reports.away(decisions.away)
         self._reports.breaker(decisions.breaker)
+        self._reports.limit(decisions.limit)
         for stalled in decisions.stalled:
             failure = parts.pool.look_at(stalled)
             if failure is not None:

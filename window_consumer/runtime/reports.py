@@ -12,6 +12,7 @@ from window_consumer.core.breaker import BreakerNews, BreakerState
 from window_consumer.core.decisions import Away, Hovering, Outlived
 from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord, RetryRules
+from window_consumer.core.limiter import LimitNews
 from window_consumer.core.producing import Production
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Returned, Stalled
@@ -36,6 +37,9 @@ _NOW = {
     BreakerState.HALF_OPEN: "one call at a time finds out whether it is over",
     BreakerState.CLOSED: "everything goes on",
 }
+
+MUCH = 1.25
+"""A concurrency that has changed by less is not worth a line."""
 
 QUIET_S = 10.0
 """One traceback per kind of error, and one line per kind of trouble, in this time."""
@@ -94,6 +98,7 @@ class Reports:
         self._logger = logger
         self._repetition = Repetition(now)
         self._troubles = 0
+        self._said_limit = 0
 
     def info(self, text: str) -> None:
         """Write a line that is always worth it."""
@@ -194,6 +199,19 @@ class Reports:
                     each.why,
                     _NOW[each.state],
                 )
+
+    def limit(self, news: LimitNews | None) -> None:
+        """Write down that the concurrency has changed by much since the last line about it."""
+        if news is None:
+            return
+        said = self._said_limit or news.before
+        if max(said, news.limit) < MUCH * min(said, news.limit):
+            return
+        if self._repetition.worth_saying("limit") is not None:
+            self._said_limit = news.limit
+            self._logger.info(
+                "%s: concurrency %d, it was %d: %s", self._worker, news.limit, said, news.why
+            )
 
     def stalled(self, call: Stalled, failure: Failure) -> None:
         """Write down where a call stands that does not return, and what becomes of it."""

@@ -38,7 +38,7 @@ class Caller:
 
 
 class ThreadPool:
-    """A fixed number of threads between a work queue and a completions queue.
+    """Threads between a work queue and a completions queue, made when slices would wait for one.
 
     They are daemons: a handler that never returns must not keep the process alive. A thread whose
     call is abandoned is replaced; it ends by itself when the call returns.
@@ -55,20 +55,26 @@ class ThreadPool:
         self._caller = caller
         self._state = state
         self._worker = worker
+        self._slots = slots
         self._running: dict[Slice, threading.Thread] = {}
-        self._threads: dict[threading.Thread, None] = {}
+        self._threads: dict[threading.Thread, list[int]] = {}
+        """Each with how many slices it is through with; it alone counts there."""
         self._made = 0
-        for _ in range(slots):
-            self._add_thread()
+        self._submitted = 0
+        """By those threads, and those that are waiting."""
 
     def start(self) -> None:
-        """Start the slots."""
-        for thread in self._threads:
-            thread.start()
+        """Nothing needs a thread yet: many slots may never be used."""
 
     def submit(self, slice_: Slice) -> None:
         """Queue a slice; the next free slot takes it."""
         self._work.put(slice_)
+        self._submitted += 1
+        threads = self._threads
+        if len(threads) < self._slots:
+            over = sum(count for (count,) in threads.values())
+            if self._submitted - over > len(threads):
+                self._add_thread().start()
 
     def look_at(self, stalled: Stalled) -> Failure | None:
         """Say where a call stands that has not returned for long; None where it has by now.
@@ -81,7 +87,8 @@ class ThreadPool:
             thread = self._running.pop(slice_, None)
             if thread is None:
                 return None
-            del self._threads[thread]
+            (over,) = self._threads.pop(thread)
+            self._submitted -= over + 1
             self._add_thread().start()
         elif slice_ not in self._running:
             return None
@@ -106,12 +113,13 @@ class ThreadPool:
 
     def _add_thread(self) -> threading.Thread:
         name = f"wc-{self._worker}-slot-{self._made}"
-        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        over = [0]
+        thread = threading.Thread(target=self._run, args=(over,), name=name, daemon=True)
         self._made += 1
-        self._threads[thread] = None
+        self._threads[thread] = over
         return thread
 
-    def _run(self) -> None:
+    def _run(self, over: list[int]) -> None:
         work = self._work
         running = self._running
         thread = threading.current_thread()
@@ -129,6 +137,7 @@ class ThreadPool:
             call_each(slice_, caller, slot)
             slice_.elapsed = perf_counter() - started
             is_mine = running.pop(slice_, None) is not None
+            over[0] += is_mine
             completions.put(slice_)
             del slice_
             if not is_mine:

@@ -1,0 +1,377 @@
+"""How many slots may be busy: a limit that finds its place between two ends by trying.
+
+What is optimised is throughput, and of limits that do about as well the lowest one is kept: a
+downstream that has to queue calls answers later and does no more. The limit is held while a
+*stretch* is measured, then another limit is tried for a stretch, and kept or not:
+
+======== ================================= =====================================================
+tries    when                              is kept
+======== ================================= =====================================================
+more     at first, and now and then        where at least half of the added slots were of use
+fewer    when more were of no use, or when where throughput stays within a few percent of the best
+         calls take longer than before     that was measured since it began to go down
+======== ================================= =====================================================
+
+Throughput follows from Little's law, as the slices that were out on average, divided by how long
+they took from being handed out to being heard of. Counting completions in a span of time would do
+where calls differ much, and does: but calls that began together and are alike end together, and a
+span holds one such wave more or less. The time includes waiting for a thread, for the interpreter
+and for the poll loop: slots that only wait for each other are of no use, whatever each call says of
+itself. How many records a slice holds matters to none of this.
+
+The sources: Little's law (J. Little, 1961); trying other limits and keeping what throughput says
+from .NET's thread pool (Hellerstein, Morrison, Eilebrecht: Applying Control Theory in the Real
+World, 2009) and BBR's probing for bandwidth (Cardwell et al., 2016). Netflix' concurrency-limits
+(Vegas after TCP Vegas by Brakmo and Peterson, 1995, and Gradient2) compares each latency with the
+best or usual one; decision 17 has the measurements by which trying was chosen.
+"""
+
+from __future__ import annotations
+
+from math import log, sqrt
+
+from attrs import define, frozen
+
+FIRST = 10
+"""Where it begins: some concurrency, and no burst for who has just come up."""
+
+STEPS = (2.0, 1.25, 1.1)
+"""By which factors more are tried: coarse ones until a limit is too high, then finer ones."""
+
+USEFUL = 0.5
+"""Of the added slots this share has to be of use: with half of them idle a call only queues."""
+
+AS_GOOD = 0.97
+"""Fewer slots are as good where this share of the best throughput is left."""
+
+CHANGED = 1.25
+"""When calls take so many times longer, or throughput falls so much, fewer are tried at once."""
+
+RETREAT = 0.75
+"""... by this factor, again and again while that is as good."""
+
+REST_S = 2.0
+"""How long a limit stays when neither more nor fewer were better; trying costs some throughput."""
+
+STRETCH_S = 0.1
+"""A stretch is no shorter: other processes take the processor for tens of milliseconds."""
+
+STRETCH_CALLS = 2.0
+"""... nor than so many times what a slice takes: or the slow ones would not be in it."""
+
+EVEN = 0.3
+"""A smaller spread: slices that began together end together."""
+
+SETTLE_CALLS = 1.0
+"""A stretch begins so many times later than another limit what a slice takes."""
+
+STRETCH_SLICES = 20
+"""... and holds at least so many slices."""
+
+PATIENCE_S = 1.0
+PATIENCE_CALLS = 10.0
+"""A stretch is longer than these while what it says is uncertain, and no longer after that."""
+
+SURE = 6.0
+"""Certain: what was added is so many times the standard error of the mean."""
+
+FED = 0.75
+"""With fewer than this share of the slots in use a stretch says nothing about a limit."""
+
+
+@frozen
+class LimitRules:
+    """``concurrency: {auto: 1..200}``: the ends, both included. The upper one is ``slots``."""
+
+    lower: int = 1
+
+
+@frozen
+class LimitNews:
+    """The limit has changed for good, as far as one can tell."""
+
+    before: int
+    limit: int
+    why: str
+    """In words."""
+
+
+@frozen
+class Measured:
+    """What a stretch under one limit has shown."""
+
+    slots: float
+    """The slices that were out on average."""
+    records_per_s: float
+    """Whose handler returned."""
+    slice_s: float
+    """How long a slice took."""
+    record_s: float
+    """... and how long that is for each of its records."""
+    call_s: float
+    """How long a record took, without waiting for a slot."""
+
+
+@define
+class _Stretch:
+    """Sums over the slices of a stretch."""
+
+    limit: int
+    began: float
+    """When the limit was set: slices that were handed out earlier do not tell how long one takes
+    under it."""
+    since: float
+    """Before that most of what came back was handed out under another limit."""
+    slices: int = 0
+    records: int = 0
+    done: int = 0
+    out: int = 0
+    called_s: float = 0.0
+    own: int = 0
+    """How many of the slices were handed out under this limit, and how long they took."""
+    seconds: float = 0.0
+    squares: float = 0.0
+
+    @property
+    def mean_s(self) -> float:
+        return self.seconds / self.own
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of how long a slice takes, as a share of the mean."""
+        mean = self.mean_s
+        return sqrt(max(0.0, self.squares / self.own - mean * mean)) / mean
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean, as a share of it."""
+        return self.spread / sqrt(self.own)
+
+    def measured(self, now: float) -> Measured:
+        slots = self.out / self.slices
+        records = self.done / self.slices
+        if self.spread < EVEN:
+            slices_per_s = slots / self.mean_s
+        else:
+            slices_per_s = self.slices / (now - self.since)
+        return Measured(
+            slots=slots,
+            records_per_s=records * slices_per_s,
+            slice_s=self.mean_s,
+            record_s=self.mean_s * self.slices / self.records,
+            call_s=self.called_s / self.records,
+        )
+
+
+class Limiter:
+    """Finds the number of slots that may be busy. Owner: poll thread."""
+
+    def __init__(self, rules: LimitRules, upper: int):
+        self._lower, self._upper = rules.lower, upper
+        self.base = min(upper, max(rules.lower, FIRST))
+        """The best limit that is known."""
+        self.limit = self.base
+        """How many slices may be out now: the base, or another one that is tried."""
+        self.why = "beginning"
+        """Why the base is what it is, in words."""
+        self._step = 0
+        """Of STEPS: by which factor more are tried."""
+        self._reference: Measured | None = None
+        """What the base has shown last."""
+        self._usual: Measured | None = None
+        """... and when the limit came to rest."""
+        self._best = 0.0
+        """The best throughput since it began to go down."""
+        self._reason = ""
+        """Why it goes down, where it is not just a try."""
+        self._down = False
+        self._factor = STEPS[0]
+        self._in_a_row = 0
+        """How many limits were kept one after another."""
+        self._rests_until = 0.0
+        self._stretch: _Stretch | None = None
+        self._out = 0
+        """How many slices were out when it looked last. What is over meanwhile counts as out until
+        others have taken its place."""
+        self._took_s = 0.0
+        self._error = 0.0
+
+    def note(self, sent: float, now: float, records: int, failed: int, called_s: float) -> None:
+        """Hear of a slice that was handed out at ``sent`` and is over.
+
+        Of its records, which took ``called_s`` seconds in all, so many failed.
+        """
+        stretch = self._stretch
+        took_s = now - sent
+        if stretch is None or took_s <= 0:
+            return
+        if sent >= stretch.began:
+            stretch.own += 1
+            stretch.seconds += took_s
+            stretch.squares += took_s * took_s
+        if self._out > stretch.limit:
+            stretch.since = now  # what is too much has to come back first
+        elif now >= stretch.since:
+            stretch.slices += 1
+            stretch.records += records
+            stretch.done += records - failed
+            stretch.out += self._out
+            stretch.called_s += called_s
+
+    def look(self, now: float, out: int) -> LimitNews | None:
+        """Draw conclusions when a stretch is over; return how the base has changed, if it has.
+
+        ``out`` slices are out, and no others can be handed out now.
+        """
+        self._out = out
+        stretch = self._stretch
+        if stretch is None or out < FED * self.limit:
+            # There is not enough to do, or not enough that may run at once.
+            self._give_up(now)
+            return None
+        if not self._is_over(stretch, now):
+            return None
+        measured = stretch.measured(now)
+        self._took_s = measured.slice_s
+        self._error = stretch.error
+        before = self.base
+        self._conclude(measured, now)
+        return LimitNews(before, self.base, self.why) if self.base != before else None
+
+    # ---- stretches
+
+    def _begin(self, limit: int, now: float) -> None:
+        """Measure from when most slices are gone that were handed out under another limit."""
+        before, settle_s = self._stretch, 0.0
+        if before is None or before.limit != limit:
+            settle_s = SETTLE_CALLS * self._took_s
+        self._stretch = _Stretch(limit, now, now + settle_s)
+
+    def _is_over(self, stretch: _Stretch, now: float) -> bool:
+        lasted_s = now - stretch.since
+        if lasted_s < STRETCH_S or not stretch.done:
+            return False
+        if min(stretch.own, stretch.slices) < STRETCH_SLICES:
+            return False
+        mean_s = stretch.mean_s
+        if lasted_s < STRETCH_CALLS * mean_s:
+            return False
+        if lasted_s >= max(PATIENCE_S, PATIENCE_CALLS * mean_s):
+            return True
+        return stretch.error * SURE <= abs(self._factor - 1.0)
+
+    # ---- conclusions
+
+    def _conclude(self, measured: Measured, now: float) -> None:
+        if measured.slots < FED * self.limit:
+            self._give_up(now)
+            return
+        if self.limit == self.base:
+            self._look_at_base(measured, now)
+        elif self.limit > self.base:
+            self._look_at_more(measured, now)
+        else:
+            self._look_at_fewer(measured, now)
+        self._begin(self.limit, now)
+
+    def _give_up(self, now: float) -> None:
+        """Start over from the base."""
+        self.limit = self.base
+        self._usual, self._down, self._in_a_row = None, False, 0
+        self._factor = STEPS[self._step]
+        self._begin(self.limit, now)
+
+    def _look_at_base(self, measured: Measured, now: float) -> None:
+        usual, self._reference = self._usual, measured
+        if usual is not None:
+            if _is_worse(measured, usual):
+                self._usual = None
+                self._down, self._best = True, measured.records_per_s
+                self._reason = (
+                    f"a call takes {_ms(measured.call_s)} at {self.base}, it took"
+                    f" {_ms(usual.call_s)}: fewer do as much"
+                )
+                self._in_a_row = 0
+                self._try_fewer(RETREAT, now)
+                return
+            if now < self._rests_until:
+                return
+            self._usual = None
+        if self._down:
+            self._best = max(self._best, measured.records_per_s)
+            self._try_fewer(1 / STEPS[-1], now)
+        else:
+            self._try_more(measured, now)
+
+    def _look_at_more(self, measured: Measured, now: float) -> None:
+        reference = self._reference
+        assert reference is not None  # more are tried after the base was measured
+        use = log(measured.records_per_s / reference.records_per_s) / log(
+            max(measured.slots / reference.slots, 1.01)
+        )
+        if use >= USEFUL:
+            gain = measured.records_per_s / reference.records_per_s - 1
+            self._keep(measured, f"{gain:.0%} more throughput than at {self.base}")
+            if self._in_a_row > 1:
+                self._step, self._in_a_row = max(0, self._step - 1), 0
+            self._try_more(measured, now)
+            return
+        self._in_a_row = 0
+        if self._step + 1 < len(STEPS):
+            self._step += 1
+        else:
+            self._down, self._best = True, 0.0
+        self._back(now)
+
+    def _look_at_fewer(self, measured: Measured, now: float) -> None:
+        if measured.records_per_s >= AS_GOOD * self._best:
+            self._best = max(self._best, measured.records_per_s)
+            self._keep(measured, self._reason or f"as much throughput as at {self.base}")
+            self._try_fewer(RETREAT if self._in_a_row > 1 else self._factor, now)
+            return
+        self._in_a_row, self._reason = 0, ""
+        # Too far may have been too much at once; what is finer is tried before the end.
+        self._back(now, rest=self._factor > RETREAT)
+
+    def _keep(self, measured: Measured, why: str) -> None:
+        """Make the limit that was tried the base."""
+        self.why = why
+        self.base, self._reference = self.limit, measured
+        self._in_a_row += 1
+
+    def _back(self, now: float, *, rest: bool = False) -> None:
+        """Return to the base; where nothing better is in sight for now, rest there."""
+        self.limit = self.base
+        self._factor = 1 / STEPS[-1] if self._down else STEPS[self._step]
+        if rest:
+            self._usual, self._reference = self._reference, None
+            self._rests_until = now + REST_S
+            self._down, self._in_a_row = False, 0
+            self._step = len(STEPS) - 1
+
+    def _try_more(self, measured: Measured, now: float) -> None:
+        # What differs less than the noise cannot be told apart.
+        while self._step > 1 and self._error * SURE > STEPS[self._step] - 1.0:
+            self._step -= 1
+        self._factor = STEPS[self._step]
+        self.limit = min(self._upper, max(self.base + 1, round(self.base * self._factor)))
+        if self.limit <= self.base:
+            self._down, self._best = True, measured.records_per_s
+            self._try_fewer(1 / STEPS[-1], now)
+
+    def _try_fewer(self, factor: float, now: float) -> None:
+        self._factor = factor
+        self.limit = max(self._lower, min(self.base - 1, round(self.base * factor)))
+        if self.limit >= self.base:
+            self._back(now, rest=True)
+
+
+def _is_worse(measured: Measured, usual: Measured) -> bool:
+    return (
+        measured.records_per_s * CHANGED < usual.records_per_s
+        or measured.record_s > CHANGED * usual.record_s
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms"
