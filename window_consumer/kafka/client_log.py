@@ -33,9 +33,12 @@ class ClientLog:
         self._mask = mask
         self._now = now
         self._kinds: dict[str, tuple[float, int]] = {}
+        self.lines = 0
+        """How many lines the client has written, those that were kept quiet included."""
 
     def log(self, level: int, message: str, *args: Any, **_: Any) -> None:
         """Pass a line on; the client's levels are those of logging."""
+        self.lines += 1
         try:
             text = message % args if args else message
             unsaid = self._unsaid(_VARIES.sub("", text))

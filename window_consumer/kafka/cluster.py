@@ -267,6 +267,10 @@ class Cluster:
             return Group(None, None)
         return Group.described(description)
 
+    def ask_for_group(self, group: str) -> Future[Any]:
+        """Ask for a group's description and return at once; the answer is the client's."""
+        return self._admin.describe_consumer_groups([group], request_timeout=_ASK_S)[group]
+
     def backlog(self, group: str, topic: str, timeout_s: float = _ASK_S) -> int:
         """Return how many offsets of a topic a group has not committed; 0 where it has read all.
 

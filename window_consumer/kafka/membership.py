@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from window_consumer.kafka import errors, settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.connection import Connection
+from window_consumer.kafka.group_watch import GroupWatch
 from window_consumer.kafka.oauth import token_setting
 from window_consumer.model.errors import RunError, WrongProcessError
 from window_consumer.model.protocols import Listener
@@ -46,6 +48,7 @@ class Membership:
         self._joined = False
         self._join_again_at: float | None = None
         self._raised: BaseException | None = None
+        self._watch = GroupWatch(lambda: cluster.ask_for_group(needs.group), lambda: log.lines)
         self.listener: Listener | None = None
         self.topics: list[str] = []
         self.in_callback = False
@@ -72,6 +75,11 @@ class Membership:
         """Return the client to poll: another one where it is time to join again."""
         if self._join_again_at is not None and time.monotonic() >= self._join_again_at:
             self._join_again()
+        connection = self.connection
+        if self.protocol == "consumer" and self._watch.is_deaf(
+            connection.consumer.memberid, lambda: connection.assignment.names
+        ):
+            self._start_anew()
         return self.connection
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
@@ -186,6 +194,18 @@ class Membership:
             given_up.close(_LET_GO_S)
         if self.listener is not None:
             self.subscribe(self.topics, self.listener)
+
+    def _start_anew(self) -> None:
+        """Leave the group in order, as another member of it: this one would hear of nothing."""
+        self._log.log(
+            logging.WARNING,
+            "the group's coordinator counts other partitions as ours than it has told us (the"
+            " answer to a heartbeat was lost, and the client does not ask again): joins anew",
+        )
+        names = self.connection.assignment.names
+        self._answer(lambda listener: listener.on_revoked(names))
+        self.connection.give_up(names)
+        self._join_again()
 
     def raise_raised(self) -> None:
         """Raise what the listener has raised within a callback of the client."""
