@@ -70,7 +70,7 @@ class Venv:
         return [str(directory / "bin" / "python"), "-m", f"benchmarks.peers.runners.{runner}"]
 
     def _install(self, directory: Path) -> None:
-        asked_for = shutil.which(f"python{self.python}") if self.python else sys.executable
+        asked_for = _python(self.python) if self.python else sys.executable
         _do([asked_for or sys.executable, "-m", "venv", str(directory)])
         pip = [str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet"]
         pip += ["--disable-pip-version-check"]
@@ -123,6 +123,12 @@ ENVIRONMENTS: Mapping[str, Environment] = {
     "ours": Ours(),
     "confluent-kafka": Venv(("confluent-kafka==2.16.1",)),
     "aiokafka": Venv(("aiokafka==0.14.0",)),
+    "arroyo": Venv(("sentry-arroyo==2.48.0",)),
+    "faststream": Venv(
+        ("faststream[confluent,kafka]==0.7.8", "faststream-concurrent-aiokafka==0.7.2")
+    ),
+    "pyrallel-consumer": Venv(("pyrallel-consumer==1.0.0",), python="3.12"),
+    "quixstreams": Venv(("quixstreams==3.28.1",)),
     "jvm": Maven("jvm", java_at_least=17),
 }
 
@@ -172,6 +178,19 @@ def last_error(said: str) -> str:
         return failed[0].removeprefix("[ERROR]").partition(" -> [Help")[0].strip()
     errors = [line for line in lines if "error" in line.lower()] or lines
     return errors[-1].removeprefix("ERROR:").strip() if errors else "it did not say why"
+
+
+def _python(version: str) -> str | None:
+    """Return a Python of a version such as ``3.12``: the usual one, or one that pyenv keeps."""
+    usual = shutil.which(f"python{version}")
+    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates = [*([usual] if usual else []), *map(str, kept.glob(f"{version}.*/bin/python"))]
+    for candidate in candidates:
+        # pyenv has programs of that name that only say that no such version was chosen.
+        asked = subprocess.run([candidate, "--version"], capture_output=True, check=False)
+        if asked.returncode == 0:
+            return candidate
+    return None
 
 
 def _version_of(home: Path) -> int:

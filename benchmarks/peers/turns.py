@@ -29,6 +29,9 @@ from window_consumer.model.errors import RunError
 _SPARE_S = 20.0
 """For the start of the process and for writing the journal, over what a run itself may take."""
 
+ONE_BY_ONE_S = 3.0
+"""The cap of peers that handle one record after another, where the handler waits."""
+
 _GRACE_S = 3.0
 """So long after the end of its process a group's offsets may still move."""
 
@@ -65,7 +68,7 @@ def take_turn(
 ) -> Turn:
     """Run a peer once on a topic that is filled. Raises RunError where its program fails."""
     group = f"wc-peers-{uuid.uuid4().hex[:12]}"
-    contents = workload.contents
+    contents, cap_s = workload.contents, _cap_s(peer, workload)
     with tempfile.TemporaryDirectory(prefix="wc-peers-") as directory:
         place = Path(directory)
         arguments = {
@@ -75,13 +78,13 @@ def take_turn(
             "records": contents.records,
             "partitions": contents.partitions,
             "slots": workload.slots,
-            "cap_s": workload.cap_s,
+            "cap_s": cap_s,
             "timed": "yes" if timed else "no",
             "journal": place / "journal",
             **peer.options,
         }
         given = [f"{key}={value}" for key, value in arguments.items()]
-        longest_s = FIRST_S + workload.cap_s + STOP_S + _SPARE_S
+        longest_s = FIRST_S + cap_s + STOP_S + _SPARE_S
         said = _run(peer.name, [*command, *given], place, longest_s)
         journal = Journal.read(place / "journal")
     filled = fill(contents)
@@ -99,6 +102,12 @@ def take_turn(
         problem=said.answer["problem"],
         versions=said.answer["versions"],
     )
+
+
+def _cap_s(peer: Peer, workload: PeerWorkload) -> float:
+    """Return how long a peer may take: where it waits one by one, its rate is soon known."""
+    one_by_one = workload.waits and peer.slots in {"one", "partitions"}
+    return min(workload.cap_s, ONE_BY_ONE_S) if one_by_one else workload.cap_s
 
 
 def _rate(verdict: Verdict, journal: Journal, answer: Mapping[str, Any]) -> float | None:

@@ -39,7 +39,7 @@ _ALL = (
         "1,000,000 records, 4 partitions, 10,000 keys; the handler does nothing",
         Contents(1_000_000, keys=10_000),
         slots=16,
-        cap_s=5.0,
+        cap_s=4.0,
     ),
     PeerWorkload(
         "wait10-16",

@@ -1,0 +1,47 @@
+"""The second model of the books: one thread polls, a pool handles, one commit per batch."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import confluent_kafka
+
+from benchmarks.peers.runners.noting_confluent import note_hand_over
+from benchmarks.peers.runners.trial import begin
+
+_BATCH = 500
+_WAIT_S = 0.1
+
+
+def main() -> None:
+    """Hand each batch to the pool, wait for the last of it, commit."""
+    trial = begin()
+    note_hand_over(trial)
+    handle = trial.handler()
+
+    def on_message(message: confluent_kafka.Message) -> None:
+        handle(message.value() or b"")
+
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": trial.bootstrap,
+            "group.id": trial.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.queue.backoff.ms": 10,
+        }
+    )
+    consumer.subscribe([trial.topic])
+    with ThreadPoolExecutor(trial.slots) as pool:
+        while not trial.over.is_set():
+            batch = [each for each in consumer.consume(_BATCH, _WAIT_S) if each.error() is None]
+            for _ in pool.map(on_message, batch):
+                pass
+            if batch:
+                consumer.commit(asynchronous=False)
+    consumer.close()
+    trial.answer("confluent-kafka")
+
+
+if __name__ == "__main__":
+    main()
