@@ -26,6 +26,7 @@ DIRECTORY_VARIABLE = "WINDOW_CONSUMER_PEERS_DIR"
 
 _INSTALL_S = 900.0
 _STAMP = ".made-from"
+_SHARED = ("Trial", "HandOver")
 _HERE = Path(__file__).parent
 
 
@@ -83,29 +84,48 @@ class Maven:
 
     project: str
     java_at_least: int
+    shared: str = ""
+    """The project whose ``Trial`` and ``HandOver`` it needs as well."""
 
     def prepare(self, name: str, say: Say) -> Path:
-        source = _HERE / self.project
-        files = sorted(path for path in source.rglob("*") if path.is_file())
-        text = "".join(path.read_text("utf-8") for path in files) + f" Java {self.java_at_least}"
+        files = self._files()
+        text = "".join(path.read_text("utf-8") for path in files.values())
 
         def install(directory: Path) -> None:
-            self._install(source, directory)
+            for place, path in files.items():
+                (directory / place).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, directory / place)
+            self._build(directory)
 
-        return made(name, text, install, say)
+        return made(name, f"{text} Java {self.java_at_least}", install, say)
 
     def command(self, directory: Path, runner: str) -> list[str]:
         options = ["-Xms512m", "-Xmx2g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
         path = f"{directory / 'target' / 'classes'}:{directory / 'lib'}/*"
         return [str(self._home() / "bin" / "java"), *options, "-cp", path, f"peers.{runner}"]
 
-    def _install(self, source: Path, directory: Path) -> None:
+    def _files(self) -> Mapping[str, Path]:
+        """Return all source files by their place in the project."""
+        source = _HERE / self.project
+        found = {
+            str(path.relative_to(source)): path
+            for path in sorted(source.rglob("*"))
+            if path.is_file()
+        }
+        if self.shared:
+            for name in _SHARED:
+                place = f"src/main/java/peers/{name}.java"
+                found[place] = _HERE / self.shared / place
+        return found
+
+    def _build(self, directory: Path) -> None:
         maven = shutil.which("mvn")
         if maven is None:
             raise NotInstalledError("no `mvn` found")
-        shutil.copytree(source, directory, dirs_exist_ok=True)
         goals = ["compile", "dependency:copy-dependencies", f"-DoutputDirectory={directory}/lib"]
-        command = [maven, "--batch-mode", "--quiet", "--file", str(directory / "pom.xml"), *goals]
+        # What could not be found once is looked for again.
+        options = ["--batch-mode", "--quiet", "--update-snapshots"]
+        command = [maven, *options, "--file", str(directory / "pom.xml"), *goals]
         _do(command, {"JAVA_HOME": str(self._home())})
 
     def _home(self) -> Path:
@@ -130,6 +150,7 @@ ENVIRONMENTS: Mapping[str, Environment] = {
     "pyrallel-consumer": Venv(("pyrallel-consumer==1.0.0",), python="3.12"),
     "quixstreams": Venv(("quixstreams==3.28.1",)),
     "jvm": Maven("jvm", java_at_least=17),
+    "kpipe": Maven("kpipe", java_at_least=25, shared="jvm"),
 }
 
 

@@ -36,8 +36,13 @@ class Peer:
 
 
 _OURS = "as `window-consumer run` has it: defaults, `concurrency` as the workload says"
+_TASKS = "1000"
+"""As many as the most keys of a workload whose handler waits."""
+
+_ASYNC = f"as `window-consumer run` has it: defaults, `concurrency: {_TASKS}` whatever the workload"
 _BACKOFF = "`fetch.queue.backoff.ms: 10`"
 _JAVA = "Java client's defaults"
+_KPIPE = f"{_JAVA}, a virtual thread each, `KafkaOffsetManager`"
 _PYRALLEL = "`ExecutionMode.ASYNC`, `max_in_flight` as the workload says"
 
 _ALL = (
@@ -72,6 +77,28 @@ _ALL = (
         "ours",
         _OURS,
         {"ordering": "partition"},
+        ours=True,
+    ),
+    Peer(
+        "window-async-unordered",
+        "window_consumer, `async def`, `ordering: unordered`",
+        "unordered",
+        "given",
+        "ours",
+        "ours",
+        _ASYNC,
+        {"ordering": "unordered", "kind": "async", "concurrency": _TASKS},
+        ours=True,
+    ),
+    Peer(
+        "window-async-key",
+        "window_consumer, `async def`, `ordering: key`",
+        "key",
+        "given",
+        "ours",
+        "ours",
+        _ASYNC,
+        {"ordering": "key", "kind": "async", "concurrency": _TASKS},
         ours=True,
     ),
     Peer(
@@ -253,6 +280,26 @@ _ALL = (
         "ParallelConsumer",
         f"{_JAVA}, `maxConcurrency` as the workload says, default commit mode",
         {"order": "UNORDERED"},
+    ),
+    Peer(
+        "kpipe-key",
+        "kpipe, by key",
+        "key",
+        "keys",
+        "kpipe",
+        "Kpipe",
+        _KPIPE,
+        {"mode": "KEY_ORDERED"},
+    ),
+    Peer(
+        "kpipe-parallel",
+        "kpipe, in parallel",
+        "unordered",
+        "unbounded",
+        "kpipe",
+        "Kpipe",
+        _KPIPE,
+        {"mode": "PARALLEL"},
     ),
 )
 

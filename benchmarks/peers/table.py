@@ -116,7 +116,7 @@ def _row(row: Row) -> str:
 def _at_once(peer: Peer, row: Row) -> str:
     workload = WORKLOADS[row.workload]
     if "concurrency" in peer.options:
-        return peer.options["concurrency"]
+        return f"{int(peer.options['concurrency']):,}"
     partitions = workload.contents.partitions
     return _SLOTS[peer.slots].format(slots=workload.slots, partitions=partitions)
 
