@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from window_consumer.config import (
+    BatchConfig,
     BreakerConfig,
     Config,
     DlqConfig,
@@ -58,7 +59,9 @@ def test_the_example_loads(loaded: Load) -> None:
 
 def test_the_example_shows_every_key_of_a_worker_but_a_few() -> None:
     shown = yaml.safe_load(example())["workers"]["charge"]
-    assert set(options(WorkerConfig)) - set(shown) == {"enabled", "patterns", "kafka", "routes"}
+    left_out = {"enabled", "patterns", "kafka", "routes", "batch"}
+    assert set(options(WorkerConfig)) - set(shown) == left_out
+    assert all(f"{key}: " in example() for key in options(BatchConfig)), "in a comment"
     assert set(options(RetryConfig)) - set(shown["retry"]) == {"retryable"}
     assert set(options(WindowConfig)) == set(shown["window"])
     assert set(options(StallConfig)) == set(shown["stall"])

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
-from window_consumer.app.calls import handler_of
+from window_consumer.app.batch_parameters import batch_parameters_of
+from window_consumer.app.calls import batch_handler_of, handler_of
 from window_consumer.app.handlers import (
     Around,
     Handler,
@@ -17,6 +18,7 @@ from window_consumer.app.handlers import (
     When,
     checked,
     checked_condition,
+    with_batch_middleware,
     with_middleware,
 )
 from window_consumer.app.lifespans import (
@@ -27,15 +29,21 @@ from window_consumer.app.lifespans import (
     entered_on,
     is_async_lifespan,
 )
-from window_consumer.app.mixtures import refuse_mixture, refuse_mixtures
+from window_consumer.app.mixtures import (
+    refuse_batch_mixture,
+    refuse_mixture,
+    refuse_mixtures,
+)
 from window_consumer.app.parameters import parameters_of
 from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.app.plan import Plan, PlannedWorker, make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
 from window_consumer.app.wiring import setup_of, wire
+from window_consumer.app.worker_keys import WorkerKeys
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
 from window_consumer.model.record_lookup import WallMs
+from window_consumer.runtime.batch_calls import BatchHandler
 from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.expiry import Warn
 from window_consumer.runtime.running import Running
@@ -150,17 +158,59 @@ class App:
             condition = None if when is None else checked_condition(when, what)
             plain = checked(function, what)
             parameters = parameters_of(plain, value, what)
-            spec = HandlerSpec(known, plain, defaults, condition, parameters)
-            other = self._handlers.get(known)
-            if other is not None:
-                raise UsageError(
-                    f"@app.handler: there are two handlers named {known!r}: {other.place} and"
-                    f" {spec.place}; give one of them name=..."
-                )
-            self._handlers[known] = spec
+            self._add(HandlerSpec(known, plain, defaults, condition, parameters))
             return function
 
         return register
+
+    def batch_handler(
+        self,
+        *topics: str,
+        max_records: int | None = None,
+        min_records: int | None = None,
+        max_wait: str | None = None,
+        name: str | None = None,
+        when: When | None = None,
+        value: Any = None,
+        **keys: Unpack[WorkerKeys],
+    ) -> Callable[[HandlerT], HandlerT]:
+        """Register a function ``def f(records: list[Record]) -> None`` as a batch handler.
+
+        It gets records of one partition in offset order, at most ``max_records`` of them. A batch
+        goes out when it is full, when it holds ``min_records`` and nothing more is there, or when
+        its first record has waited for ``max_wait``; they are the keys of ``batch`` in the
+        configuration. It may raise PartialFailure to name the records that failed; whatever else
+        it raises holds for all of them.
+
+        It may take the values as well, or alone: ``def f(orders: list[Order], records:
+        list[Record])``. Everything else is as for ``handler``.
+        """
+        batch = {"max_records": max_records, "min_records": min_records, "max_wait": max_wait}
+        given: dict[str, Any] = {**keys}
+        retries = {**given.pop("retry", {})}
+        retries |= {each: given.pop(each) for each in ("fatal", "retryable") if each in given}
+        given |= {"topics": list(topics) or None, "batch": batch, "retry": retries or None}
+        defaults = {key: value for key, value in given.items() if value is not None}
+
+        def register(function: HandlerT) -> HandlerT:
+            known = name or function.__name__
+            what = f"@app.batch_handler {known}"
+            condition = None if when is None else checked_condition(when, what)
+            plain = checked(function, what, may_be_async=False)
+            parameters = batch_parameters_of(plain, value, what)
+            self._add(HandlerSpec(known, plain, defaults, condition, parameters))
+            return function
+
+        return register
+
+    def _add(self, spec: HandlerSpec) -> None:
+        other = self._handlers.get(spec.name)
+        if other is not None:
+            raise UsageError(
+                f"@app.handler: there are two handlers named {spec.name!r}: {other.place} and"
+                f" {spec.place}; give one of them name=..."
+            )
+        self._handlers[spec.name] = spec
 
     @overload
     def middleware(self, function: MiddlewareT) -> MiddlewareT: ...
@@ -177,6 +227,9 @@ class App:
         the handler's. Handlers that are coroutines need ``async def m(record, call_next)``, with
         ``await call_next(record)``. An application with both kinds of handlers has middleware for
         each: ``@app.middleware(around="functions")`` and ``@app.middleware(around="coroutines")``.
+
+        Batch handlers have their own, which gets the list: ``@app.middleware(around="batches")``
+        over ``def m(records, call_next)``.
         """
 
         def register(function: MiddlewareT) -> MiddlewareT:
@@ -298,6 +351,11 @@ class App:
         refuse_mixture("this application", self._middleware, coroutines=coroutines)
         return with_middleware(handler, self._middleware, coroutines=coroutines)
 
+    def batch_surrounded(self, handler: BatchHandler, *, coroutines: bool = False) -> BatchHandler:
+        """Return a batch handler within the application's middleware for batches."""
+        refuse_batch_mixture("this application", self._middleware, coroutines=coroutines)
+        return with_batch_middleware(handler, self._middleware)
+
     def resources(self, run: Run | None = None) -> AbstractContextManager[Any]:
         """Return the lifespan, not entered: what it yields is ``record.state``, None without one.
 
@@ -324,6 +382,12 @@ class App:
         ``wall_ms`` is the time by which records expire, in milliseconds since 1970.
         """
         return handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
+
+    def batch_handler_of(
+        self, plan: Plan, worker: PlannedWorker, wall_ms: WallMs, warn: Warn = lambda _text: None
+    ) -> BatchHandler:
+        """Return what is called for the batches of a worker, see ``handler_of``."""
+        return batch_handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
 
     def setup_of(
         self, plan: Plan, worker: PreparedWorker, clock: Clock | None = None

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from window_consumer.app.handlers import Handler, Layer, When, with_middleware
+from window_consumer.app.handlers import (
+    Handler,
+    Layer,
+    When,
+    with_batch_middleware,
+    with_middleware,
+)
 from window_consumer.app.plan import PlannedWorker
 from window_consumer.config import TopicsConfig
 from window_consumer.model.conditions import Condition
 from window_consumer.model.record import Record
 from window_consumer.model.record_lookup import IsCopy, RecordLookup, WallMs
+from window_consumer.runtime.batch_calls import BatchHandler
+from window_consumer.runtime.batch_layers import (
+    BatchRoute,
+    LaneOfRecord,
+    routed_batches,
+    with_batch_expiry,
+)
 from window_consumer.runtime.expiry import Warn, with_expiry
 from window_consumer.runtime.routing import Route, routed
 
@@ -37,6 +50,35 @@ def handler_of(
     ]
     handler = routed(routes, worker.config.otherwise)
     return with_expiry(handler, worker.expiry, is_copy, wall_ms, warn)
+
+
+def batch_handler_of(
+    worker: PlannedWorker,
+    middleware: Sequence[Layer],
+    topics: TopicsConfig,
+    wall_ms: WallMs,
+    warn: Warn,
+) -> BatchHandler:
+    """Return what to call for each batch of a worker of batch handlers, layered the same way."""
+    is_copy = _is_copy(worker, topics)
+    routes = [
+        BatchRoute(
+            route.handler.name,
+            with_batch_middleware(route.handler.call_batch, middleware),
+            _matcher(route.when, is_copy, wall_ms),
+        )
+        for route in worker.routes
+    ]
+    handler = routed_batches(
+        routes, worker.config.otherwise, _LANES_OF_RECORDS.get(worker.config.ordering)
+    )
+    return with_batch_expiry(handler, worker.expiry, is_copy, wall_ms, warn)
+
+
+_LANES_OF_RECORDS: Mapping[str, LaneOfRecord] = {
+    "key": lambda record: record.key,
+    "partition": lambda _record: "partition",
+}
 
 
 def _matcher(

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from attrs import field, frozen
 
+from window_consumer.app.batch_parameters import BatchParameters
 from window_consumer.app.parameters import Parameters
 from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
+from window_consumer.runtime.batch_calls import BatchHandler
 
 F = TypeVar("F", bound=Callable[..., object])
 Handler = Callable[[Record], object]
 AsyncHandler = Callable[[Record], Awaitable[object]]
 Middleware = (
-    Callable[[Record, Handler], object] | Callable[[Record, AsyncHandler], Awaitable[object]]
+    Callable[[Record, Handler], object]
+    | Callable[[Record, AsyncHandler], Awaitable[object]]
+    | Callable[[list[Record], BatchHandler], object]
 )
-Around = Literal["functions", "coroutines"]
+Around = Literal["functions", "coroutines", "batches"]
 When = Condition | Callable[[Record], object]
 """A condition on a record, or a function that tells by its truth."""
 
@@ -34,12 +39,30 @@ class HandlerSpec:
     """Raw values of a worker's keys, for the configuration to start from."""
     when: When | None = None
     """For which records it is; None is for all."""
-    parameters: Parameters = field(factory=Parameters)
+    parameters: Parameters | BatchParameters = field(factory=Parameters)
     """What the function takes."""
 
     @property
+    def is_batch(self) -> bool:
+        """It gets lists of records."""
+        return isinstance(self.parameters, BatchParameters)
+
+    @property
     def call(self) -> Handler:
-        """What is called with a record alone: the function itself where it takes nothing else."""
+        """What is called with a record alone: the function itself where it takes nothing else.
+
+        A batch handler gets the record as a list of one.
+        """
+        if isinstance(self.parameters, BatchParameters):
+            call_batch = self.call_batch
+            return lambda record: call_batch([record])
+        return self.parameters.called_with(self.function)
+
+    @property
+    def call_batch(self) -> BatchHandler:
+        """What is called with a list of records, for a batch handler."""
+        if not isinstance(self.parameters, BatchParameters):
+            raise UsageError(f"{self.place}: {self.name} is no batch handler")
         return self.parameters.called_with(self.function)
 
     @property
@@ -132,6 +155,20 @@ def with_middleware(handler: Handler, layers: Sequence[Layer], *, coroutines: bo
         if layer.is_for(coroutines=coroutines):
             handler = _wrap(layer.function, handler)
     return handler
+
+
+def with_batch_middleware(handler: BatchHandler, layers: Sequence[Layer]) -> BatchHandler:
+    """Wrap a batch handler in what is for such; the one registered first is the outermost."""
+    for layer in reversed(layers):
+        if layer.around == "batches":
+            handler = functools.partial(_call_layer, layer.function, handler)
+    return handler
+
+
+def _call_layer(
+    function: Callable[..., object], call_next: BatchHandler, records: list[Record]
+) -> object:
+    return function(records, call_next)
 
 
 def _wrap(function: Callable[..., object], call_next: Handler) -> Handler:

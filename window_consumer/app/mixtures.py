@@ -17,7 +17,8 @@ def refuse_mixtures(workers: Iterable[PlannedWorker], layers: Sequence[Layer]) -
     """
     for worker in workers:
         whose = f"worker {worker.name} ({worker.handler_names})"
-        refuse_mixture(whose, layers, coroutines=worker.is_async)
+        refuse = refuse_batch_mixture if worker.is_batch else refuse_mixture
+        refuse(whose, layers, coroutines=worker.is_async)
 
 
 def refuse_mixture(whose: str, layers: Sequence[Layer], *, coroutines: bool) -> None:
@@ -25,6 +26,25 @@ def refuse_mixture(whose: str, layers: Sequence[Layer], *, coroutines: bool) -> 
     for layer in layers:
         if layer.is_for(coroutines=coroutines) and layer.is_async != coroutines:
             raise UsageError(_refusal(whose, layer, coroutines=coroutines))
+
+
+def refuse_batch_mixture(whose: str, layers: Sequence[Layer], *, coroutines: bool) -> None:
+    """Raise UsageError for middleware that batch handlers of a kind would miss, or cannot have."""
+    for layer in layers:
+        if layer.around is None:
+            raise UsageError(
+                f"@app.middleware {layer.name} gets one record a call, and {whose} has batch"
+                ' handlers: decorate it with @app.middleware(around="functions"), or'
+                ' "coroutines", and write another one, def m(records, call_next), with'
+                ' @app.middleware(around="batches") for what batch handlers need'
+            )
+        if layer.around == "batches" and layer.is_async != coroutines:
+            kind = "a plain function" if coroutines else "a coroutine function"
+            needed = "async def" if coroutines else "def"
+            raise UsageError(
+                f"@app.middleware {layer.name} is {kind}, and the batch handlers of {whose} are"
+                f" {'coroutines' if coroutines else 'plain functions'}: write it with {needed}"
+            )
 
 
 def _refusal(whose: str, layer: Layer, *, coroutines: bool) -> str:

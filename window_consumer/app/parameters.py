@@ -52,8 +52,8 @@ def parameters_of(function: Callable[..., object], value: Any, what: str) -> Par
     Raises UsageError for functions that cannot be called with a record, or whose annotations
     cannot be read or decoded.
     """
-    names = _required(function, what)
-    hints = _hints(function, what)
+    names = required(function, what)
+    hints = hints_of(function, what)
     of_record = [name for name in names if hints.get(name) is Record]
     others = [name for name in names if name not in of_record]
     if len(of_record) > 1 or not 1 <= len(names) <= 2:
@@ -77,24 +77,30 @@ def parameters_of(function: Callable[..., object], value: Any, what: str) -> Par
     return Parameters(decoder, len(names) > 1, record_first=names[0] != others[0])
 
 
-def _required(function: Callable[..., object], what: str) -> list[str]:
-    """Return the names of the parameters that a call has to give."""
+def required(
+    function: Callable[..., object], what: str, forms: str = _FORMS, unknown: str = "record"
+) -> list[str]:
+    """Return the names of the parameters that a call has to give; ``unknown`` for hidden ones.
+
+    Raises UsageError, which says what ``forms`` there are, for those that nobody would give.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return ["record"]  # written in C, or hidden: it gets the record
+        return [unknown]  # written in C, or hidden: it gets the record
     needed = [each for each in parameters if each.default is inspect.Parameter.empty]
     named = [each for each in needed if each.kind is inspect.Parameter.KEYWORD_ONLY]
     if named:
-        raise UsageError(f"{what}: a handler takes {_FORMS}; {named[0].name!r} is keyword-only")
+        raise UsageError(f"{what}: a handler takes {forms}; {named[0].name!r} is keyword-only")
     plain = [each for each in needed if each.kind is not inspect.Parameter.VAR_KEYWORD]
     several = [each for each in plain if each.kind is inspect.Parameter.VAR_POSITIONAL]
     if several:
-        return ["record"]  # wrapped by a decorator that hides what it takes
+        return [unknown]  # wrapped by a decorator that hides what it takes
     return [each.name for each in plain]
 
 
-def _hints(function: Callable[..., object], what: str) -> dict[str, Any]:
+def hints_of(function: Callable[..., object], what: str) -> dict[str, Any]:
+    """Return a function's annotations; UsageError where they cannot be read."""
     bare = inspect.unwrap(function)
     bare = getattr(bare, "func", bare)  # functools.partial
     if not hasattr(bare, "__annotations__"):

@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from window_consumer.app.batches import check_batches
 from window_consumer.app.handlers import HandlerSpec
 from window_consumer.app.ladder_topics import levels_of, writes_dead_letters
 from window_consumer.app.routes import PlannedRoute, planned_routes
@@ -24,6 +25,7 @@ from window_consumer.config import (
 from window_consumer.config.concurrency import AutoConcurrency
 from window_consumer.config.ttl import HeaderTtl
 from window_consumer.config.units import DURATION_UNITS
+from window_consumer.core.batching import BatchRules
 from window_consumer.core.breaker import BreakerRules
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.expiry import ExpiryRules, TtlHeader
@@ -74,6 +76,13 @@ class PlannedWorker:
                 cool_down_s=config.breaker.cool_down,
                 enabled=config.breaker.enabled,
             ),
+            batch=BatchRules(
+                max_records=config.batch.max_records,
+                min_records=config.batch.min_records,
+                max_wait_s=config.batch.max_wait,
+            )
+            if self.is_batch
+            else None,
             stall=StallRules(
                 after_s=config.stall.after,
                 action=config.stall.action,
@@ -86,6 +95,11 @@ class PlannedWorker:
     def is_async(self) -> bool:
         """Whether its handlers are coroutines, which run on an event loop."""
         return self.routes[0].handler.is_async
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether its handlers get lists of records."""
+        return self.routes[0].handler.is_batch
 
     @property
     def writes_dead_letters(self) -> bool:
@@ -219,9 +233,11 @@ def _plan_worker(
         )
         for kind in _KINDS
     }
+    routes = planned_routes(loaded, worker, handlers)
+    check_batches(loaded, worker, [route.handler for route in routes])
     return PlannedWorker(
         config=worker,
-        routes=planned_routes(loaded, worker, handlers),
+        routes=routes,
         retry=rules,
         consumer=clients["consumer"],
         producer=clients["producer"],

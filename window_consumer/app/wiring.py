@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from window_consumer.app.calls import handler_of
+from window_consumer.app.calls import batch_handler_of, handler_of
 from window_consumer.app.handlers import Layer
 from window_consumer.app.lifespans import StatesByWorker
 from window_consumer.app.patience import LOGGER
@@ -67,6 +67,7 @@ def setup_of(
     def warn(text: str) -> None:
         LOGGER.warning("%s: %s", config.name, plan.mask(text))
 
+    around = plan.config.topics, clock.wall_ms, warn
     return WorkerSetup(
         name=config.name,
         origin=Origin(config.group, planned.handler_names, app_version),
@@ -76,7 +77,9 @@ def setup_of(
             revoke_timeout_s=config.revoke_timeout,
             stop_timeout_s=config.stop_timeout,
         ),
-        handler=handler_of(planned, middleware, plan.config.topics, clock.wall_ms, warn),
+        handler=batch_handler_of(planned, middleware, *around)
+        if planned.is_batch
+        else handler_of(planned, middleware, *around),
         target_of=lambda source, level: worker.ladders[source].target(level),
         rungs=worker.rungs,
         ask_topics=lambda: preparation.refresh(worker),

@@ -14,6 +14,7 @@ from window_consumer.config.mask import Mask, is_secret_key
 from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.schema import ENTRY, Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections import (
+    BatchConfig,
     DlqConfig,
     ExceptionName,
     RetryConfig,
@@ -24,6 +25,7 @@ from window_consumer.config.units import format_duration
 
 __all__ = [
     "ENTRY",
+    "BatchConfig",
     "BreakerConfig",
     "Client",
     "Config",

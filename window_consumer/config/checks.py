@@ -113,11 +113,20 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
             hint = did_you_mean(handler, worker.handlers)
             message = f"is none of the worker's handlers, {', '.join(worker.handlers)}"
             yield Problem((*path, "routes", handler), f"{message}; {hint}" if hint else message)
+    yield from _batch(worker)
     yield from _levels(worker)
     for index, name in enumerate(worker.retry.retryable):
         if name in worker.retry.fatal:
             message = "is in fatal too; keep it in one of the two lists"
             yield Problem((*path, "retry", "retryable", index), message)
+
+
+def _batch(worker: WorkerConfig) -> Iterator[Problem]:
+    path: Path = ("workers", worker.name, "batch")
+    batch = worker.batch
+    if batch.min_records > batch.max_records:
+        message = f"is {batch.min_records}, and a batch is full with max_records, "
+        yield Problem((*path, "min_records"), f"{message}{batch.max_records}")
 
 
 def _levels(worker: WorkerConfig) -> Iterator[Problem]:

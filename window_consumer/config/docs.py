@@ -11,7 +11,13 @@ from window_consumer.config.kafka_properties import KafkaConfig
 from window_consumer.config.options import Option, options
 from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.schema import Config, WorkerConfig
-from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
+from window_consumer.config.sections import (
+    BatchConfig,
+    DlqConfig,
+    RetryConfig,
+    TopicsConfig,
+    WindowConfig,
+)
 
 _INTRODUCTION: Final = """\
 # Configuration
@@ -59,6 +65,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("kafka", "`kafka`, and `kafka` in a worker", KafkaConfig),
     ("workers.NAME", "`workers.NAME`", WorkerConfig),
     ("workers.NAME.window", "`workers.NAME.window`", WindowConfig),
+    ("workers.NAME.batch", "`workers.NAME.batch`", BatchConfig),
     ("workers.NAME.retry", "`workers.NAME.retry`", RetryConfig),
     ("workers.NAME.breaker", "`workers.NAME.breaker`", BreakerConfig),
     ("workers.NAME.stall", "`workers.NAME.stall`", StallConfig),

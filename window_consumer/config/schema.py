@@ -18,7 +18,13 @@ from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.options import about
 from window_consumer.config.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
 from window_consumer.config.safety import BreakerConfig, StallConfig
-from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
+from window_consumer.config.sections import (
+    BatchConfig,
+    DlqConfig,
+    RetryConfig,
+    TopicsConfig,
+    WindowConfig,
+)
 from window_consumer.config.ttl import HeaderTtl, ttl_kind
 from window_consumer.config.units import format_duration
 
@@ -108,6 +114,10 @@ class WorkerConfig:
     )
     window: WindowConfig = field(
         factory=WindowConfig, metadata=about("The size of each partition's window; rarely set.")
+    )
+    batch: BatchConfig = field(
+        factory=BatchConfig,
+        metadata=about("Which lists of records go to a batch handler; only for such."),
     )
     commit_interval: float = field(
         default=0.5,

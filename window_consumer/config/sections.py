@@ -13,6 +13,7 @@ ExceptionName = str | type[BaseException]
 """A dotted name from YAML, or the class itself from a decorator."""
 
 DAY_S = 86400.0
+HOUR_S = 3600.0
 
 
 @frozen(kw_only=True)
@@ -97,6 +98,38 @@ class WindowConfig:
             "The records of a full cell.",
             kind=kinds.whole_number(1, 100_000),
             reason="the batch size at which the client delivers fastest",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class BatchConfig:
+    """Which lists of records a batch handler gets."""
+
+    max_records: int = field(
+        default=1000,
+        metadata=about(
+            "The records of a full batch, which goes out at once.",
+            kind=kinds.whole_number(1, 100_000),
+            reason="where writing many rows in one go stops getting cheaper, and what most bulk "
+            "interfaces take",
+        ),
+    )
+    min_records: int = field(
+        default=1,
+        metadata=about(
+            "A batch with so many records goes out when a slot is free and nothing more is there.",
+            kind=kinds.whole_number(1, 100_000),
+            reason="nobody waits without need, and under load batches grow while slots are busy",
+        ),
+    )
+    max_wait: float = field(
+        default=0.5,
+        metadata=about(
+            "A batch with fewer records goes out after so long, counted from when its first record "
+            "could start.",
+            kind=kinds.duration(0.001, HOUR_S),
+            reason="half a second more is hardly noticed where records are collected anyway",
         ),
     )
 

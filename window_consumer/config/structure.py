@@ -17,7 +17,13 @@ from window_consumer.config.options import options
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.schema import Config, WorkerConfig
-from window_consumer.config.sections import DlqConfig, RetryConfig, TopicsConfig, WindowConfig
+from window_consumer.config.sections import (
+    BatchConfig,
+    DlqConfig,
+    RetryConfig,
+    TopicsConfig,
+    WindowConfig,
+)
 from window_consumer.config.tree import Path, Tree
 
 T = TypeVar("T")
@@ -26,6 +32,7 @@ SECTIONS: Final = (
     TopicsConfig,
     DlqConfig,
     WindowConfig,
+    BatchConfig,
     RetryConfig,
     BreakerConfig,
     StallConfig,

@@ -7,6 +7,7 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
+from window_consumer.core.batching import BatchRules
 from window_consumer.core.breaker import BreakerNews, BreakerRules
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.limiter import LimitNews, LimitRules
@@ -32,6 +33,8 @@ class EngineRules:
     retry: RetryRules = field(factory=RetryRules)
     breaker: BreakerRules = field(factory=lambda: BreakerRules(enabled=False))
     stall: StallRules = field(factory=StallRules)
+    batch: BatchRules | None = None
+    """Set where a handler gets lists of records."""
     window_cells: int = 32
     cell_records: int = 500
     window_bytes: int = 192 * 2**20

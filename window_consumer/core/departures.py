@@ -49,7 +49,9 @@ class Departures:
         if self._breaker.lets_start:
             if self._suspects.cases:
                 decisions.dispatch.extend(self._suspects.slices(now))
-            if not (self._suspects.holds_the_worker(now) or self._producing.holds_back):
+            if self._suspects.holds_the_worker(now):
+                self._dispatcher.break_all_up()
+            elif not self._producing.holds_back:
                 self._start(decisions, now)
         elif self._may_probe and (probe := self._probe(now)):
             self._breaker.probing(probe, now)
@@ -63,6 +65,7 @@ class Departures:
             self._failures.pardon()
         if news.state is BreakerState.OPEN:
             self._counters.breaker_opened += 1
+            self._dispatcher.break_all_up()
             for slice_ in list(self._dispatcher.out):
                 partition = slice_.partition
                 # The commit names a suspect that was handed out: it is as good as started.

@@ -133,6 +133,16 @@ class Dispatcher:
             self._queued.remove(partition)
             self._partitions.remove(partition)
 
+    def break_up(self, partition: Partition) -> None:
+        """Let go of records that were chosen and have not gone out: only batches have such."""
+
+    def break_all_up(self) -> None:
+        """Let go of all such records: nothing may go out for a while."""
+
+    def next_due(self) -> float:
+        """Return when something goes out by itself; infinity where nothing waits for a time."""
+        return float("inf")
+
     def slices(self, now: float) -> Iterable[Slice]:
         """Yield the slices that should go out now, from the partitions in turn."""
         self._length.learn()

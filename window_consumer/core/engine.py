@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from window_consumer.core.batching import BatchDispatcher
 from window_consumer.core.breaker import Breaker
 from window_consumer.core.budget import Budget
 from window_consumer.core.commits import CommitState
@@ -93,7 +94,11 @@ class Engine:
         self.limiter = None if rules.limit is None else Limiter(rules.limit, rules.slots)
         # A slice that waits behind another would run in a slot that is to stay idle.
         ahead = SLICES_PER_SLOT if self.limiter is None else 1
-        self.dispatcher = Dispatcher(rules.slots, rules.batch_records, ahead)
+        self.dispatcher = (
+            Dispatcher(rules.slots, rules.batch_records, ahead)
+            if rules.batch is None
+            else BatchDispatcher(rules.slots, rules.batch_records, ahead, rules.batch)
+        )
         if self.limiter is not None:
             self.dispatcher.slots = self.limiter.limit
         self.failures = Failures(rules.retry, jitter, self.counters)
@@ -285,6 +290,7 @@ class Engine:
                 self.suspects.forget(partition)
                 for slice_ in self.dispatcher.slices_of(partition):
                     self.settling.take_back(slice_, now)
+                self.dispatcher.break_up(partition)
                 partition.ordering.clear()
         self.homes.sort_out(now)
 
@@ -320,9 +326,10 @@ class Engine:
             for slice_ in self.dispatcher.slices_of(partition):
                 slice_.call.cancelled = True
                 self.dispatcher.split(slice_)
-                message = slice_.running()
-                if message is not None:
-                    outlived.append(Outlived(name, message.offset(), message.key()))
+                outlived += [
+                    Outlived(name, message.offset(), message.key())
+                    for message in slice_.all_running()
+                ]
             self.dispatcher.forget(partition)
             self.suspects.forget(partition)
             self.housekeeping.forget(name)
@@ -346,15 +353,16 @@ class Engine:
         """
         self._doubt_until = now + doubt_s
         self.stalls.stood_still(now)
+        self.dispatcher.break_all_up()
         suspects: list[Outlived] = []
         for slice_ in list(self.dispatcher.out):
             partition = slice_.partition
             if not partition.owned:
                 continue
-            begun = slice_.messages[: slice_.claimed()] if slice_.started else []
+            begun = slice_.begun()
             suspects.extend(
                 Outlived(partition.name, message.offset(), message.key())
-                for message in begun[-SUSPECTS:]
+                for message in (begun if slice_.is_batch else begun[-SUSPECTS:])
             )
             if not partition.closing:
                 self.settling.take_back(slice_, now)
@@ -414,6 +422,7 @@ class Engine:
         elif self.waiting_for_results or self.suspects.cases:
             longest_s = min(longest_s, SLICE_TARGET_S)
         longest_s = min(longest_s, max(0.0, self.breaker.next_look() - now))
+        longest_s = min(longest_s, max(0.0, self.dispatcher.next_due() - now))
         leaving = self.failures.next_to_leave()
         if leaving and (settled_at := self.breaker.settled_at(leaving.last_failure)) > now:
             longest_s = min(longest_s, settled_at - now)

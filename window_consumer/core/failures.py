@@ -23,9 +23,9 @@ from window_consumer.core.ladder import (
 )
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Lane
+from window_consumer.core.together import PARDONED, Together
 from window_consumer.model.errors import NotCalled, PublishFailedError
 from window_consumer.model.fault import Failure
-from window_consumer.model.headers import Reason
 from window_consumer.model.record import Message
 
 Alike = tuple[Partition, int]
@@ -33,10 +33,6 @@ Alike = tuple[Partition, int]
 
 MAX_UNACKED = 1000
 """Copies on their way to the broker at once: enough for its batches, little to hold twice."""
-
-PARDONED = frozenset({Reason.RETRIES_EXHAUSTED})
-"""Why records leave that another call may save, when what they failed of is over. The call of one
-that stalled may still be running."""
 
 MayLeave = Callable[[FailedRecord], bool]
 """Tells whether a record may leave now; when not, those behind it may not either."""
@@ -68,8 +64,12 @@ class Failures:
         failure: Failure,
         now: float,
         calls: int = 1,
+        together: Together | None = None,
     ) -> FailedRecord:
-        """Note a failed call, or so many of them, and decide where its record goes next."""
+        """Note a failed call, or so many of them, and decide where its record goes next.
+
+        ``together`` is what it has in common with the other failed records of its batch.
+        """
         failed = partition.failed.get(seq)
         if failed is None:
             failed = FailedRecord(partition, message, seq, lane, 0, failure, now, now)
@@ -79,7 +79,11 @@ class Failures:
         failed.failure = failure
         failed.last_failure = now
         level = partition.rung.level
-        step = self._rules.next_step(failure.error, failed.attempts, self._jitter, level)
+        jitter = self._jitter if together is None else together.jitter
+        step = self._rules.next_step(failure.error, failed.attempts, jitter, level)
+        if together is not None:
+            failed.together, failed.due = together, now
+            step = together.step_of(lane, step)
         if isinstance(step, Retry):
             failed.due = now + step.delay_s
             self._wait(failed)
@@ -91,6 +95,30 @@ class Failures:
         elif failed.end == "stop":
             self.stop = _why_to_stop(failed)
         return failed
+
+    def add_behind(
+        self, first: FailedRecord, message: Message, seq: int, now: float
+    ) -> FailedRecord:
+        """Let a record of a batch be called again with an earlier one of its lane."""
+        partition = first.partition
+        failed = partition.failed.get(seq)
+        if failed is None:
+            lane = first.lane
+            failed = FailedRecord(partition, message, seq, lane, 0, first.failure, now, now)
+            partition.note_failure(failed)
+        failed.attempts, failed.failure, failed.last_failure = first.attempts, first.failure, now
+        failed.due, failed.together = first.due, first.together
+        self._wait(failed)
+        return failed
+
+    def together(self) -> Together:
+        """Return what failed records of one batch have in common."""
+        return Together(self._jitter())
+
+    @property
+    def blocks(self) -> bool:
+        """A lane waits for its failed record, however long that takes."""
+        return self._rules.on_failure == "block"
 
     def not_published(self, failed: FailedRecord, error: PublishFailedError, now: float) -> None:
         """Try a copy again later, smaller if it was too large."""
@@ -132,7 +160,8 @@ class Failures:
     def next_calls(self, at_most: int) -> list[FailedRecord]:
         """Return records of one partition, called equally often, whose next call is due.
 
-        Empty where there are none.
+        Empty where there are none. Those of a batch that are called again together are not parted,
+        which may make them more than ``at_most``, but no more than a batch holds.
         """
         while self._ready:
             alike = partition, _ = next(iter(self._ready))
@@ -143,6 +172,8 @@ class Failures:
                 partition.held_calls.extend(line)
             elif partition.owned and not partition.closing:
                 records = [line.popleft() for _ in range(min(at_most, len(line)))]
+                if line and records[-1].together is not None:
+                    _keep_together(records, line)
                 if line:
                     self._ready[alike] = line
                 self._counters.retried += len(records)
@@ -203,6 +234,26 @@ class Failures:
 
     def _wait(self, failed: FailedRecord) -> None:
         heapq.heappush(self._due, (failed.due, next(self._ties), failed))
+
+
+def _keep_together(records: list[FailedRecord], line: deque[FailedRecord]) -> None:
+    """Move records between what is called now and who waits, so that no batch is parted."""
+    last = records[-1]
+    if not _same_batch(last, line[0]):
+        return
+    first = len(records) - 1
+    while first and _same_batch(last, records[first - 1]):
+        first -= 1
+    if first:
+        line.extendleft(reversed(records[first:]))
+        del records[first:]
+    else:
+        while line and _same_batch(last, line[0]):
+            records.append(line.popleft())
+
+
+def _same_batch(one: FailedRecord, other: FailedRecord) -> bool:
+    return one.together is other.together and one.due == other.due
 
 
 def _why_to_stop(failed: FailedRecord) -> str:

@@ -85,7 +85,7 @@ class Homes:
             for partition in self._away
             if _home_of(partition) == gone.name
             for slice_ in self._dispatcher.slices_of(partition)
-            if (message := slice_.running()) is not None
+            for message in slice_.all_running()
         ]
 
     def busy(self, home: Partition) -> bool:
@@ -119,6 +119,7 @@ class Homes:
     def _leave_home(self, partition: Partition, now: float) -> None:
         partition.away = True
         self._away[partition] = now
+        self._dispatcher.break_up(partition)
         self._dispatcher.forget(partition)
         for slice_ in [each for each in self._dispatcher.out if each.partition is partition]:
             if self._settling.take_back(slice_, now) and partition.case is not None:

@@ -72,6 +72,8 @@ class FailedRecord:
     """The retry level that it leaves for; None where the ladder ends."""
     detail: Detail = Detail.FULL
     publish_failures: int = 0
+    together: object | None = None
+    """Who has the same, and the same ``due``, is called again in the same batch."""
 
     @property
     def is_dropped(self) -> bool:

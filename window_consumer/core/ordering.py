@@ -49,6 +49,10 @@ class Ordering(ABC):
         """
 
     @abstractmethod
+    def take_more(self, count: int, lanes: Sequence[Lane]) -> tuple[Run, Sequence[Lane]] | None:
+        """Like ``take``, for whoever holds these lanes: their later records may join him."""
+
+    @abstractmethod
     def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
         """Free lanes, except those in ``but``: a record of theirs is still on its way."""
 
@@ -78,6 +82,9 @@ class Unordered(Ordering):
     def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
         run = self._queue.take(count)
         return None if run is None else (run, ())
+
+    def take_more(self, count: int, lanes: Sequence[Lane]) -> tuple[Run, Sequence[Lane]] | None:  # noqa: ARG002 - there are no lanes
+        return self.take(count)
 
     def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
         """Nothing to do: there are no lanes."""
@@ -122,6 +129,14 @@ class ByPartition(Ordering):
             return None
         self.busy = True
         return run, (_WHOLE_PARTITION,)
+
+    def take_more(self, count: int, lanes: Sequence[Lane]) -> tuple[Run, Sequence[Lane]] | None:
+        if lanes:
+            self.busy = False
+        try:
+            return self.take(count)
+        finally:
+            self.busy = self.busy or bool(lanes)
 
     def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
         if _WHOLE_PARTITION in lanes and not but:
@@ -179,6 +194,17 @@ class ByKey(Ordering):
             self.busy.discard(None)
             self._note_out(keys)
             return run, keys
+
+    def take_more(self, count: int, lanes: Sequence[Lane]) -> tuple[Run, Sequence[Lane]] | None:
+        if not self.startable:
+            return None
+        # Who stands in line of one of the lanes waits for somebody else's record.
+        own = [lane for lane in lanes if lane is not None and lane not in self.lines]
+        self.busy.difference_update(own)
+        try:
+            return self.take(count)
+        finally:
+            self.busy.update(own)
 
     def _note_out(self, lanes: Iterable[Lane]) -> None:
         if self.others:

@@ -64,9 +64,9 @@ class Partition:
         self.held_lanes: set[Lane] = set()
         """The lanes of those, and of records whose results are not acked: nothing else of them may
         start."""
-        self._held_once_more: list[Lane] = []
-        """A lane again for each further record of it: a call may be given up in a lane whose
-        earlier record has failed. Hardly ever has it any."""
+        self._held_once_more: dict[Lane, int] = {}
+        """How many further records of a lane there are: of a batch, or after a call that was given
+        up."""
         self.slices = 0
         """Slices that are out."""
         self.publishing = 0
@@ -136,6 +136,12 @@ class Partition:
                 start = stop
         self.buffered += len(messages)
         return self._refill(now)
+
+    @property
+    def is_full(self) -> bool:
+        """Nothing more comes in before something is finished."""
+        no_room = self.paused or self.commit.tight or not self.window.room
+        return no_room or self._budget.used >= self._budget.limit
 
     @property
     def next_due(self) -> float:
@@ -214,17 +220,18 @@ class Partition:
         if lane is None:
             return
         if lane in self.held_lanes:
-            self._held_once_more.append(lane)
+            self._held_once_more[lane] = self._held_once_more.get(lane, 0) + 1
         self.held_lanes.add(lane)
 
     def free_lane(self, lane: Lane | None) -> None:
         """Let a lane wait no more for one of its records; it has to be released as well."""
         if lane is None:
             return
-        if lane in self._held_once_more:
-            self._held_once_more.remove(lane)
-        else:
+        further = self._held_once_more.pop(lane, 0)
+        if not further:
             self.held_lanes.discard(lane)
+        elif further > 1:
+            self._held_once_more[lane] = further - 1
 
     def finished_ranges(self) -> Iterator[range]:
         """Yield the offsets beyond ``window.next_offset`` that are finished, in order.

@@ -8,11 +8,12 @@ from operator import itemgetter
 from window_consumer.core.breaker import Breaker
 from window_consumer.core.counters import Counters
 from window_consumer.core.dispatcher import Dispatcher
-from window_consumer.core.failures import PARDONED, Failures
+from window_consumer.core.failures import Failures
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
 from window_consumer.core.producing import Producing, Production
-from window_consumer.core.slices import Lane, Returned, Slice
+from window_consumer.core.slices import Lane, Results, Returned, Slice
+from window_consumer.core.together import PARDONED, Together
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
@@ -60,7 +61,7 @@ class Settling:
             self._counters.processed += len(slice_.messages)
             self._breaker.returned(len(slice_.messages), now, slice_)
             if self._producing.produces:
-                self._learn(partition, len(slice_.messages), 0, 0)
+                self._learn(slice_, len(slice_.messages), 0, 0)
         else:
             self._settle(slice_, now)
             self._release(partition, slice_.lanes)
@@ -118,6 +119,9 @@ class Settling:
         partition = slice_.partition
         self.take_back(slice_, now)
         self._dispatcher.abandon(slice_)
+        if slice_.is_batch:
+            self._abandon_batch(slice_, failure, now)
+            return
         lanes = [_lane(slice_, index) for index in range(len(slice_.messages))]
         *held, message = slice_.messages
         *held_seqs, seq = slice_.seqs
@@ -129,6 +133,20 @@ class Settling:
         if failed.is_dropped:
             self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
         partition.ordering.release(lanes, {lanes[-1], *partition.held_lanes})
+        self.go_on(partition, now)
+
+    def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
+        """Let all records of a batch leave: nobody can tell which of them its call hangs at."""
+        partition = slice_.partition
+        together = self._failures.together()
+        slice_.settled += len(slice_.messages)
+        for index, (message, seq) in enumerate(zip(slice_.messages, slice_.seqs, strict=True)):
+            lane = _lane(slice_, index)
+            failed = self._failures.add(
+                partition, message, seq, lane, failure, now, together=together
+            )
+            if failed.is_dropped:
+                self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
         self.go_on(partition, now)
 
     def release(self, slice_: Slice, now: float) -> None:
@@ -181,6 +199,51 @@ class Settling:
         partition = slice_.partition
         messages, seqs = slice_.messages, slice_.seqs
         results = slice_.results()
+        together = self._failures.together() if slice_.is_batch and results.failed else None
+        failed: list[FailedRecord] = []
+        behind: dict[Lane, FailedRecord] = {}
+        for index, failure in results.failed:
+            lane = _lane(slice_, index)
+            if lane in behind:
+                continue
+            each = self._fail(
+                partition, messages[index], seqs[index], lane, failure, now, together=together
+            )
+            failed.append(each)
+            if together is not None and each.reason is None and self._failures.blocks:
+                behind[lane] = each
+        if behind:
+            results = self._call_again(slice_, behind, now)
+        self._finish_called(slice_, results, now)
+        self._tell_breaker(slice_, [done for done, _ in results.done], failed, now)
+        if results.returned or self._producing.produces:
+            size = sum(self._produce(slice_, *each) for each in results.returned)
+            calls = len(messages) - len(results.held)
+            producing = sum(len(each) for each, _ in results.returned)
+            self._learn(slice_, calls, producing, size)
+        if results.held and not partition.closing:
+            self._put_back(slice_, results.held, failed, now)
+
+    def _put_back(
+        self, slice_: Slice, held: Sequence[int], failed: Iterable[FailedRecord], now: float
+    ) -> None:
+        """Let records wait for an earlier one of their lane that has failed."""
+        messages, seqs = slice_.messages, slice_.seqs
+        partition = slice_.partition
+        if slice_.call.attempt == 1:
+            partition.ordering.put_back([messages[i] for i in held], [seqs[i] for i in held])
+            return
+        waiting = {each.lane: each for each in failed if each.reason is None}
+        for index in held:
+            again = partition.failed[seqs[index]]
+            if again.lane in waiting:
+                self._failures.add_behind(waiting[again.lane], messages[index], seqs[index], now)
+            else:
+                self._failures.not_called([again])
+
+    def _finish_called(self, slice_: Slice, results: Results, now: float) -> None:
+        """Finish the records whose handler returned, or skipped them."""
+        partition, messages, seqs = slice_.partition, slice_.messages, slice_.seqs
         failed_before = slice_.call.attempt > 1
         for done, size in results.done:
             partition.finish(done, Outcome.DONE, size, now)
@@ -192,18 +255,19 @@ class Settling:
             self._counters.skipped += 1
             if failed_before:
                 partition.forget_failure(seqs[index])
-        failed = [
-            self._fail(partition, messages[index], seqs[index], _lane(slice_, index), failure, now)
-            for index, failure in results.failed
-        ]
-        self._tell_breaker(slice_, [done for done, _ in results.done], failed, now)
-        if results.returned or self._producing.produces:
-            size = sum(self._produce(slice_, *each) for each in results.returned)
-            calls = len(messages) - len(results.held)
-            self._learn(partition, calls, sum(len(each) for each, _ in results.returned), size)
-        if results.held and not partition.closing:
-            held = results.held
-            partition.ordering.put_back([messages[i] for i in held], [seqs[i] for i in held])
+
+    def _call_again(self, slice_: Slice, behind: dict[Lane, FailedRecord], now: float) -> Results:
+        """Let the later records of lanes that block be called again, whatever became of them.
+
+        ``behind`` names the first failed one of each such lane. Returns what is left.
+        """
+        again = set()
+        for index, (message, seq) in enumerate(zip(slice_.messages, slice_.seqs, strict=True)):
+            first = behind.get(_lane(slice_, index))
+            if first is not None and seq > first.seq:
+                again.add(index)
+                self._failures.add_behind(first, message, seq, now)
+        return slice_.results(but=again)
 
     def _produce(self, slice_: Slice, indices: Sequence[int], returned: Returned) -> int:
         """Let a call's results be produced; return for how many bytes they count."""
@@ -217,11 +281,13 @@ class Settling:
             self.probe if slice_ is self.probe else None,
         )
 
-    def _learn(self, partition: Partition, calls: int, producing: int, size: int) -> None:
+    def _learn(self, slice_: Slice, calls: int, producing: int, size: int) -> None:
         """Learn from the calls of a slice how much is produced, and by how many of them."""
         self._producing.learn(calls, size)
         self._dispatcher.longest = self._producing.longest_slice
-        partition.ordering.singly = producing >= calls * SINGLY_SHARE > 0
+        # The results of a batch are those of one call: its records need not wait for each other.
+        singly = producing >= calls * SINGLY_SHARE > 0 and not slice_.is_batch
+        slice_.partition.ordering.singly = singly
 
     def _finish_produced(self, production: Production, now: float) -> None:
         """Finish the records of a call whose results are all acked, and free their lanes."""
@@ -237,10 +303,11 @@ class Settling:
     def _refused(self, production: Production, refusal: Failure, now: float) -> None:
         """Let the records of a call climb the ladder: one of its results was refused."""
         partition = production.partition
+        together = self._failures.together() if len(production.seqs) > 1 else None
         for message, seq, lane in zip(
             production.messages, production.seqs, production.lanes, strict=True
         ):
-            failed = self._fail(partition, message, seq, lane, refusal, now)
+            failed = self._fail(partition, message, seq, lane, refusal, now, together=together)
             if failed.reason in COUNTED:
                 self._breaker.failed(now, in_words(failed), production.source)
 
@@ -261,9 +328,12 @@ class Settling:
         failure: Failure,
         now: float,
         calls: int = 1,
+        together: Together | None = None,
     ) -> FailedRecord:
         """Note that a record's call failed; drop it where the breaker has no say."""
-        failed = self._failures.add(partition, message, seq, lane, failure, now, calls)
+        failed = self._failures.add(
+            partition, message, seq, lane, failure, now, calls, together=together
+        )
         self._news.append(failed)
         if failed.is_dropped and failed.reason not in PARDONED:
             self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
@@ -276,12 +346,19 @@ class Settling:
         failed: Iterable[FailedRecord],
         now: float,
     ) -> None:
-        """Note the calls of a slice in their order, those that say nothing left out."""
+        """Note the calls of a slice in their order, those that say nothing left out.
+
+        Each record of a batch counts as a call: so an outage is known before more records have
+        left than may. A batch that is a probe is one call, which has returned if some of it has.
+        """
         calls: list[tuple[int, int, FailedRecord | None]] = [
             (seqs[0], len(seqs), None) for seqs in done
         ]
         calls += [(each.seq, 1, each) for each in failed if each.reason in COUNTED]
-        for _, count, each in sorted(calls, key=itemgetter(0)):
+        calls.sort(key=itemgetter(0))
+        if slice_.is_batch and slice_ is self._breaker.probe:
+            calls = [each for each in calls if each[2] is None][:1] or calls[:1]
+        for _, count, each in calls:
             if each is None:
                 self._breaker.returned(count, now, slice_)
             else:

@@ -10,13 +10,14 @@ A slice is the one object that two threads touch. The rules that make it safe wi
   publishes nothing.
 * ``deviations`` is filled by the slot before it claims its next record. Whoever has taken the
   rest back therefore sees what became of every claimed record but the last.
+* A batch is claimed as a whole, by exhausting ``unclaimed``: all of its records run, or none.
 * Everything else is written by the slot before the slice enters the completions queue and read
   by the poll thread afterwards, or the other way round through the work queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from itertools import repeat
 from operator import is_, itemgetter, length_hint
 from typing import TYPE_CHECKING, TypeVar
@@ -70,6 +71,7 @@ class Slice:
         "call",
         "deviations",
         "elapsed",
+        "is_batch",
         "lane_of",
         "lanes",
         "messages",
@@ -103,6 +105,8 @@ class Slice:
         """None without an order among its records: the slot need not care what failed before."""
         self.call = Call(attempt, before=partition.rung.attempts_before)
         """What its records tell their handler about this call."""
+        self.is_batch = False
+        """One call gets all of its records, as a list: see ``batching``."""
         self.unclaimed: Iterator[Message] = iter(messages)
         self.deviations: Deviations | None = None
         self.settled = 0
@@ -124,15 +128,28 @@ class Slice:
     def running(self) -> Message | None:
         """Return the record that the slot claimed last, None where it has not begun.
 
-        Only meaningful until the slice is completed. Any thread may ask.
+        A batch's first one stands for all of it. Only meaningful until the slice is completed. Any
+        thread may ask.
         """
         claimed = self.claimed()
-        return self.messages[claimed - 1] if self.started and claimed else None
+        if not self.started or not claimed:
+            return None
+        return self.messages[0 if self.is_batch else claimed - 1]
 
     def running_seq(self) -> int | None:
         """Return the sequence number of ``running``."""
         claimed = self.claimed()
-        return self.seqs[claimed - 1] if self.started and claimed else None
+        if not self.started or not claimed:
+            return None
+        return self.seqs[0 if self.is_batch else claimed - 1]
+
+    def begun(self) -> list[Message]:
+        """Return the records that the slot has claimed; of a batch all of them run."""
+        return self.messages[: self.claimed()] if self.started else []
+
+    def all_running(self) -> list[Message]:
+        """Return the records whose call runs: one, or all of a batch."""
+        return self.begun() if self.is_batch else self.begun()[-1:]
 
     def deviate(self) -> Deviations:
         """Return where the slot notes records whose handler did not just return."""
@@ -145,16 +162,21 @@ class Slice:
         """Every record was called for the first time, its handler returned, nothing is produced."""
         return self.deviations is None and self.call.attempt == 1
 
-    def results(self) -> Results:
-        """Sort the records by what became of them; all of them are over."""
+    def results(self, but: Collection[int] = ()) -> Results:
+        """Sort the records by what became of them; all of them are over.
+
+        Those at the places ``but`` are left out.
+        """
         noted = self.deviations or Deviations()
         failed = [
-            (index, failure) for index, (_, failure) in self._places(noted.failed, itemgetter(0))
+            (index, failure)
+            for index, (_, failure) in self._places(noted.failed, itemgetter(0))
+            if index not in but
         ]
-        held = [index for index, _ in self._places(noted.held, _itself)]
-        skipped = [index for index, _ in self._places(noted.skipped, _itself)]
+        held = [index for index, _ in self._places(noted.held, _itself) if index not in but]
+        skipped = [index for index, _ in self._places(noted.skipped, _itself) if index not in but]
         returned = self._returned(noted.returned)
-        others = [*held, *skipped, *(index for index, _ in failed)]
+        others = [*but, *held, *skipped, *(index for index, _ in failed)]
         others += [index for indices, _ in returned for index in indices]
         done: list[tuple[Sequence[int], int]] = []
         start = 0
@@ -187,21 +209,25 @@ class Slice:
         # One walk through the slice, in C, by identity: comparing messages is slow.
         rest = iter(self.messages)
         for each in noted:
-            if any(map(is_, rest, repeat(message_of(each)))):
-                yield len(self.messages) - length_hint(rest) - 1, each
-            else:
-                rest = iter(self.messages)
+            message = message_of(each)
+            if not any(map(is_, rest, repeat(message))):
+                rest = iter(self.messages)  # calls for parts of a batch may come in any order
+                if not any(map(is_, rest, repeat(message))):
+                    rest = iter(self.messages)
+                    continue
+            yield len(self.messages) - length_hint(rest) - 1, each
 
     def split(self) -> tuple[Slice, list[Message], Sequence[int]]:
         """Keep only the record that may be running, and those that were held back before it.
 
         The latter stay because the former may be about to be held back, too: they return to their
-        lane together, in their order. Returns a slice of the other records that are over, then
-        the unclaimed records, which the slot will not see any more, and their sequence numbers.
+        lane together, in their order. A batch that was claimed is kept whole. Returns a slice of
+        the other records that are over, then the unclaimed records, which the slot will not see any
+        more, and their sequence numbers.
         """
         unclaimed = list(self.unclaimed)
         claimed = len(self.messages) - len(unclaimed)
-        over = max(0, claimed - 1)
+        over = 0 if self.is_batch else max(0, claimed - 1)
         messages, seqs = self.messages, self.seqs
         past_messages, past_seqs = messages[:over], seqs[:over]
         self.messages, self.seqs = messages[over:claimed], seqs[over:claimed]

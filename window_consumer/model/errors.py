@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from window_consumer.model.headers import Reason
 
@@ -126,6 +127,28 @@ class RetryLater(HandlerSignal):
             raise ValueError(msg)
         super().__init__(message or f"retry after {after_s:g} s")
         self.after_s = after_s
+
+
+class PartialFailure(HandlerSignal):
+    """Some records of a batch failed: those in ``failed``; the others are done.
+
+    ``failed`` holds records of the list that the handler got, or pairs of a record and its own
+    exception; a handler of values names those. Each failed one then goes on by itself, as if its
+    exception had been raised for it: ``Fatal``, ``RetryLater`` and ``Skip`` mean what they always
+    mean. Without one of its own it is what this was raised from, or this itself. Naming nothing
+    means that nothing failed; naming what is not in the batch fails all of it.
+    """
+
+    def __init__(self, failed: Iterable[Any], message: str = ""):
+        self.failed = list(failed)
+        """What was named, as it was named."""
+        count = len(self.failed)
+        text = f"{count} record{'' if count == 1 else 's'} of a batch failed"
+        super().__init__(message or text)
+
+
+class NotInBatchError(WindowConsumerError):
+    """A batch handler named what it had not got; all records of the batch failed."""
 
 
 class NotCalled(HandlerSignal):

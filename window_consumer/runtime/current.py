@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextvars import ContextVar
 
 from window_consumer.model.record import Record
@@ -14,10 +15,12 @@ class Slot:
     On an event loop each call has one of its own, because tasks that it starts may outlive it.
     """
 
-    __slots__ = ("record",)
+    __slots__ = ("batch", "record")
 
-    def __init__(self, record: Record | None = None):
+    def __init__(self, record: Record | None = None, batch: Sequence[Record] = ()):
         self.record = record
+        self.batch = batch
+        """What a batch handler is called with."""
 
 
 current_slot: ContextVar[Slot | None] = ContextVar("window_consumer_slot", default=None)
@@ -26,6 +29,8 @@ current_slot: ContextVar[Slot | None] = ContextVar("window_consumer_slot", defau
 def current_record() -> Record | None:
     """Return the record whose handler is running in this context, None outside of a handler.
 
+    A batch handler is about many records: within one it is None.
+
     Work that outlives the call (a thread, a timer) should be handed the record itself: a slot
     goes on to its next record.
     """
@@ -33,8 +38,17 @@ def current_record() -> Record | None:
     return None if slot is None else slot.record
 
 
+def _first_record() -> Record | None:
+    slot = current_slot.get()
+    if slot is None:
+        return None
+    return slot.batch[0] if slot.batch else slot.record
+
+
 class RecordContext(logging.Filter):
     """Gives log records the fields topic, partition, offset and attempt (None outside).
+
+    Within a batch handler they are those of the first record of its list.
 
     Add it to a logging handler. With ``keep`` a line that has the fields already (given as
     ``extra``) keeps them.
@@ -48,7 +62,7 @@ class RecordContext(logging.Filter):
         """Add the fields; never drops a line."""
         if self._keep and hasattr(record, "offset"):
             return True
-        current = current_record()
+        current = _first_record()
         record.topic = None if current is None else current.topic
         record.partition = None if current is None else current.partition
         record.offset = None if current is None else current.offset

@@ -15,11 +15,8 @@ _MAX_FRAMES = 50
 _MAX_CHAIN = 5
 
 _LAYERS = frozenset(
-    {
-        "window_consumer.runtime.coroutine_calls",
-        "window_consumer.runtime.expiry",
-        "window_consumer.runtime.routing",
-    }
+    f"window_consumer.runtime.{layer}"
+    for layer in ("routing", "expiry", "coroutine_calls", "batch_calls", "batch_layers")
 )
 """What stands between a slot's loop and the handlers."""
 

@@ -16,6 +16,7 @@ from window_consumer.core.stalls import Stalled
 from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
+from window_consumer.runtime.batch_calls import call_batch
 from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.faults import Faults, Where, handlers_part
 from window_consumer.runtime.returns import note_results
@@ -27,7 +28,8 @@ Handler = Callable[[Record], object]
 class Caller:
     """What a slot calls: the handler, middleware included, and who puts its errors into words."""
 
-    handler: Handler
+    handler: Any
+    """A ``Handler``; a ``BatchHandler`` where slices are batches."""
     describe: Callable[[BaseException, str], Failure]
     """Takes the name of the handler, too, empty where there is only one."""
     describe_stall: Callable[[Where, float, str, str], Failure] = field(
@@ -134,7 +136,7 @@ class ThreadPool:
             slice_.call.state = state
             running[slice_] = thread
             slice_.started = started = perf_counter()
-            call_each(slice_, caller, slot)
+            (call_batch if slice_.is_batch else call_each)(slice_, caller, slot)
             slice_.elapsed = perf_counter() - started
             is_mine = running.pop(slice_, None) is not None
             over[0] += is_mine

@@ -21,6 +21,7 @@ from window_consumer.core.snapshot import Snapshot
 from window_consumer.core.start import OnNoOffset
 from window_consumer.model.protocols import Clock, Copy, Sink, Source
 from window_consumer.runtime.assignments import Assignments
+from window_consumer.runtime.batch_calls import BatchHandler
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.poll_loop import LoopRules, Parts, Phase, PollLoop
 from window_consumer.runtime.pool import MakePool
@@ -57,8 +58,8 @@ class WorkerSetup:
     origin: Origin
     engine: EngineRules
     loop: LoopRules
-    handler: Handler
-    """With its middleware."""
+    handler: Handler | BatchHandler
+    """With its middleware; a batch handler where the rules of the Engine say so."""
     target_of: Callable[[str, Level | None], Target]
     """Gives the topic for the copies of a source topic's records: of a level, or the dead-letter
     topic."""

@@ -15,10 +15,11 @@ from typing import Any
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Stalled
 from window_consumer.model.fault import Failure
+from window_consumer.runtime.batch_calls import call_batch
 from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.hand_loop import HandLoop
 from window_consumer.runtime.thread_pool import Caller, call_each
-from window_consumer.testing.journal import Journal, watched
+from window_consumer.testing.journal import Journal, watched, watched_batches
 
 
 class InlineSlots:
@@ -35,8 +36,10 @@ class InlineSlots:
         loop: HandLoop | None = None,
     ):
         """``loop`` is given where the handler makes coroutines."""
-        handler = caller.handler if loop is None else loop.running(caller.handler)
-        self._caller = Caller(watched(handler, worker, journal), _kept(caller.describe))
+        handler: Any = caller.handler if loop is None else loop.running(caller.handler)
+        describe = _kept(caller.describe)
+        self._caller = Caller(watched(handler, worker, journal), describe)
+        self._batch_caller = Caller(watched_batches(handler, worker, journal), describe)
         self._completions = completions
         self._state = state
         self._now = now
@@ -76,7 +79,10 @@ class InlineSlots:
         slice_.started = started = self._now()
         self.calling = True
         try:
-            call_each(slice_, self._caller, slot)
+            if slice_.is_batch:
+                call_batch(slice_, self._batch_caller, slot)
+            else:
+                call_each(slice_, self._caller, slot)
         finally:
             self.calling = False
             current_slot.reset(token)

@@ -20,6 +20,7 @@ from window_consumer.model.outcome import Outcome as Final
 from window_consumer.model.produce import Produce, results_of
 from window_consumer.model.record import Call as CallFacts
 from window_consumer.model.record import Message, Record
+from window_consumer.runtime.batch_calls import Held, failed_of
 
 
 class Outcome(Enum):
@@ -277,6 +278,30 @@ def watched(handler: Callable[[Record], Any], worker: str, journal: Journal) -> 
             raise
         except BaseException as error:
             noted.error = error
+            raise
+        else:
+            return returned
+
+    return call
+
+
+def watched_batches(handler: Callable[[list[Record]], Any], worker: str, journal: Journal) -> Any:
+    """Return a batch handler of which the journal hears: a call of each of its records."""
+
+    def call(records: list[Record]) -> object:
+        handlings = [journal.of(worker, each._message) for each in records]  # noqa: SLF001 - the record that it wraps
+        noted = [h.called(r.attempt) for h, r in zip(handlings, records, strict=True)]
+        places = {id(record): place for place, record in enumerate(records)}
+        try:
+            returned = handler(records)
+            results_of(returned)  # raises what the slot is about to raise
+        except BaseException as error:
+            for record, reason in failed_of(error, records):
+                place = places[id(record)]
+                if isinstance(reason, NotCalled | Held):
+                    handlings[place].calls.remove(noted[place])
+                else:
+                    noted[place].error = reason
             raise
         else:
             return returned

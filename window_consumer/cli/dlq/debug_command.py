@@ -22,7 +22,6 @@ from window_consumer.cli.dlq.show_command import latest
 from window_consumer.cli.errors import FAILED, OK
 from window_consumer.model.dead_letter import DeadLetter
 from window_consumer.model.errors import LifespanError, Skip
-from window_consumer.model.record import Record
 from window_consumer.runtime.hand_loop import HandLoop
 from window_consumer.testing import make_record
 
@@ -54,12 +53,12 @@ def debug_command(*, name: str, application: str, handler: str | None, **options
 def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
     debugger = Debugger(nosigint=True)
 
-    def stepping(record: Record) -> object:
-        return debugger.call(handler.function, *handler.parameters.arguments(record))
+    def stepping(given: Any) -> object:
+        return debugger.call(handler.function, *handler.parameters.arguments(given))
 
-    async def stepping_coroutine(record: Record) -> object:
+    async def stepping_coroutine(given: Any) -> object:
         function: Any = handler.function
-        return await debugger.call_coroutine(function, *handler.parameters.arguments(record))
+        return await debugger.call_coroutine(function, *handler.parameters.arguments(given))
 
     with ExitStack() as stack:
         loop = stack.enter_context(HandLoop())
@@ -81,11 +80,13 @@ def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
         )
         click.echo(f"{handler.name} ({handler.place}) with {record!r}", err=True)
         try:
+            around = app.batch_surrounded if handler.is_batch else app.surrounded
+            given: Any = [record] if handler.is_batch else record
             if handler.is_async:
-                call: Any = app.surrounded(stepping_coroutine, coroutines=True)
-                loop.run(call(record))
+                call: Any = around(stepping_coroutine, coroutines=True)
+                loop.run(call(given))
             else:
-                app.surrounded(stepping)(record)
+                around(stepping)(given)
         except BdbQuit:
             return _quit()
         except Skip as skip:

@@ -1,0 +1,157 @@
+"""What a batch handler's function takes: the records, their values as objects, or both."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from window_consumer.app.decoders import Decoder, decoder_by, decoder_of
+from window_consumer.app.parameters import hints_of, required
+from window_consumer.model.errors import NotInBatchError, PartialFailure, Undecodable, UsageError
+from window_consumer.model.record import Record
+from window_consumer.runtime.batch_calls import BatchHandler, Failed, Sorted, answers_of, failed_of
+
+_FORMS = (
+    "(records: list[Record]), (values: list[Order]) or (values: list[Order], records: list[Record])"
+)
+_LISTS = (list, Sequence, Collection, Iterable)
+_ANYTHING = (None, Any, object, *_LISTS)
+
+
+@frozen
+class BatchParameters:
+    """How to call a function for a list of records."""
+
+    decoder: Decoder | None = None
+    """Makes each value; None where only the records are wanted."""
+    with_records: bool = True
+    records_first: bool = False
+
+    def arguments(self, records: list[Record]) -> tuple[object, ...]:
+        """Return what the function is called with; raises Undecodable."""
+        if self.decoder is None:
+            return (records,)
+        return self._arguments(list(map(self.decoder, records)), records)
+
+    def called_with(self, function: Callable[..., object]) -> BatchHandler:
+        """Return what is called with the records alone; the function itself where that is all.
+
+        What cannot be decoded is taken out and fails by itself, the others go on.
+        """
+        decode = self.decoder
+        if decode is None:
+            return function
+
+        def call(records: list[Record]) -> object:
+            values: list[object] = []
+            decoded: list[Record] = []
+            failed: list[Failed] = []
+            for record in records:
+                try:
+                    values.append(decode(record))
+                    decoded.append(record)
+                except Undecodable as error:
+                    failed.append((record, error))
+            if not decoded:
+                raise Sorted(failed)
+            try:
+                returned = function(*self._arguments(values, decoded))
+            except PartialFailure as error:
+                named = _by_records(error, values, decoded)
+                raise Sorted([*failed, *failed_of(named, decoded)]) from error
+            except BaseException as error:
+                if not failed:
+                    raise
+                raise Sorted([*failed, *failed_of(error, decoded)]) from error
+            if failed:
+                raise Sorted(failed, answers=answers_of(decoded, returned))
+            return returned
+
+        return call
+
+    def _arguments(self, values: list[object], records: list[Record]) -> tuple[object, ...]:
+        if not self.with_records:
+            return (values,)
+        return (records, values) if self.records_first else (values, records)
+
+
+def batch_parameters_of(function: Callable[..., object], value: Any, what: str) -> BatchParameters:
+    """Read a batch handler's signature; ``value`` is a decoder that the decorator names.
+
+    Raises UsageError for functions that cannot be called with a list of records, or whose
+    annotations cannot be read or decoded.
+    """
+    names = required(function, what, _FORMS, "records")
+    hints = hints_of(function, what)
+    of_records = [name for name in names if _element(hints.get(name)) is Record]
+    others = [name for name in names if name not in of_records]
+    if len(of_records) > 1 or not 1 <= len(names) <= 2:
+        raise UsageError(
+            f"{what}: a batch handler takes {_FORMS}; this one takes"
+            f" ({', '.join(names) or 'nothing'})"
+        )
+    if len(names) == 2 and not of_records:
+        if hints.get(names[1]) not in _ANYTHING:
+            raise UsageError(
+                f"{what}: parameter {names[1]!r} is neither the values nor annotated with"
+                f" list[Record]: {_FORMS}"
+            )
+        others = names[:1]
+    if len(names) == 1 and value is None and hints.get(names[0]) in _ANYTHING:
+        others = []  # nobody says what it is: the records
+    if not others:
+        if value is not None:
+            raise UsageError(
+                f"{what}: value= is given, but no parameter takes the values: {_FORMS}"
+            )
+        return BatchParameters()
+    annotation = hints.get(others[0])
+    element = _element(annotation)
+    if element is None and annotation not in _ANYTHING:
+        raise UsageError(
+            f"{what}: parameter {others[0]!r} has to be annotated with a list, such as list[Order]:"
+            f" a batch handler takes {_FORMS}"
+        )
+    try:
+        decoder = decoder_of(element or Any) if value is None else decoder_by(value, element)
+    except UsageError as error:
+        raise UsageError(f"{what}: parameter {others[0]!r}: {error}") from None
+    return BatchParameters(decoder, len(names) > 1, records_first=names[0] != others[0])
+
+
+def _element(annotation: object) -> object:
+    """Return what a list holds by its annotation; None for what is no list, or does not say."""
+    if typing.get_origin(annotation) not in _LISTS:
+        return None
+    (element,) = typing.get_args(annotation)
+    return element
+
+
+def _by_records(
+    error: PartialFailure, values: Sequence[object], records: Sequence[Record]
+) -> BaseException:
+    """Return a failure that names records where a handler of values has named those."""
+    common = error if error.__cause__ is None else error.__cause__
+    places: dict[int, list[Record]] = {}
+    for value, record in zip(values, records, strict=True):
+        places.setdefault(id(value), []).append(record)
+    failed: list[tuple[Any, BaseException]] = []
+    for named in error.failed:
+        is_pair = (
+            isinstance(named, tuple) and len(named) == 2 and isinstance(named[1], BaseException)
+        )
+        each, reason = named if is_pair else (named, common)
+        owners = places.get(id(each), [each])
+        if len(owners) > 1:
+            stranger = NotInBatchError(
+                f"PartialFailure names {each!r:.200}, which is the value of {len(owners)} records:"
+                " all of the batch count as failed. Take the records as well and name those:"
+                " (values: list[...], records: list[Record])"
+            )
+            stranger.__cause__ = error
+            return stranger
+        failed.append((owners[0], reason))
+    return PartialFailure(failed)

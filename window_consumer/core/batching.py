@@ -1,0 +1,209 @@
+"""Batches: slices that one call gets as a list, and when they go out.
+
+Records that may start are *gathered*, one batch a partition at a time: they have left their
+ordering and keep their lanes busy, and whatever comes later of those lanes joins them. A batch goes
+out
+
+* when it is full;
+* when a slot is free, and it holds ``min_records``, and nothing more is there;
+* when a slot is free, and ``max_wait_s`` is over since its first record could start;
+* when a slot is free, and nothing more can come: the window is full, or the memory.
+
+While all slots are busy it grows. Once it is out it is one running unit: it owns its lanes until
+its call has ended, nothing is taken back from it, and it is claimed as a whole. What has not been
+claimed goes back as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from operator import attrgetter
+
+from attrs import frozen
+
+from window_consumer.core.dispatcher import SLICES_PER_SLOT, Dispatcher
+from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.partition import Partition
+from window_consumer.core.runs import Run
+from window_consumer.core.slices import Lane, Slice
+from window_consumer.model.record import Message
+
+
+@frozen
+class BatchRules:
+    """The ``batch`` section of a worker's configuration; records and seconds."""
+
+    max_records: int = 1000
+    min_records: int = 1
+    max_wait_s: float = 0.5
+
+
+class Gathering:
+    """The batch of one partition that has not gone out. Owner: poll thread."""
+
+    __slots__ = ("_in_order", "_joined", "bytes", "lanes", "messages", "seqs", "since")
+
+    def __init__(self, run: Run, lanes: Sequence[Lane], now: float):
+        self.messages: list[Message] = run.messages
+        self.seqs: Sequence[int] = run.seqs
+        self.bytes = run.bytes
+        self.lanes: list[Lane] = list(lanes)
+        self.since = now
+        """When its first record could start."""
+        self._in_order = isinstance(run.seqs, range)
+        self._joined = False
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def join(self, run: Run, lanes: Sequence[Lane]) -> None:
+        """Take further records."""
+        if self._in_order and Run(self.messages, self.seqs, 0).is_followed_by(run):
+            self.seqs = range(self.seqs[0], run.seqs[-1] + 1)
+        else:
+            self.seqs = [*self.seqs, *run.seqs]
+            self._in_order = False
+        if not self._joined:
+            self._joined = True
+            self.messages = self.messages.copy()  # they are the Source's
+        self.messages += run.messages
+        self.bytes += run.bytes
+        self.lanes.extend(lanes)
+
+    def sort(self) -> None:
+        """Put the records in the order of their offsets: lines of lanes come one by one."""
+        if self._in_order:
+            return
+        if any(later < earlier for earlier, later in pairwise(self.seqs)):
+            # Sequence numbers differ, so no two messages are ever compared.
+            pairs = sorted(zip(self.seqs, self.messages, strict=True), key=lambda pair: pair[0])
+            self.seqs = [seq for seq, _ in pairs]
+            self.messages = [message for _, message in pairs]
+        first, last = self.seqs[0], self.seqs[-1]
+        if last - first + 1 == len(self.seqs):
+            self.seqs = range(first, last + 1)  # a run is finished at once, others one by one
+
+
+class BatchDispatcher(Dispatcher):
+    """Turns waiting records into batches. Owner: poll thread."""
+
+    def __init__(self, slots: int, max_slice_records: int, slices_per_slot: int, rules: BatchRules):
+        super().__init__(slots, max_slice_records, slices_per_slot)
+        self._rules = rules
+        self._gathered: dict[Partition, Gathering] = {}
+
+    @property
+    def full(self) -> bool:
+        """No further batch is wanted now."""
+        return len(self._out) >= self.slots * self._slices_per_slot
+
+    @property
+    def hungry(self) -> bool:
+        """Further records could be put to use now: some batch is short of records."""
+        if self.full:
+            return False
+        gathered = self._gathered.values()
+        waiting = self._waiting() + sum(map(len, gathered))
+        enough = max(self._max_slice_records, SLICES_PER_SLOT * self._rules.max_records)
+        return waiting < enough or any(len(each) < self._rules.min_records for each in gathered)
+
+    @property
+    def slice_records(self) -> int:
+        """How many records a batch holds at most."""
+        most = self._rules.max_records
+        return most if self.longest is None else min(most, self.longest)
+
+    def forget(self, partition: Partition) -> None:
+        """Stop looking at a partition; its batches that are out stay known until they are back."""
+        super().forget(partition)
+        self._gathered.pop(partition, None)
+
+    def break_up(self, partition: Partition) -> None:
+        """Put the records of a batch back that has not gone out; their lanes are free again."""
+        batch = self._gathered.pop(partition, None)
+        if batch is not None:
+            batch.sort()
+            partition.ordering.put_back(batch.messages, batch.seqs)
+            partition.ordering.release(batch.lanes)
+
+    def break_all_up(self) -> None:
+        """Put the records of all batches back that have not gone out."""
+        for partition in list(self._gathered):
+            self.break_up(partition)
+
+    def next_due(self) -> float:
+        """Return when a batch goes out although it is short; infinity while no slot is free."""
+        if not self._gathered or not self.idle_slots:
+            return float("inf")
+        return min(each.since for each in self._gathered.values()) + self._rules.max_wait_s
+
+    def slices(self, now: float) -> Iterable[Slice]:
+        """Yield the batches that should go out now, from the partitions in turn."""
+        self._length.learn()
+        passed_over = 0
+        while passed_over < len(self._partitions):
+            partition = self._partitions.popleft()
+            batch = None if partition.closing else self._gather(partition, now)
+            if batch is None:
+                self._queued.remove(partition)
+                continue
+            self._partitions.append(partition)
+            if self.full or not self._is_ready(batch, partition, now):
+                passed_over += 1
+                continue
+            passed_over = 0
+            del self._gathered[partition]
+            slice_ = self._made_of(batch, partition)
+            self._send(slice_, now)
+            yield slice_
+
+    def single(self, now: float) -> Slice | None:
+        """Make a batch of the first record that may start, None where none can."""
+        self.break_all_up()
+        return super().single(now)
+
+    def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
+        """Make a batch of records that failed before, equally often; their lanes are busy."""
+        return super().again(sorted(records, key=attrgetter("seq")), now)
+
+    def slow(self, now: float) -> list[Slice]:  # noqa: ARG002 - what the others go by
+        """Return nothing: a batch is one running unit."""
+        return []
+
+    def _gather(self, partition: Partition, now: float) -> Gathering | None:
+        """Let the partition's batch grow as far as it can; None where it has no record."""
+        batch = self._gathered.get(partition)
+        most = self.slice_records
+        ordering = partition.ordering
+        if batch is None:
+            taken = ordering.take(most)
+            if taken is None:
+                return None
+            batch = self._gathered[partition] = Gathering(*taken, now)
+        while len(batch) < most:
+            taken = ordering.take_more(most - len(batch), batch.lanes)
+            if taken is None:
+                break
+            batch.join(*taken)
+        return batch
+
+    def _is_ready(self, batch: Gathering, partition: Partition, now: float) -> bool:
+        if len(batch) >= self.slice_records:
+            return True
+        if not self.idle_slots:
+            return False
+        return (
+            len(batch) >= self._rules.min_records
+            or now - batch.since >= self._rules.max_wait_s
+            or partition.is_full
+        )
+
+    @staticmethod
+    def _made_of(batch: Gathering, partition: Partition) -> Slice:
+        batch.sort()
+        return Slice(partition, batch.messages, batch.seqs, batch.bytes, batch.lanes)
+
+    def _send(self, slice_: Slice, now: float) -> None:
+        slice_.is_batch = True
+        super()._send(slice_, now)

@@ -1,0 +1,142 @@
+"""What a slot does with a batch: one call for all of its records, and what its result means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+from window_consumer.core.slices import Slice
+from window_consumer.model.errors import NotInBatchError, PartialFailure, Skip
+from window_consumer.model.fault import Failure
+from window_consumer.model.record import Record
+from window_consumer.runtime.current import Slot
+from window_consumer.runtime.returns import note_results
+
+if TYPE_CHECKING:
+    from window_consumer.runtime.thread_pool import Caller
+
+BatchHandler = Callable[[list[Record]], object]
+
+Failed = tuple[Record, BaseException]
+"""A record of a batch, and why it failed."""
+
+
+class Held(BaseException):
+    """The record was not called, because an earlier one of its lane has failed."""
+
+
+Answer = tuple[Sequence[Record], object]
+"""What a handler has returned for some records of a batch."""
+
+
+class Sorted(PartialFailure):
+    """What the layers around handlers raise: every record that is not done, with its exception."""
+
+    def __init__(
+        self,
+        failed: Iterable[Failed],
+        handlers: Mapping[int, str] | None = None,
+        answers: Sequence[Answer] = (),
+    ):
+        super().__init__(failed)
+        self.handlers = handlers or {}
+        """By the id of a record: which of several handlers was called for it."""
+        self.answers = answers
+        """What the handlers have returned that were called for the others."""
+
+
+def call_batch(slice_: Slice, caller: Caller, slot: Slot) -> None:
+    """Call the handler for all records of the slice at once, unless they were taken back."""
+    messages = list(slice_.unclaimed)  # one call into C: all of them are claimed, or none
+    if not messages:
+        return
+    records = list(map(Record.of, messages, repeat(slice_.call)))
+    slot.batch = records
+    try:
+        returned = caller.handler(records)
+        if returned is not None:
+            note_results(slice_, messages, returned)
+    except BaseException as error:
+        _note(slice_, caller, records, error)
+    finally:
+        slot.batch = ()
+
+
+def failed_of(error: BaseException, records: Sequence[Record]) -> list[Failed]:
+    """Return which of the records failed when their handler raised this, and of what.
+
+    They are in the order of the batch.
+    """
+    if not isinstance(error, PartialFailure):
+        return [(record, error) for record in records]
+    common = error if error.__cause__ is None else error.__cause__
+    reasons: dict[int, BaseException] = {}
+    there = {id(record) for record in records}
+    for named in error.failed:
+        record, reason = named if _is_pair(named) else (named, common)
+        if id(record) not in there:
+            stranger = _not_in_batch(record, records)
+            stranger.__cause__ = error
+            return [(each, stranger) for each in records]
+        reasons[id(record)] = reason
+    return [(record, reasons[id(record)]) for record in records if id(record) in reasons]
+
+
+def answers_of(records: Sequence[Record], returned: object) -> list[Answer]:
+    """Return what a handler has returned for these records; nothing where that is None."""
+    return [] if returned is None else [(records, returned)]
+
+
+def _is_pair(named: object) -> bool:
+    return isinstance(named, tuple) and len(named) == 2 and isinstance(named[1], BaseException)
+
+
+def _not_in_batch(named: object, records: Sequence[Record]) -> NotInBatchError:
+    first, last = records[0], records[-1]
+    return NotInBatchError(
+        f"PartialFailure names {named!r:.200}, which is none of the batch's {len(records)}"
+        f" records, {first.topic}[{first.partition}]@{first.offset} to {last.offset}: all of them"
+        " count as failed. Name objects of the list that the handler got, or pairs of one and its"
+        " exception"
+    )
+
+
+def _note(slice_: Slice, caller: Caller, records: list[Record], error: BaseException) -> None:
+    """Tell the slice what became of records whose handler did not just return."""
+    handlers: Mapping[int, str] = {}
+    if isinstance(error, Sorted):
+        handlers = error.handlers
+        error = _with_answers(slice_, error)
+    described: dict[tuple[int, str], Failure] = {}
+    noted = slice_.deviate()
+    for record, reason in failed_of(error, records):
+        message = record._message  # noqa: SLF001 - the record that it wraps
+        if isinstance(reason, Held):
+            noted.held.append(message)
+        elif isinstance(reason, Skip):
+            noted.skipped.append(message)
+        else:
+            handler = handlers.get(id(record), slice_.call.handler)
+            failure = described.get((id(reason), handler))
+            if failure is None:
+                failure = caller.describe(reason, handler)
+                described[id(reason), handler] = failure
+            noted.failed.append((message, failure))
+
+
+def _with_answers(slice_: Slice, error: Sorted) -> Sorted:
+    """Note what handlers have returned; what cannot be meant fails the records that it is for."""
+    failed: list[Failed] = list(error.failed)
+    handlers = dict(error.handlers)
+    for records, returned in error.answers:
+        about = slice_.call.handler
+        slice_.call.handler = handlers.get(id(records[0]), about)
+        try:
+            messages = [record._message for record in records]  # noqa: SLF001 - as above
+            note_results(slice_, messages, returned)
+        except TypeError as wrong:
+            failed += [(record, wrong) for record in records]
+        finally:
+            slice_.call.handler = about
+    return Sorted(failed, handlers)
