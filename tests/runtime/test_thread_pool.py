@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from queue import SimpleQueue
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import pytest
@@ -189,6 +189,36 @@ def test_a_thread_is_made_only_where_a_slice_would_wait_for_one() -> None:
     while len(names) < 8:
         assert completions.empty(), "a slice waits although there are slots"
     gate.release(8)
+    assert pool.stop(5.0) == 0
+
+
+def test_no_more_slots_take_slices_than_may_be_used() -> None:
+    completions: SimpleQueue[Any] = SimpleQueue()
+    running: dict[int, None] = {}
+    most: list[int] = []
+
+    def handler(record: Record) -> None:
+        running[id(record)] = None
+        most.append(len(running))
+        sleep(0.001)
+        del running[id(record)]
+
+    pool = ThreadPool("resized", 50, Caller(handler, Faults().failure), completions, None)
+    pool.start()
+    for slots in (8, 3, 20, 1, 50, 4):
+        pool.use(slots)
+        for _ in range(50):
+            pool.submit(a_slice(1))
+        for _ in range(50):
+            completions.get(timeout=10)
+        # Those that are too many have ended by now: they come before what is queued later.
+        most.clear()
+        for _ in range(100):
+            pool.submit(a_slice(1))
+        for _ in range(100):
+            completions.get(timeout=10)
+        assert max(most) <= slots
+        assert max(most) >= slots // 2
     assert pool.stop(5.0) == 0
 
 

@@ -51,7 +51,8 @@ class Dispatcher:
     def __init__(self, slots: int, max_slice_records: int, slices_per_slot: int = SLICES_PER_SLOT):
         self.slots = slots
         """How many may be busy; a limiter changes it. Fewer than are busy take nothing back."""
-        self._slices_per_slot = slices_per_slot
+        self.slices_per_slot = slices_per_slot
+        """One: a slice that waits behind another would run in a slot that is to stay idle."""
         self._max_slice_records = max_slice_records
         self._length = SliceLength(SLICE_TARGET_S, max_slice_records)
         self._out: dict[Slice, None] = {}
@@ -79,7 +80,7 @@ class Dispatcher:
     @property
     def full(self) -> bool:
         """No further slice is wanted now."""
-        slices = self.slots * self._slices_per_slot
+        slices = self.slots * self.slices_per_slot
         return len(self._out) >= slices or self._records_out >= max(
             2 * self._max_slice_records, slices * self._shared
         )

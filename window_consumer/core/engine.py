@@ -92,7 +92,6 @@ class Engine:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
         self.limiter = None if rules.limit is None else Limiter(rules.limit, rules.slots)
-        # A slice that waits behind another would run in a slot that is to stay idle.
         ahead = SLICES_PER_SLOT if self.limiter is None else 1
         self.dispatcher = (
             Dispatcher(rules.slots, rules.batch_records, ahead)
@@ -460,6 +459,11 @@ class Engine:
         return decisions
 
     # ---- the limit
+
+    def slots_can_rest(self) -> None:
+        """Hear that the runtime holds the limit: slices may wait for a slot as without one."""
+        if self.limiter is not None:
+            self.dispatcher.slices_per_slot = self.limiter.ahead = SLICES_PER_SLOT
 
     def _note_slice(self, limiter: Limiter, slice_: Slice, now: float) -> None:
         """Let the limiter hear of a slice that is over."""

@@ -101,7 +101,7 @@ class Measured:
     """What a stretch under one limit has shown."""
 
     slots: float
-    """The slices that were out on average."""
+    """The slices that were out on average, those that waited for a slot included."""
     records_per_s: float
     """Whose handler returned."""
     slice_s: float
@@ -168,6 +168,8 @@ class Limiter:
 
     def __init__(self, rules: LimitRules, upper: int):
         self._lower, self._upper = rules.lower, upper
+        self.ahead = 1
+        """The slices that may be out for each slot."""
         self.base = min(upper, max(rules.lower, FIRST))
         """The best limit that is known."""
         self.limit = self.base
@@ -209,7 +211,7 @@ class Limiter:
             stretch.own += 1
             stretch.seconds += took_s
             stretch.squares += took_s * took_s
-        if self._out > stretch.limit:
+        if self._out > stretch.limit * self.ahead:
             stretch.since = now  # what is too much has to come back first
         elif now >= stretch.since:
             stretch.slices += 1
@@ -225,7 +227,7 @@ class Limiter:
         """
         self._out = out
         stretch = self._stretch
-        if stretch is None or out < FED * self.limit:
+        if stretch is None or out < FED * self.limit * self.ahead:
             # There is not enough to do, or not enough that may run at once.
             self._give_up(now)
             return None
@@ -253,7 +255,7 @@ class Limiter:
             return False
         if min(stretch.own, stretch.slices) < STRETCH_SLICES:
             return False
-        mean_s = stretch.mean_s
+        mean_s = stretch.mean_s / self.ahead
         if lasted_s < STRETCH_CALLS * mean_s:
             return False
         if lasted_s >= max(PATIENCE_S, PATIENCE_CALLS * mean_s):
@@ -263,7 +265,7 @@ class Limiter:
     # ---- conclusions
 
     def _conclude(self, measured: Measured, now: float) -> None:
-        if measured.slots < FED * self.limit:
+        if measured.slots < FED * self.limit * self.ahead:
             self._give_up(now)
             return
         if self.limit == self.base:

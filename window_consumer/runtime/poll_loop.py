@@ -21,7 +21,7 @@ from window_consumer.model.protocols import Clock, CommitResults, Copy, Source, 
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.last_commits import LastCommits
-from window_consumer.runtime.pool import Pool
+from window_consumer.runtime.pool import Pool, ResizablePool
 from window_consumer.runtime.publisher import Produced, Published, Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import Restarts
@@ -101,6 +101,13 @@ class PollLoop:
         self._picture_asked = threading.Event()
         self._picture_taken = threading.Event()
         self._picture: Snapshot | None = None
+        self._resizable: ResizablePool | None = None
+        """Set where the number of slots follows from what they get done."""
+        self._slots = parts.engine.rules.slots
+        if parts.engine.limiter is not None and isinstance(parts.pool, ResizablePool):
+            self._resizable = parts.pool
+            parts.engine.slots_can_rest()
+            self._resize()
         self._served_at = 0.0
         self._positions_at = 0.0
         self._last_commits = LastCommits(parts.source, parts.assignments, parts.reports)
@@ -166,6 +173,7 @@ class PollLoop:
         if want or serve:
             worked = self._fetch(want, 0.0, now) or worked
         decisions = engine.on_tick(self._clock.now())
+        self._resize()
         self._carry_out(decisions)
         if decisions.stop is not None:
             # Not within _carry_out: a revoke that has begun is carried out to its end.
@@ -231,6 +239,12 @@ class PollLoop:
             self._on_topics(item.facts)
         else:
             self._reports.trouble(item)
+
+    def _resize(self) -> None:
+        slots = self._engine.dispatcher.slots
+        if slots != self._slots and self._resizable is not None:
+            self._slots = slots
+            self._resizable.use(slots)
 
     def _carry_out(self, decisions: Decisions) -> None:
         parts = self._parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Stalled
@@ -41,6 +41,14 @@ class Pool(Protocol):
 
     def stop(self, timeout_s: float) -> int:
         """Let the slots end after what they run; return how many are still running then."""
+
+
+@runtime_checkable
+class ResizablePool(Protocol):
+    """A pool of which fewer slots can be used for a while."""
+
+    def use(self, slots: int) -> None:
+        """Let no more than so many slots take slices from now on; what runs may end."""
 
 
 MakePool = Callable[[str, int, Caller, SimpleQueue[Any], Any], Pool]

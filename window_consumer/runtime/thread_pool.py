@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from window_consumer.core.slices import LaneOf, Slice
 from window_consumer.core.stalls import Stalled
@@ -39,6 +39,16 @@ class Caller:
     else is to be said of it."""
 
 
+@define
+class _Progress:
+    """What a slot's thread says of itself; nobody else writes here."""
+
+    over: int = 0
+    """How many slices it is through with."""
+    ended: bool = False
+    """It was told to end, and has."""
+
+
 class ThreadPool:
     """Threads between a work queue and a completions queue, made when slices would wait for one.
 
@@ -59,8 +69,9 @@ class ThreadPool:
         self._worker = worker
         self._slots = slots
         self._running: dict[Slice, threading.Thread] = {}
-        self._threads: dict[threading.Thread, list[int]] = {}
-        """Each with how many slices it is through with; it alone counts there."""
+        self._threads: dict[threading.Thread, _Progress] = {}
+        self._leaving = 0
+        """Threads among them that were told to end."""
         self._made = 0
         self._submitted = 0
         """By those threads, and those that are waiting."""
@@ -72,11 +83,27 @@ class ThreadPool:
         """Queue a slice; the next free slot takes it."""
         self._work.put(slice_)
         self._submitted += 1
-        threads = self._threads
-        if len(threads) < self._slots:
-            over = sum(count for (count,) in threads.values())
-            if self._submitted - over > len(threads):
-                self._add_thread().start()
+        if len(self._threads) - self._leaving < self._slots:
+            self._fill_up()
+
+    def use(self, slots: int) -> None:
+        """Let no more than so many slots take slices from now on; what runs may end."""
+        for thread, progress in list(self._threads.items()):
+            if progress.ended:
+                self._submitted -= progress.over
+                self._leaving -= 1
+                del self._threads[thread]
+        self._slots = slots
+        for _ in range(len(self._threads) - self._leaving - slots):
+            self._work.put(None)
+            self._leaving += 1
+        self._fill_up()
+
+    def _fill_up(self) -> None:
+        """Start threads for slices that would wait for one although there are slots."""
+        waiting = self._submitted - sum(each.over for each in self._threads.values())
+        for _ in range(min(waiting, self._slots) - len(self._threads) + self._leaving):
+            self._add_thread().start()
 
     def look_at(self, stalled: Stalled) -> Failure | None:
         """Say where a call stands that has not returned for long; None where it has by now.
@@ -89,8 +116,7 @@ class ThreadPool:
             thread = self._running.pop(slice_, None)
             if thread is None:
                 return None
-            (over,) = self._threads.pop(thread)
-            self._submitted -= over + 1
+            self._submitted -= self._threads.pop(thread).over + 1
             self._add_thread().start()
         elif slice_ not in self._running:
             return None
@@ -115,13 +141,13 @@ class ThreadPool:
 
     def _add_thread(self) -> threading.Thread:
         name = f"wc-{self._worker}-slot-{self._made}"
-        over = [0]
-        thread = threading.Thread(target=self._run, args=(over,), name=name, daemon=True)
+        progress = _Progress()
+        thread = threading.Thread(target=self._run, args=(progress,), name=name, daemon=True)
         self._made += 1
-        self._threads[thread] = over
+        self._threads[thread] = progress
         return thread
 
-    def _run(self, over: list[int]) -> None:
+    def _run(self, progress: _Progress) -> None:
         work = self._work
         running = self._running
         thread = threading.current_thread()
@@ -139,11 +165,12 @@ class ThreadPool:
             (call_batch if slice_.is_batch else call_each)(slice_, caller, slot)
             slice_.elapsed = perf_counter() - started
             is_mine = running.pop(slice_, None) is not None
-            over[0] += is_mine
+            progress.over += is_mine
             completions.put(slice_)
             del slice_
             if not is_mine:
                 return  # another thread has taken this one's place
+        progress.ended = True
 
 
 def call_each(slice_: Slice, caller: Caller, slot: Slot) -> None:
