@@ -11,6 +11,7 @@ from benchmarks.workloads import Ordering
 from window_consumer import Record
 
 Handler = Callable[[Record], object]
+BatchHandler = Callable[[list[Record]], object]
 
 _ITEM_BYTES = 8
 
@@ -43,6 +44,16 @@ class Calls:
             started[partition][offset] = perf_counter()
             work(record)
             ended[partition][offset] = perf_counter()
+
+        return handle
+
+    def noting_batches(self, work: Handler) -> BatchHandler:
+        """Wrap a batch handler: its records are handled one after the other, in their order."""
+        note = self.noting(work)
+
+        def handle(records: list[Record]) -> None:
+            for record in records:
+                note(record)
 
         return handle
 

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import frozen
 
 from benchmarks import handlers, usage
-from benchmarks.calls import Calls, Handler
+from benchmarks.calls import BatchHandler, Calls, Handler
 from benchmarks.results import Run
 from benchmarks.workloads import Workload
 from window_consumer import App
@@ -45,7 +45,7 @@ def planned(
     topic: str,
     group: str,
     workload: Workload,
-    handler: Handler,
+    handler: Handler | BatchHandler,
     keys: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[App, Plan]:
     """Return an application with one worker, and the interpreter and the log as ``run`` has them.
@@ -67,7 +67,10 @@ def planned(
     set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     app = App("benchmarks")
-    app.handler(name=WORKER)(handler)
+    if workload.batch:
+        app.batch_handler(name=WORKER, max_records=workload.batch)(handler)
+    else:
+        app.handler(name=WORKER)(handler)
     with tempfile.TemporaryDirectory() as directory:
         config = Path(directory) / "workers.yaml"
         kafka = {"bootstrap.servers": bootstrap}
@@ -92,7 +95,8 @@ def run(
     """
     calls = Calls(counts, keyed=workload.ordering == "key") if checked or workload.wait_s else None
     work = handlers.waiting(workload) if workload.wait_s else handlers.nothing
-    handler = calls.noting(work) if calls else work
+    noting = calls and (calls.noting_batches if workload.batch else calls.noting)
+    handler = noting(work) if noting else work
     app, plan = planned(bootstrap, topic, group, workload, handler)
     used = usage.cpu_s()
     running = app.start_plan(plan, start_timeout=START_S)

@@ -67,6 +67,8 @@ class Workload:
     work: Work = "noop"
     ordering: Ordering = "unordered"
     slots: int = 16
+    batch: int = 0
+    """The handler gets lists of up to so many records; 0: one record a call."""
     wait_s: float = 0.0
     """How long the handler sleeps."""
     waits_s: tuple[float, ...] = ()
@@ -146,6 +148,15 @@ _ALL = (
         ordering="key",
         baselines=("tuned-loop",),
         floors=(Floor("tuned-loop", 0.6),),
+        runs=_SHORT_RUNS,
+    ),
+    Workload(
+        "batch",
+        "the same, unordered, in lists of up to 1,000",
+        _MILLION,
+        batch=1_000,
+        baselines=("tuned-loop",),
+        floors=(Floor("tuned-loop", 0.9),),
         runs=_SHORT_RUNS,
     ),
     # Some 12 s each, so that the beginning and the end weigh little.

@@ -31,6 +31,7 @@ PROMISED = {
     "noop-unordered": {"tuned-loop": 0.9, "default-loop": 2.0},
     "noop-partition": {"tuned-loop": 0.8, "default-loop": 2.0},
     "noop-key": {"tuned-loop": 0.6},
+    "batch": {"tuned-loop": 0.9},
     "wait10-16": {"ideal": 0.98},
     "wait10-100": {"ideal": 0.97},
     "wait10-400": {"ideal": 0.90},

@@ -96,7 +96,7 @@ class BatchDispatcher(Dispatcher):
     @property
     def full(self) -> bool:
         """No further batch is wanted now."""
-        return len(self._out) >= self.slots * self._slices_per_slot
+        return len(self._out) >= self.slots * self.slices_per_slot
 
     @property
     def hungry(self) -> bool:
