@@ -271,3 +271,20 @@ def test_without_handlers_what_decorators_may_give_is_not_missed(tmp_path: Path)
     file.write_text("workers: {charge: {ordering: kye}}")
     with pytest.raises(ConfigError, match=r"group(?s:.*)ordering|ordering(?s:.*)group"):
         load(file, without_handlers=True)
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "what"),
+    [("auto", "cannot be auto with pool: processes"), ("257", "and 256 are the most")],
+)
+def test_processes_have_a_fixed_number_that_a_machine_can_have(
+    refused: Refuse, worker_text: WorkerText, concurrency: str, what: str
+) -> None:
+    message = refused(worker_text("pool: processes", f"concurrency: {concurrency}"))
+    assert what in message
+    assert "workers.charge.concurrency: " in message
+
+
+def test_so_many_processes_are_taken(loaded: Load, worker_text: WorkerText) -> None:
+    config = loaded(worker_text("pool: processes", "concurrency: 256")).config
+    assert config.workers["charge"].pool == "processes"

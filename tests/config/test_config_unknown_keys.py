@@ -26,7 +26,7 @@ def test_an_unknown_key_is_refused_with_what_was_meant(
     assert message.startswith(f"workers.yaml:7: workers.charge.{key}: unknown key; {meant}")
 
 
-@pytest.mark.parametrize("key", ["pool", "deduplicate", "when", "name"])
+@pytest.mark.parametrize("key", ["deduplicate", "when", "name"])
 def test_keys_of_later_features_are_unknown_in_a_worker(
     refused: Refuse, worker_text: WorkerText, key: str
 ) -> None:

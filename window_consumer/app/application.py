@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from window_consumer.app.batch_parameters import batch_parameters_of
+from window_consumer.app.blueprint import Blueprint, blueprint_of
 from window_consumer.app.calls import batch_handler_of, handler_of
 from window_consumer.app.handlers import (
     Around,
@@ -25,6 +27,7 @@ from window_consumer.app.lifespans import (
     Lifespan,
     Run,
     as_context,
+    entered_alone,
     entered_by,
     entered_on,
     is_async_lifespan,
@@ -40,6 +43,7 @@ from window_consumer.app.plan import Plan, PlannedWorker, make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
 from window_consumer.app.wiring import setup_of, wire
 from window_consumer.app.worker_keys import WorkerKeys
+from window_consumer.config import TopicsConfig
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
 from window_consumer.model.record_lookup import WallMs
@@ -89,6 +93,7 @@ class App:
         group: str | None = None,
         ordering: Literal["unordered", "key", "partition"] | None = None,
         concurrency: int | Literal["auto"] | Mapping[str, str] | None = None,
+        pool: Literal["threads", "processes"] | None = None,
         memory: str | None = None,
         window: Mapping[str, int] | None = None,
         commit_interval: str | None = None,
@@ -135,6 +140,7 @@ class App:
             "group": group,
             "ordering": ordering,
             "concurrency": concurrency,
+            "pool": pool,
             "memory": memory,
             "window": window,
             "commit_interval": commit_interval,
@@ -322,12 +328,24 @@ class App:
         While it waits for a broker it asks ``stop_asked`` about once a second, and raises
         StartStoppedError when that says so.
         """
+        blueprints = self.blueprints(plan)
         prepared = self.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
         loops = {
             each.name: EventLoop(f"wc-{each.name}-loop") for each in plan.workers if each.is_async
         }
-        make_workers = wire(plan, prepared, self._middleware, self.version, loops)
+        make_workers = wire(plan, prepared, self._middleware, self.version, loops, blueprints)
         return Running(make_workers, self._resources_on(loops, plan), LOGGER).start()
+
+    def blueprints(self, plan: Plan) -> Mapping[str, Blueprint]:
+        """Return what the children of workers with ``pool: processes`` are made of, by worker.
+
+        Raises UsageError where child processes could not import the application.
+        """
+        return {
+            worker.name: blueprint_of(self, plan, worker)
+            for worker in plan.workers
+            if worker.config.pool == "processes"
+        }
 
     def prepare(
         self,
@@ -356,6 +374,12 @@ class App:
         refuse_batch_mixture("this application", self._middleware, coroutines=coroutines)
         return with_batch_middleware(handler, self._middleware)
 
+    def calls_of(
+        self, worker: PlannedWorker, topics: TopicsConfig, wall_ms: WallMs, warn: Warn
+    ) -> Handler:
+        """Do as ``handler_of``, without a whole plan: a child process has none."""
+        return handler_of(worker, self._middleware, topics, wall_ms, warn)
+
     def resources(self, run: Run | None = None) -> AbstractContextManager[Any]:
         """Return the lifespan, not entered: what it yields is ``record.state``, None without one.
 
@@ -369,9 +393,18 @@ class App:
     def _resources_on(
         self, loops: Mapping[str, EventLoop], plan: Plan
     ) -> AbstractContextManager[Any]:
+        here = [worker for worker in plan.workers if worker.config.pool != "processes"]
+        if not here:
+            return contextlib.nullcontext()
         if self._lifespan is not None and is_async_lifespan(self._lifespan):
-            with_others = len(loops) < len(plan.workers)
+            with_others = len(loops) < len(here)
             return entered_on(loops, self._lifespan, with_others=with_others)
+        return as_context(self._lifespan)
+
+    def resources_of_child(self) -> AbstractContextManager[Any]:
+        """Return the lifespan for a child process, see ``resources``."""
+        if self._lifespan is not None and is_async_lifespan(self._lifespan):
+            return entered_alone(self._lifespan)
         return as_context(self._lifespan)
 
     def handler_of(
@@ -381,7 +414,7 @@ class App:
 
         ``wall_ms`` is the time by which records expire, in milliseconds since 1970.
         """
-        return handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
+        return self.calls_of(worker, plan.config.topics, wall_ms, warn)
 
     def batch_handler_of(
         self, plan: Plan, worker: PlannedWorker, wall_ms: WallMs, warn: Warn = lambda _text: None

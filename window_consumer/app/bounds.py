@@ -155,6 +155,8 @@ def _waiting_records(rules: EngineRules) -> int:
 
 
 def _most_abandoned(worker: PlannedWorker) -> int:
+    if worker.config.pool == "processes":
+        return 0  # they are killed
     moves = worker.retry.on_failure == "overtake" and worker.config.stall.action == "move"
     return worker.config.max_abandoned if moves else 0
 

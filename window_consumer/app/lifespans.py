@@ -129,6 +129,13 @@ def entered_on(
         yield StatesByWorker(states, entered(others) if with_others else None)
 
 
+@contextlib.contextmanager
+def entered_alone(lifespan: Lifespan) -> Iterator[Any]:
+    """Enter and leave an asynchronous lifespan on a loop of its own: in a child process."""
+    with entered_on({}, lifespan, with_others=True) as states:
+        yield states.others
+
+
 def _stop_unused(loop: EventLoop) -> None:
     if not loop.is_used:
         loop.stop(_STOP_S)

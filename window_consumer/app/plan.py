@@ -87,7 +87,7 @@ class PlannedWorker:
                 after_s=config.stall.after,
                 action=config.stall.action,
                 max_abandoned=config.max_abandoned,
-                ends=self.is_async,
+                ends=self.is_async or config.pool == "processes",
             ),
         )
 

@@ -56,4 +56,20 @@ def planned_routes(
             f" {kinds[False]} a plain function: one worker runs its handlers either on an event"
             " loop or on threads; write them alike, or give each kind a worker of its own"
         )
+    if worker.pool == "processes" and (why := _no_processes(routes[0].handler)):
+        where = loaded.where(("workers", worker.name, "pool"))
+        raise ConfigError(
+            f"{where}: workers.{worker.name}.pool is processes, and {routes[0].handler.name} {why}"
+        )
     return tuple(routes)
+
+
+def _no_processes(handler: HandlerSpec) -> str | None:
+    if handler.is_async:
+        return (
+            "is a coroutine, which runs on an event loop: write it as a plain function, or leave"
+            " pool out"
+        )
+    if handler.is_batch:
+        return "takes batches, which run on threads: leave pool out, or let it take one record"
+    return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import attrs
 
+from window_consumer.app.blueprint import Blueprint
 from window_consumer.app.calls import batch_handler_of, handler_of
 from window_consumer.app.handlers import Layer
 from window_consumer.app.lifespans import StatesByWorker
@@ -22,6 +24,7 @@ from window_consumer.model.protocols import Clock
 from window_consumer.runtime.async_pool import AsyncPool
 from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.poll_loop import LoopRules, Phase
+from window_consumer.runtime.process_pool import ProcessPool
 from window_consumer.runtime.running import MakeWorkers
 from window_consumer.runtime.worker import SystemClock, Worker, WorkerSetup
 
@@ -32,10 +35,12 @@ def wire(
     middleware: Sequence[Layer],
     app_version: str,
     loops: Mapping[str, EventLoop],
+    blueprints: Mapping[str, Blueprint],
 ) -> MakeWorkers:
     """Return what makes the workers once the lifespan has been entered.
 
-    ``loops`` are the event loops of the workers with coroutines.
+    ``loops`` are the event loops of the workers with coroutines, ``blueprints`` what the children
+    of those whose slots are processes are made of.
     """
 
     def make(state: Any, on_phase: Callable[[Worker, Phase], None]) -> Sequence[Worker]:
@@ -45,6 +50,10 @@ def wire(
             setup = setup_of(plan, each, middleware, app_version)
             if name in loops:
                 setup = attrs.evolve(setup, make_pool=partial(AsyncPool, loop=loops[name]))
+            elif name in blueprints:
+                equip = pickle.dumps(blueprints[name])
+                pool = partial(ProcessPool, equip=equip, logger=setup.logger)
+                setup = attrs.evolve(setup, make_pool=pool)
             own = StatesByWorker.state_for(state, name)
             workers.append(_worker(setup, prepared, each, own, on_phase))
         return workers

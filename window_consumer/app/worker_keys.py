@@ -16,6 +16,7 @@ class WorkerKeys(TypedDict, total=False):
     group: str
     ordering: Literal["unordered", "key", "partition"]
     concurrency: int
+    pool: Literal["threads", "processes"]
     memory: str
     window: Mapping[str, int]
     commit_interval: str

@@ -29,6 +29,10 @@ class MaskedFormatter(logging.Formatter):
         """Return the line, secrets and all."""
         raise NotImplementedError
 
+    def stack(self, record: logging.LogRecord) -> str | None:
+        """Return the traceback, None without one; a line of a child process has it as text."""
+        return self.formatException(record.exc_info) if record.exc_info else record.exc_text
+
 
 class TextFormatter(MaskedFormatter):
     """``12:00:00.123 WARNING wc-charge-slot-1 message [orders[0]@17 attempt 2]``."""
@@ -45,9 +49,8 @@ class TextFormatter(MaskedFormatter):
                 f" attempt {fields['attempt']}]"
             )
         text = f"{clock} {record.levelname} {record.threadName} {record.getMessage()}{place}"
-        if record.exc_info:
-            text = f"{text}\n{self.formatException(record.exc_info)}"
-        return text
+        stack = self.stack(record)
+        return f"{text}\n{stack}" if stack else text
 
 
 class JsonFormatter(MaskedFormatter):
@@ -66,8 +69,9 @@ class JsonFormatter(MaskedFormatter):
             value = getattr(record, name, None)
             if value is not None:
                 fields[name] = value
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
+        stack = self.stack(record)
+        if stack:
+            fields["exception"] = stack
         return json.dumps(fields, ensure_ascii=False, default=str)
 
 

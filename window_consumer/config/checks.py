@@ -10,6 +10,7 @@ from typing import Final
 from attrs import evolve
 
 from window_consumer.config import names, units
+from window_consumer.config.concurrency import AutoConcurrency
 from window_consumer.config.kafka_properties import CLIENTS
 from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, WorkerConfig, effective_kafka
@@ -54,6 +55,18 @@ _SCATTERS: Final = """\
 two calls of one key could run at once
   to keep the order, leave {key} out: it is range then
   to keep {value}, take out retry.levels, or say ordering: unordered"""
+
+MAX_PROCESSES: Final = 256
+"""More than any machine has use for, and each is an interpreter with 40 MiB or more."""
+
+_NO_AUTO: Final = """\
+cannot be auto with pool: processes, whose number is fixed; choose:
+  a number: as many as there are processor cores to spare
+  pool: threads: for handlers that wait for something else"""
+
+_TOO_MANY: Final = """\
+is {given}, and pool is processes: that would start as many, and {most} are the most; choose about \
+as many as there are processor cores"""
 
 _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
@@ -115,6 +128,7 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
             yield Problem((*path, "routes", handler), f"{message}; {hint}" if hint else message)
     yield from _batch(worker)
     yield from _levels(worker)
+    yield from _processes(worker)
     for index, name in enumerate(worker.retry.retryable):
         if name in worker.retry.fatal:
             message = "is in fatal too; keep it in one of the two lists"
@@ -127,6 +141,16 @@ def _batch(worker: WorkerConfig) -> Iterator[Problem]:
     if batch.min_records > batch.max_records:
         message = f"is {batch.min_records}, and a batch is full with max_records, "
         yield Problem((*path, "min_records"), f"{message}{batch.max_records}")
+
+
+def _processes(worker: WorkerConfig) -> Iterator[Problem]:
+    path: Path = ("workers", worker.name, "concurrency")
+    if worker.pool != "processes":
+        return
+    if isinstance(worker.concurrency, AutoConcurrency):
+        yield Problem(path, _NO_AUTO)
+    elif worker.concurrency > MAX_PROCESSES:
+        yield Problem(path, _TOO_MANY.format(given=worker.concurrency, most=MAX_PROCESSES))
 
 
 def _levels(worker: WorkerConfig) -> Iterator[Problem]:

@@ -104,6 +104,15 @@ class WorkerConfig:
             reason="16 handlers of 10 ms do 1,600 records/s, and a database stands 16 connections",
         ),
     )
+    pool: Literal["threads", "processes"] = field(
+        default="threads",
+        metadata=about(
+            "Where plain functions run: on threads, or in child processes, `concurrency` of them. "
+            "Processes are for handlers that keep a processor busy, and for code that may crash.",
+            kind=kinds.choice("threads", "processes"),
+            reason="most handlers wait for something else, and threads cost little",
+        ),
+    )
     memory: int = field(
         default=256 * MIB,
         metadata=about(

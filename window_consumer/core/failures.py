@@ -24,7 +24,7 @@ from window_consumer.core.ladder import (
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Lane
 from window_consumer.core.together import PARDONED, Together
-from window_consumer.model.errors import NotCalled, PublishFailedError
+from window_consumer.model.errors import NotCalled, ProcessDiedError, PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
 
@@ -79,8 +79,9 @@ class Failures:
         failed.failure = failure
         failed.last_failure = now
         level = partition.rung.level
+        failed.deaths += isinstance(failure.error, ProcessDiedError)
         jitter = self._jitter if together is None else together.jitter
-        step = self._rules.next_step(failure.error, failed.attempts, jitter, level)
+        step = self._rules.next_step(failure.error, failed.attempts, jitter, level, failed.deaths)
         if together is not None:
             failed.together, failed.due = together, now
             step = together.step_of(lane, step)

@@ -18,6 +18,7 @@ from window_consumer.model.errors import (
     Fatal,
     NotCalled,
     ProcessCrashedError,
+    ProcessDiedError,
     RetryLater,
     StalledError,
 )
@@ -74,6 +75,8 @@ class FailedRecord:
     publish_failures: int = 0
     together: object | None = None
     """Who has the same, and the same ``due``, is called again in the same batch."""
+    deaths: int = 0
+    """Handler calls that ended the process of their slot; they are among the attempts."""
 
     @property
     def is_dropped(self) -> bool:
@@ -138,22 +141,30 @@ class RetryRules:
     )
 
     def next_step(
-        self, error: BaseException, attempts: int, jitter: Jitter, level: Level | None = None
+        self,
+        error: BaseException,
+        attempts: int,
+        jitter: Jitter,
+        level: Level | None = None,
+        deaths: int = 0,
     ) -> Retry | Spent:
         """Decide after the ``attempts``-th call of the handler ended with ``error``.
 
         ``level`` is where the record was delivered from, and ``attempts`` counts since then. Who
-        asks for a longer wait than the local ones moves on to a level that waits as long.
+        asks for a longer wait than the local ones moves on to a level that waits as long. A
+        record that ends processes is called until ``deaths`` are ``crash_attempts``, wherever it
+        is: what it needs is no longer wait.
         """
         if isinstance(error, NotCalled):
             return Spent(error.reason, error.end)
-        if type(error) is ProcessCrashedError:
+        died = type(error) is ProcessDiedError
+        if type(error) is ProcessCrashedError or (died and deaths >= self.crash_attempts):
             return Spent(Reason.CRASHED, self.when_spent)
         stalled = type(error) is StalledError
-        if not stalled and self.is_fatal(error):
+        if not (stalled or died) and self.is_fatal(error):
             reason = error.reason if isinstance(error, Fatal) else Reason.FATAL
             return Spent(reason, self.when_spent)
-        if self.on_failure == "overtake":
+        if self.on_failure == "overtake" and not died:
             wanted_s = error.after_s if isinstance(error, RetryLater) else 0.0
             spent = stalled or attempts >= self.allowed(level)
             if spent or wanted_s > self.backoff_max_s:

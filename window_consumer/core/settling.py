@@ -236,7 +236,7 @@ class Settling:
         waiting = {each.lane: each for each in failed if each.reason is None}
         for index in held:
             again = partition.failed[seqs[index]]
-            if again.lane in waiting:
+            if again.lane is not None and again.lane in waiting:
                 self._failures.add_behind(waiting[again.lane], messages[index], seqs[index], now)
             else:
                 self._failures.not_called([again])

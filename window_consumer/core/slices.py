@@ -6,6 +6,8 @@ A slice is the one object that two threads touch. The rules that make it safe wi
   thread takes back everything that is unclaimed by exhausting it (``list(unclaimed)``). Under the
   GIL both are single C calls, so each record is claimed exactly once, and what the slot claimed
   is a prefix of the slice.
+* A slot in another process cannot share an iterator: there ``claims`` stands for it, which keeps
+  the same promises.
 * How far the slot is follows from what is left in the iterator (``length_hint``): the hot loop
   publishes nothing.
 * ``deviations`` is filled by the slot before it claims its next record. Whoever has taken the
@@ -20,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from itertools import repeat
 from operator import is_, itemgetter, length_hint
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
@@ -51,6 +53,16 @@ class Returned:
     """The name of the handler that was called, empty where the worker has only one."""
 
 
+class Claims(Protocol):
+    """Who has which record of a slice, where its slot is in another process. Any thread may ask."""
+
+    def left(self) -> int:
+        """Return how many records nobody has claimed."""
+
+    def take_back(self) -> list[Message]:
+        """Take everything that is unclaimed; what became of all but the last claimed is noted."""
+
+
 @define
 class Deviations:
     """The records of a slice whose handler did not just return."""
@@ -63,12 +75,24 @@ class Deviations:
     """Calls that want something produced; the records of their lanes behind them were held."""
 
 
+class Work(Protocol):
+    """What a slot needs of a slice, be it the slice itself or what is left of it elsewhere."""
+
+    call: Call
+    lane_of: LaneOf | None
+    unclaimed: Iterator[Message]
+
+    def deviate(self) -> Deviations:
+        """Return where the slot notes records whose handler did not just return."""
+
+
 class Slice:
     """Records of one partition for one slot. Owners: see the module's docstring."""
 
     __slots__ = (
         "bytes",
         "call",
+        "claims",
         "deviations",
         "elapsed",
         "is_batch",
@@ -108,6 +132,8 @@ class Slice:
         self.is_batch = False
         """One call gets all of its records, as a list: see ``batching``."""
         self.unclaimed: Iterator[Message] = iter(messages)
+        self.claims: Claims | None = None
+        """Set by pools whose slots are processes, which then leave ``unclaimed`` alone."""
         self.deviations: Deviations | None = None
         self.settled = 0
         """Claimed records whose outcome was read before the slice came back."""
@@ -123,7 +149,8 @@ class Slice:
 
     def claimed(self) -> int:
         """Return how many records the slot has claimed; the last of them may be running."""
-        return len(self.messages) - length_hint(self.unclaimed)
+        left = length_hint(self.unclaimed) if self.claims is None else self.claims.left()
+        return len(self.messages) - left
 
     def running(self) -> Message | None:
         """Return the record that the slot claimed last, None where it has not begun.
@@ -225,7 +252,7 @@ class Slice:
         the other records that are over, then the unclaimed records, which the slot will not see any
         more, and their sequence numbers.
         """
-        unclaimed = list(self.unclaimed)
+        unclaimed = list(self.unclaimed) if self.claims is None else self.claims.take_back()
         claimed = len(self.messages) - len(unclaimed)
         over = 0 if self.is_batch else max(0, claimed - 1)
         messages, seqs = self.messages, self.seqs

@@ -5,9 +5,10 @@ each other it is *abandoned* as well: its slot is replaced, its record climbs th
 STALLED, as if its attempts at this place were spent, and its late result changes nothing. A thread
 cannot be stopped: its lane stays busy until it has really ended, whatever became of the record.
 
-A coroutine can be *ended*, whatever the order: it is cancelled, and when it has ended its slice
-comes back and the record has failed, with reason STALLED where it leaves for that. One that has not
-ended some time after is abandoned like a thread.
+A coroutine can be *ended*, whatever the order, and so can a call that has a process of its own: one
+is cancelled, the other killed. When it has ended its slice comes back and the record has failed,
+with reason STALLED where it leaves for that. One that has not ended some time after is abandoned
+like a thread.
 
 The runtime looks at a call in between, because only it can see stacks and knows whether the call
 has returned by now::
@@ -51,7 +52,7 @@ class StallRules:
     action: Literal["move", "report"] = "move"
     max_abandoned: int = 4
     ends: bool = False
-    """The runtime can end a call from outside: it is a coroutine."""
+    """The runtime can end a call from outside: it is a coroutine, or has a process of its own."""
 
 
 @frozen(eq=False)

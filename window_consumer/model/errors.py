@@ -83,6 +83,10 @@ class ProcessCrashedError(WindowConsumerError):
     """The process ended while a record ran alone; never raised, it stands in the dead letter."""
 
 
+class ProcessDiedError(WindowConsumerError):
+    """A child process died while it was on a record; never raised, it is the record's failure."""
+
+
 class StalledError(WindowConsumerError):
     """A call did not return in time; never raised, it stands in the record's copy."""
 

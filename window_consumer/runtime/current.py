@@ -23,6 +23,9 @@ class Slot:
         """What a batch handler is called with."""
 
 
+CROSSED = "crossed"
+"""The field of log records that came from a child process, where their place was known."""
+
 current_slot: ContextVar[Slot | None] = ContextVar("window_consumer_slot", default=None)
 
 
@@ -60,7 +63,7 @@ class RecordContext(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the fields; never drops a line."""
-        if self._keep and hasattr(record, "offset"):
+        if (self._keep and hasattr(record, "offset")) or hasattr(record, CROSSED):
             return True
         current = _first_record()
         record.topic = None if current is None else current.topic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FrameType, TracebackType
@@ -26,6 +27,9 @@ Place = tuple[tuple[CodeType, int], ...]
 
 Where = Sequence[tuple[FrameType, int]]
 """Frames and their lines, the innermost last."""
+
+Lines = Sequence[traceback.FrameSummary]
+"""The same as another process tells it."""
 
 
 class Faults:
@@ -57,14 +61,16 @@ class Faults:
             each.__traceback__ = None
         return Failure(error, fault, "" if isinstance(error, NotCalled) else handler)
 
-    def stalled(self, where: Where, seconds: float, handler: str = "", note: str = "") -> Failure:
+    def stalled(
+        self, where: Where | Lines, seconds: float, handler: str = "", note: str = ""
+    ) -> Failure:
         """Describe a call that has not returned for so long, and where it stands.
 
         ``note`` is what else is to be said of it.
         """
         error = StalledError(f"the call had not returned after {seconds:.1f} s{note}")
-        digest = "|".join(_function_name(each.f_code) for each, _ in where)
-        texts = traceback.StackSummary.extract(iter(where[-_MAX_FRAMES:])).format()
+        digest = "|".join(map(_frame_name, where))
+        texts = _formatted(where[-_MAX_FRAMES:])
         name = class_name(type(error))
         stack = self._mask("".join(texts)) or "the thread is gone\n"
         return Failure(error, Fault(name, str(error), stack, fingerprint(name, digest)), handler)
@@ -124,6 +130,27 @@ def handlers_part(frame: FrameType | None) -> Where:
         if each.f_globals.get("__name__") in _LAYERS | {_SLOTS}
     ]
     return frames[ours[-1] + 1 :] if ours else frames
+
+
+def _formatted(where: Where | Lines) -> list[str]:
+    frames = [each for each in where if not isinstance(each, traceback.FrameSummary)]
+    lines = [each for each in where if isinstance(each, traceback.FrameSummary)]
+    summary = traceback.StackSummary.extract(iter(frames)) if frames else None
+    return (summary or traceback.StackSummary.from_list(lines)).format()
+
+
+def _frame_name(each: tuple[FrameType, int] | traceback.FrameSummary) -> str:
+    if isinstance(each, traceback.FrameSummary):
+        return f"{each.filename.rpartition('/')[2]}:{each.name}"
+    return _function_name(each[0].f_code)
+
+
+def handlers_lines(lines: Lines) -> Lines:
+    """Do the same with what another process has told."""
+    modules = [sys.modules.get(name) for name in _LAYERS | {_SLOTS}]
+    files = {module.__file__ for module in modules if module is not None}
+    ours = [index for index, each in enumerate(lines) if each.filename in files]
+    return lines[ours[-1] + 1 :] if ours else lines
 
 
 def _place(error: BaseException) -> Iterator[tuple[CodeType, int]]:

@@ -108,6 +108,8 @@ class PollLoop:
             self._resizable = parts.pool
             parts.engine.slots_can_rest()
             self._resize()
+        self._given_up: WorkerStoppedError | None = None
+        """Why the pool cannot go on."""
         self._served_at = 0.0
         self._positions_at = 0.0
         self._last_commits = LastCommits(parts.source, parts.assignments, parts.reports)
@@ -178,6 +180,8 @@ class PollLoop:
         if decisions.stop is not None:
             # Not within _carry_out: a revoke that has begun is carried out to its end.
             raise WorkerStoppedError(decisions.stop)
+        if self._given_up is not None:
+            raise self._given_up
         if now - self._positions_at >= POSITIONS_S:
             self._look_around(now)
         if self._picture_asked.is_set():
@@ -237,6 +241,8 @@ class PollLoop:
             self._engine.on_published(item.failed, item.error, self._clock.now())
         elif isinstance(item, TopicNews):
             self._on_topics(item.facts)
+        elif isinstance(item, WorkerStoppedError):
+            self._given_up = item
         else:
             self._reports.trouble(item)
 

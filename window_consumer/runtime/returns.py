@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from window_consumer.core.slices import Returned, Slice
+from window_consumer.core.slices import Returned, Work
 from window_consumer.model.produce import results_of
 from window_consumer.model.record import Message
 
 
-def note_results(slice_: Slice, messages: Sequence[Message], returned: object) -> bool:
+def note_results(slice_: Work, messages: Sequence[Message], returned: object) -> bool:
     """Note what a call returned to be produced, and tell whether there is anything.
 
     ``messages`` are what it was called for: one record, or a batch. Where it is True, further

@@ -154,7 +154,7 @@ class Running:
         try:
             state = self._lifespan.__enter__()
         except BaseException as error:
-            self.failure = self._start_error = _lifespan_error(error)
+            self.failure = self._start_error = lifespan_error(error)
             yield None
             return
         yield (state,)
@@ -226,7 +226,7 @@ class Running:
             worker.say_goodbye()
 
 
-def _lifespan_error(error: BaseException) -> LifespanError:
+def lifespan_error(error: BaseException) -> LifespanError:
     """Say where in the user's code the lifespan failed; its stack stays with the cause."""
     frames = traceback.extract_tb(error.__traceback__)
     users = [each for each in frames if not each.filename.startswith(_NOT_THE_USERS)]

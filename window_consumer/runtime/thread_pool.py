@@ -11,14 +11,14 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from window_consumer.core.slices import LaneOf, Slice
+from window_consumer.core.slices import LaneOf, Slice, Work
 from window_consumer.core.stalls import Stalled
 from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
 from window_consumer.runtime.batch_calls import call_batch
 from window_consumer.runtime.current import Slot, current_slot
-from window_consumer.runtime.faults import Faults, Where, handlers_part
+from window_consumer.runtime.faults import Faults, Lines, Where, handlers_part
 from window_consumer.runtime.returns import note_results
 
 Handler = Callable[[Record], object]
@@ -32,7 +32,7 @@ class Caller:
     """A ``Handler``; a ``BatchHandler`` where slices are batches."""
     describe: Callable[[BaseException, str], Failure]
     """Takes the name of the handler, too, empty where there is only one."""
-    describe_stall: Callable[[Where, float, str, str], Failure] = field(
+    describe_stall: Callable[[Where | Lines, float, str, str], Failure] = field(
         factory=lambda: Faults().stalled
     )
     """Takes where a call stands that has not returned for so many seconds, its handler, and what
@@ -173,7 +173,7 @@ class ThreadPool:
         progress.ended = True
 
 
-def call_each(slice_: Slice, caller: Caller, slot: Slot) -> None:
+def call_each(slice_: Work, caller: Caller, slot: Slot) -> None:
     """Call the handler for each record of the slice that is not taken back meanwhile.
 
     The record object is used again for the next message unless the handler kept it, which its
@@ -210,9 +210,7 @@ def call_each(slice_: Slice, caller: Caller, slot: Slot) -> None:
     slot.record = None
 
 
-def _call_around(
-    slice_: Slice, caller: Caller, slot: Slot, lane_of: LaneOf, first: Message
-) -> None:
+def _call_around(slice_: Work, caller: Caller, slot: Slot, lane_of: LaneOf, first: Message) -> None:
     """Call the handler for the rest, but hold back the lanes in which a record is not finished.
 
     It has failed, or its results are not acked.

@@ -1,0 +1,174 @@
+"""``pool: processes`` on the command line: records that kill, calls that hang, starts and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from tests.commands import PATIENCE_S, Command, Commands, kafka_of
+from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.kafka.embedded_reading import read_all
+
+SHOP = """
+import os
+import sys
+
+from window_consumer import App, Record
+
+app = App("shop")
+
+
+@app.lifespan
+def resources():
+    print("entered", os.getpid(), flush=True)
+    yield os.getpid()
+    print("left", os.getpid(), flush=True)
+
+
+@app.middleware
+def told(record, call_next):
+    print("calling", record.text(), flush=True)
+    return call_next(record)
+
+
+@app.handler("orders", group="shop", concurrency=2, pool="processes", stall={"after": "1s"},
+             retry={"attempts": 1, "crash_attempts": 2, "backoff": "10ms..10ms"})
+def charge(order: Record) -> None:
+    assert order.state == os.getpid()
+    if order.text() == "exit":
+        os._exit(3)
+    while order.text() == "hang":
+        pass
+"""
+
+
+@pytest.fixture
+def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
+    embedded.create_topic("orders", 2)
+    commands.application(SHOP)
+    commands.configure({"kafka": kafka_of(embedded), "workers": {"charge": {}}})
+    return commands
+
+
+def pids_of(command: Command, what: str = "entered") -> list[int]:
+    words = [line.split() for line in command.said.splitlines()]
+    return [int(line[1]) for line in words if len(line) == 2 and line[0] == what]
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline, pause = perf_counter() + PATIENCE_S, Event()
+    while not condition():
+        assert perf_counter() < deadline
+        pause.wait(0.01)
+
+
+def test_records_that_kill_or_hang_leave_and_the_others_are_done(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    for value in ("one", "exit", "two", "hang", "three"):
+        embedded.produce("orders", value.encode(), partition=0)
+    command = shop.start("run", "shop:app")
+    for value in ("one", "two", "three"):
+        command.wait_for(f"calling {value}\n")
+    client: dict[str, Any] = {"bootstrap.servers": embedded.bootstrap}
+    wait_until(lambda: len(read_all(client, "shop.orders.dlq")) == 2)
+    found = {each.value(): dict(each.headers()) for each in read_all(client, "shop.orders.dlq")}
+    assert found[b"exit"]["wc-reason"] == b"CRASHED"
+    assert found[b"exit"]["wc-attempts"] == b"2"
+    assert b"ended with exit code 3" in found[b"exit"]["wc-error-message"]
+    assert found[b"hang"]["wc-reason"] == b"STALLED"
+    assert b"in charge" in found[b"hang"]["wc-error-stack"]
+    command.wait_for("entered ", times=5)  # two at first, and one for each that ended
+    ended = command.stop()
+    assert ended.code == 0, ended.said
+    assert "3 processed" in ended.err
+    assert ended.out.count("calling hang\n") == 1
+    assert sorted(pids_of(command, "left")) == sorted(pids_of(command)[-2:])
+    assert not any(map(is_alive, pids_of(command)))
+
+
+def test_children_do_not_outlive_a_parent_that_is_killed(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    embedded.produce("orders", b"hang", partition=0)
+    command = shop.start("run", "shop:app")
+    command.wait_for("calling hang")
+    children = pids_of(command)
+    assert len(children) == 2
+    command.process.kill()
+    wait_until(lambda: not any(map(is_alive, children)))
+
+
+def test_signals_to_the_whole_group_are_the_parents(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    command = shop.start("run", "shop:app", "--set", "workers.charge.concurrency=1")
+    command.wait_for("reads 2 partitions")
+    (child,) = pids_of(command)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(child, number)
+    embedded.produce("orders", b"after", partition=0)
+    command.wait_for("calling after")
+    os.kill(child, signal.SIGINT)
+    ended = command.stop()
+    assert ended.code == 0
+    assert pids_of(command, "left") == [child]
+
+
+def test_a_lifespan_that_fails_in_a_child_ends_the_start(shop: Commands) -> None:
+    source = SHOP.replace('print("entered"', 'raise OSError("no database")\n    print("entered"')
+    shop.application(source)
+    ended = shop.run("run", "shop:app")
+    assert ended.code == 1
+    assert "@app.lifespan failed at" in ended.err
+    assert "OSError: no database" in ended.err
+
+
+def test_an_application_that_children_cannot_import_is_refused(shop: Commands) -> None:
+    shop.application("""
+def make():
+    from window_consumer import App
+    made = App("shop")
+
+    @made.handler("orders", group="shop", pool="processes")
+    def charge(order):
+        pass
+
+    return made
+""")
+    ended = shop.script("""
+from shop import make
+from window_consumer.model.errors import UsageError
+
+try:
+    make().start("workers.yaml")
+except UsageError as error:
+    print("refused:", error)
+""")
+    assert "refused: " in ended.out
+    assert "workers.charge.pool is processes" in ended.out
+    assert "is not an attribute of any module" in ended.out
+    assert "shop.py:6" in ended.out
+    ended = shop.script(
+        SHOP
+        + """
+from window_consumer.model.errors import UsageError
+
+try:
+    app.start("workers.yaml")
+except UsageError as error:
+    print("refused:", error)
+"""
+    )
+    assert "is defined in the program itself" in ended.out

@@ -1,0 +1,153 @@
+"""What the children of the tests are made of: functions that a process can import."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import json
+import logging
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import frozen
+
+from window_consumer import Fatal, Produce, Record, Skip
+from window_consumer.model.errors import UsageError
+from window_consumer.runtime.current import current_record
+from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.slot_process import Equipment
+from window_consumer.runtime.thread_pool import Caller
+
+log = logging.getLogger("children")
+
+
+@frozen
+class Equip:
+    """The handler that a child gets, by its name, and what goes wrong while it starts."""
+
+    handler: str
+    trouble: str = ""
+
+    def __call__(self) -> Equipment:
+        if self.trouble == "usage":
+            raise UsageError("shop:app: there is no module 'shop'")
+        if self.trouble == "bug":
+            raise ZeroDivisionError("in the application")
+        if self.trouble == "exit":
+            os._exit(7)
+        handler = globals()[self.handler]
+        return Equipment(
+            Caller(handler, Faults().failure), _lifespan(self.trouble), lambda _message: 40
+        )
+
+
+@contextlib.contextmanager
+def _lifespan(trouble: str) -> Iterator[str]:
+    if trouble == "lifespan":
+        raise ConnectionError("no database")
+    yield f"state of {os.getpid()}"
+
+
+def nothing(_record: Record) -> None:
+    """Finish everything."""
+
+
+def tell(record: Record) -> Produce:
+    """Return all that a handler can see of its record."""
+    current = current_record()
+    seen: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "key": (record.key or b"").decode(),
+        "value": record.text(),
+        "headers": [(name, (value or b"").decode()) for name, value in record.headers],
+        "timestamp": record.timestamp,
+        "attempt": record.attempt,
+        "is_copy": record.is_copy,
+        "state": record.state == f"state of {os.getpid()}",
+        "current": current is not None and current.offset == record.offset,
+        "cancelled": record.cancelled,
+    }
+    return Produce("seen", None, json.dumps(seen))
+
+
+def obey(record: Record) -> Produce | None:
+    """Do what the value says."""
+    what, _, more = record.text().partition(" ")
+    if what in _DEEDS:
+        _DEEDS[what](more)
+    if what == "mark":
+        _mark(more, record)
+    if what == "produce":
+        return Produce("results", None, more)
+    return None
+
+
+def _mark(path: str, record: Record) -> None:
+    with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123 - appends of one line are atomic
+        file.write(f"{record.offset}\n")
+
+
+def _fail(_more: str) -> None:
+    class HomeMade(Fatal):
+        """Not to be found in any module."""
+
+        def __reduce__(self) -> Any:
+            raise TypeError("not to be pickled")
+
+    raise HomeMade("refused")
+
+
+def _skip(_more: str) -> None:
+    raise Skip
+
+
+def _segv(_more: str) -> None:
+    ctypes.string_at(0)
+
+
+def _spin(_more: str) -> None:
+    while True:
+        pass
+
+
+def _hold_the_interpreter(_more: str) -> None:
+    deque(itertools.repeat(1), maxlen=0)  # in C, for ever
+
+
+def _wait_for(path: str) -> None:
+    while not os.path.exists(path):  # noqa: PTH110 - quick
+        time.sleep(0.001)
+
+
+def _log(text: str) -> None:
+    try:
+        int("inner")
+    except ValueError:
+        log.exception("%s", text, extra={"unpicklable": lambda: None})
+
+
+_DEEDS: dict[str, Any] = {
+    "exit": lambda code: os._exit(int(code)),
+    "kill": lambda _more: os.kill(os.getpid(), signal.SIGKILL),
+    "segv": _segv,
+    "spin": _spin,
+    "hold": _hold_the_interpreter,
+    "wait": _wait_for,
+    "fail": _fail,
+    "skip": _skip,
+    "log": _log,
+    "sleep": lambda seconds: time.sleep(float(seconds)),
+}
+
+
+def until_cancelled(record: Record) -> None:
+    """Return once the call is cancelled."""
+    while not record.cancelled:
+        time.sleep(0.001)

@@ -1,0 +1,382 @@
+"""Slots as processes, with real children: what crosses, and what is left when one dies."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from tests.core.support import ORDERS, Driven, Note
+from tests.runtime import children
+from window_consumer.core.rungs import Rung
+from window_consumer.core.slices import Slice
+from window_consumer.core.stalls import Stalled
+from window_consumer.model.errors import (
+    Fatal,
+    LifespanError,
+    ProcessDiedError,
+    RunError,
+    StalledError,
+    UsageError,
+)
+from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.process_pool import ProcessPool
+from window_consumer.runtime.thread_pool import Caller
+
+PATIENCE_S = 60.0
+LOGGER = logging.getLogger("tests.processes")
+
+MakePool = Callable[..., "Pool"]
+
+
+class Pool:
+    """A pool and its completions queue."""
+
+    def __init__(self, slots: int, handler: str = "obey", trouble: str = ""):
+        faults = Faults()
+        self.completions: SimpleQueue[Any] = SimpleQueue()
+        self.pool = ProcessPool(
+            "work",
+            slots,
+            Caller(children.nothing, faults.failure, faults.stalled),
+            self.completions,
+            None,
+            equip=pickle.dumps(children.Equip(handler, trouble)),
+            logger=LOGGER,
+        )
+        self.partition = Driven(ordering="key").engine.partitions[ORDERS]
+
+    def slice_of(self, *values: str, keys: Any = None, first: int = 0) -> Slice:
+        """Submit a slice with these values; without keys nothing is held behind anything."""
+        offsets = range(first, first + len(values))
+        keys = keys or [None] * len(values)
+        messages: list[Any] = [
+            Note(offset, key, value=value.encode())
+            for offset, key, value in zip(offsets, keys, values, strict=True)
+        ]
+        slice_ = Slice(self.partition, messages, offsets, 10, ())
+        self.pool.submit(slice_)
+        return slice_
+
+    def back(self) -> Slice:
+        slice_ = self.completions.get(timeout=PATIENCE_S)
+        assert isinstance(slice_, Slice), slice_
+        return slice_
+
+    @property
+    def pids(self) -> list[int]:
+        with self.pool.news:
+            slots = self.pool._slots
+            return [slot.child.process.pid for slot in slots if slot.child is not None]
+
+    def kill_one(self, seeded: random.Random) -> bool:
+        with self.pool.news:
+            alive = [slot.child for slot in self.pool._slots if slot.child is not None]
+            if alive:
+                seeded.choice(alive).kill()
+            return bool(alive)
+
+
+def held() -> tuple[set[str], int]:
+    """Return the descriptors and threads that this process has."""
+    return {each.name for each in Path("/proc/self/fd").iterdir()}, threading.active_count()
+
+
+def offsets(messages: list[Any]) -> list[int]:
+    return [message.offset() for message in messages]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = perf_counter() + PATIENCE_S
+    pause = threading.Event()
+    while not condition():
+        assert perf_counter() < deadline
+        pause.wait(0.002)
+
+
+@pytest.fixture
+def pools() -> Iterator[MakePool]:
+    made: list[Pool] = []
+
+    def make(*arguments: Any) -> Pool:
+        pool = Pool(*arguments)
+        made.append(pool)
+        pool.pool.start()
+        return pool
+
+    before = held()
+    yield make
+    for pool in made:
+        assert pool.pool.stop(5.0) == 0
+    assert held() == before
+
+
+def test_a_handler_sees_all_of_its_record_and_what_it_returns_comes_back(pools: MakePool) -> None:
+    pool = pools(1, "tell")
+    pool.partition.rung = Rung("orders", None, is_copy=True)
+    note = Note(7, b"k", value=b"v", headers=[("h", b"1"), ("h", None)], topic="t", partition=3)
+    pool.pool.submit(Slice(pool.partition, [note], [0], 1, (), attempt=2))
+    (returned,) = pool.back().deviate().returned
+    assert returned.messages == (note,)
+    (result,) = returned.results
+    assert json.loads(result.value or b"") == {
+        "topic": "t",
+        "partition": 3,
+        "offset": 7,
+        "key": "k",
+        "value": "v",
+        "headers": [["h", "1"], ["h", ""]],
+        "timestamp": 1_700_000_000_000,
+        "attempt": 42,
+        "is_copy": True,
+        "state": True,
+        "current": True,
+        "cancelled": False,
+    }
+
+
+def test_what_did_not_just_return_is_told_and_its_lane_held(pools: MakePool) -> None:
+    pool = pools(1)
+    keys = [b"a", b"b", b"a", b"b", b"c", b"c"]
+    slice_ = pool.slice_of("fail", "skip", "ok", "ok", "produce 1", "ok", keys=keys)
+    assert pool.back() is slice_
+    noted = slice_.deviate()
+    ((message, failure),) = noted.failed
+    assert message.offset() == 0
+    assert isinstance(failure.error, Fatal)
+    assert failure.fault.error_class == "tests.runtime.children._fail.<locals>.HomeMade"
+    assert failure.fault.message == "refused"
+    assert "in _fail" in failure.fault.stack
+    assert "call_each" not in failure.fault.stack
+    assert offsets(noted.skipped) == [1]
+    assert offsets(noted.held) == [2, 5]
+    assert [each.results[0].value for each in noted.returned] == [b"1"]
+    assert slice_.claimed() == 6
+
+
+@pytest.mark.parametrize(
+    ("deed", "end"),
+    [
+        ("exit 3", "ended with exit code 3"),
+        ("segv", "was killed by SIGSEGV"),
+        ("kill", "was killed by SIGKILL"),
+    ],
+)
+def test_a_child_that_dies_costs_only_the_record_that_it_was_on(
+    pools: MakePool, deed: str, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = pools(1)
+    first = pool.slice_of("ok", "skip", deed, "ok", "ok")
+    second = pool.slice_of("ok", first=5)
+    assert pool.back() is first
+    noted = first.deviate()
+    ((message, failure),) = noted.failed
+    assert (message.offset(), type(failure.error)) == (2, ProcessDiedError)
+    assert failure.fault.message == f"the process wc-work-slot-0 {end} while it was on this record"
+    assert offsets(noted.skipped) == [1]
+    assert offsets(noted.held) == [3, 4]
+    results = first.results()
+    assert [list(seqs) for seqs, _ in results.done] == [[0]]
+    assert pool.back() is second
+    assert second.deviations is None
+    assert f"{end}, by itself; it is replaced" in caplog.text
+
+
+def test_what_lies_ready_behind_a_slow_record_goes_to_another_child(
+    pools: MakePool, tmp_path: Path
+) -> None:
+    pool = pools(2)
+    gate = tmp_path / "gate"
+    slow = [pool.slice_of(f"wait {gate}") for _ in range(2)]
+    ready = pool.slice_of("ok", "ok", first=1)
+    wait_until(lambda: all(each.running() is not None for each in slow))
+    assert ready.claimed() == 0
+    (tmp_path / "gate").touch()
+    assert {id(pool.back()) for _ in range(3)} == {id(each) for each in (*slow, ready)}
+
+
+def test_a_child_that_does_not_get_on_has_nothing_laid_ready(
+    pools: MakePool, tmp_path: Path
+) -> None:
+    pool = pools(2)
+    gates = [tmp_path / "a", tmp_path / "b"]
+    slow = [pool.slice_of(f"wait {gate}") for gate in gates]
+    behind = [pool.slice_of("ok", first=n) for n in range(2)]
+    gates[1].touch()
+    back = [pool.back() for _ in range(3)]
+    assert {id(each) for each in back} == {id(slow[1]), *map(id, behind)}
+    gates[0].touch()
+    assert pool.back() is slow[0]
+
+
+def stalled(slice_: Slice, offset: int, *, end: bool) -> Stalled:
+    return Stalled(slice_, ORDERS, offset, None, 1, 31.0, abandon=False, end=end)
+
+
+@pytest.mark.parametrize(("deed", "where"), [("spin", "_spin"), ("hold", "_hold_the_interpreter")])
+def test_a_call_that_hangs_says_where_and_its_process_is_replaced(
+    pools: MakePool, deed: str, where: str
+) -> None:
+    pool = pools(1)
+    slice_ = pool.slice_of("skip", deed, "ok")
+    following = pool.slice_of("ok", first=3)
+    wait_until(lambda: slice_.claimed() == 2)
+    (pid,) = pool.pids
+    look = pool.pool.look_at(stalled(slice_, 1, end=False))
+    assert look is not None
+    assert pool.pids == [pid]
+    failure = pool.pool.look_at(stalled(slice_, 1, end=True))
+    assert failure is not None
+    assert type(failure.error) is StalledError
+    assert failure.fault.fingerprint == look.fault.fingerprint
+    lines = failure.fault.stack.splitlines()
+    assert "in obey" in lines[0]
+    assert f"in {where}" in failure.fault.stack
+    assert "call_each" not in failure.fault.stack
+    assert pool.back() is slice_
+    ((message, noted),) = slice_.deviate().failed
+    assert (message.offset(), noted) == (1, failure)
+    assert offsets(slice_.deviate().skipped) == [0]
+    assert offsets(slice_.deviate().held) == [2]
+    assert pool.back() is following
+    (new,) = pool.pids
+    assert new != pid
+
+
+def test_a_call_that_has_returned_cannot_be_given_up(pools: MakePool) -> None:
+    pool = pools(1)
+    slice_ = pool.slice_of("ok")
+    assert pool.back() is slice_
+    assert pool.pool.look_at(stalled(slice_, 0, end=True)) is None
+
+
+def test_calls_whose_partition_is_given_up_end_with_their_process_unfinished(
+    pools: MakePool,
+) -> None:
+    pool = pools(1)
+    slice_ = pool.slice_of("ok", "spin", "ok")
+    following = pool.slice_of("ok", first=3)
+    wait_until(lambda: slice_.claimed() == 2)
+    assert pool.pool.interrupt([slice_])
+    assert pool.back() is slice_
+    assert slice_.deviate().failed == []
+    assert offsets(slice_.deviate().held) == [1, 2]
+    assert pool.back() is following
+
+
+def test_a_cancelled_call_sees_it(pools: MakePool) -> None:
+    pool = pools(1, "until_cancelled")
+    slice_ = pool.slice_of("x")
+    wait_until(lambda: slice_.claimed() == 1)
+    slice_.call.cancelled = True
+    assert pool.back() is slice_
+
+
+def test_log_lines_of_children_are_the_parents(
+    pools: MakePool, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = pools(1)
+    pool.slice_of("log hello")
+    pool.back()
+    wait_until(lambda: "hello" in caplog.text)
+    (line,) = [each for each in caplog.records if each.name == "children"]
+    assert (line.getMessage(), line.threadName) == ("hello", "wc-work-slot-0")
+    assert vars(line)["offset"] == 0
+    assert "ValueError: invalid literal" in (line.exc_text or "")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "text"),
+    [
+        ("usage", UsageError, "there is no module 'shop'"),
+        ("bug", LifespanError, "ZeroDivisionError: in the application"),
+        ("lifespan", LifespanError, "@app.lifespan failed at .*no database"),
+        ("exit", RunError, "the process wc-work-slot-0 ended with exit code 7 before it could"),
+    ],
+)
+def test_children_that_cannot_begin_say_why_and_nothing_is_left(
+    trouble: str, kind: type[Exception], text: str
+) -> None:
+    before = held()
+    with pytest.raises(kind, match=text):
+        Pool(1, "obey", trouble).pool.start()
+    assert held() == before
+
+
+class Dealing:
+    """Deals records out and again, the way that the core does, until all of them are over."""
+
+    def __init__(self, pool: Pool):
+        self.pool = pool
+        self.out: dict[Slice, None] = {}
+        self.over: Counter[int] = Counter()
+        self.charged: Counter[int] = Counter()
+
+    def submit(self, messages: list[Any]) -> None:
+        if messages:
+            slice_ = Slice(self.pool.partition, messages, offsets(messages), 0, ())
+            self.out[slice_] = None
+            self.pool.pool.submit(slice_)
+
+    def take_back(self, slice_: Slice) -> None:
+        past, unclaimed, _ = slice_.split()
+        self.settle(past)
+        half = len(unclaimed) // 2
+        self.submit(unclaimed[:half])
+        self.submit(unclaimed[half:])
+
+    def read(self) -> None:
+        while not self.pool.completions.empty():
+            slice_ = self.pool.back()
+            del self.out[slice_]
+            self.settle(slice_)
+
+    def settle(self, slice_: Slice) -> None:
+        results = slice_.results()
+        for seqs, _ in results.done:
+            self.over.update(seqs)
+        failed = [index for index, _ in results.failed]
+        self.charged.update(slice_.seqs[index] for index in failed)
+        self.submit([slice_.messages[index] for index in results.held])
+        self.submit([slice_.messages[index] for index in failed])
+
+
+def test_each_record_runs_once_while_others_take_back_and_children_are_killed(
+    pools: MakePool, tmp_path: Path
+) -> None:
+    """Every record is over, given back, or charged; what was given back did not run."""
+    journal = tmp_path / "journal"
+    records, size = 1500, 60
+    value = f"mark {journal}".encode()
+    pool = pools(2)
+    dealing = Dealing(pool)
+    for first in range(0, records, size):
+        dealing.submit([Note(offset, None, value=value) for offset in range(first, first + size)])
+    seeded = random.Random(1)
+    deadline = perf_counter() + PATIENCE_S
+    turns = kills = 0
+    while dealing.out:
+        assert perf_counter() < deadline
+        turns += 1
+        dealing.take_back(seeded.choice(list(dealing.out)))
+        if turns % 20 == 0 and kills < 3:
+            kills += pool.kill_one(seeded)
+        dealing.read()
+    assert kills > 1
+    assert sorted(dealing.over) == list(range(records))
+    assert set(dealing.over.values()) == {1}
+    ran = Counter(map(int, journal.read_text().split()))
+    assert ran.keys() == dealing.over.keys()
+    # A record that was charged may have run to its end already: it runs once more.
+    assert {offset for offset, times in ran.items() if times > 1} <= dealing.charged.keys()
+    assert sum(dealing.charged.values()) <= kills

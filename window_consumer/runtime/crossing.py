@@ -1,0 +1,116 @@
+"""Records on their way to another process: columns of plain values, and messages again there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from window_consumer.core.ordering import Ordering
+from window_consumer.core.slices import Slice
+from window_consumer.model.record import Message
+
+Column = Sequence[Any]
+
+
+class Cargo(NamedTuple):
+    """A slice as it crosses. Its records are of one partition."""
+
+    serial: int
+    """By which the parent knows it."""
+    berth: int
+    topic: str
+    partition: int
+    attempt: int
+    is_copy: bool
+    ordering: type[Ordering] | None
+    """Tells lanes; None where the slot need not care what failed before."""
+    offsets: Column
+    keys: Column | None
+    """None where no record has one; the same holds for headers."""
+    values: Column
+    headers: Column | None
+    timestamps: Column
+
+
+def packed(serial: int, berth: int, slice_: Slice, messages: Sequence[Message]) -> Cargo:
+    """Return what crosses of a slice whose records are ``messages``."""
+    first = messages[0]
+    keys = [message.key() for message in messages]
+    headers = [message.headers() for message in messages]
+    return Cargo(
+        serial,
+        berth,
+        first.topic(),
+        first.partition(),
+        slice_.call.attempt,
+        slice_.call.before is not None,
+        None if slice_.lane_of is None else type(slice_.partition.ordering),
+        [message.offset() for message in messages],
+        keys if any(key is not None for key in keys) else None,
+        [message.value() for message in messages],
+        headers if any(headers) else None,
+        [message.timestamp() for message in messages],
+    )
+
+
+def unpacked(cargo: Cargo) -> Iterator[CrossedMessage]:
+    """Yield a cargo's messages, each made when it is asked for."""
+    nothing = repeat(None)
+    return map(
+        CrossedMessage,
+        zip(
+            cargo.offsets,
+            cargo.keys or nothing,
+            cargo.values,
+            cargo.headers or nothing,
+            cargo.timestamps,
+            repeat(cargo.topic),
+            repeat(cargo.partition),
+        ),
+    )
+
+
+class CrossedMessage:
+    """What a slot in another process has for the client's message."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: tuple[Any, ...]):
+        self._fields = fields
+
+    def __len__(self) -> int:
+        value = self._fields[2]
+        return 0 if value is None else len(value)
+
+    def topic(self) -> str:
+        """Return the topic's name."""
+        return str(self._fields[5])
+
+    def partition(self) -> int:
+        """Return the partition's number."""
+        return int(self._fields[6])
+
+    def offset(self) -> int:
+        """Return the record's own offset."""
+        return int(self._fields[0])
+
+    def key(self) -> bytes | None:
+        """Return the key's bytes or None."""
+        key: bytes | None = self._fields[1]
+        return key
+
+    def value(self) -> bytes | None:
+        """Return the value's bytes, None for a tombstone."""
+        value: bytes | None = self._fields[2]
+        return value
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """Return pairs of name and bytes (or None), None where there are no headers."""
+        headers: list[tuple[str, bytes | None]] | None = self._fields[3]
+        return headers
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the kind of the time and milliseconds since 1970."""
+        kind, milliseconds = self._fields[4]
+        return kind, milliseconds

@@ -1,0 +1,189 @@
+"""A slice on its way to a child process and back, as the parent has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Condition
+from typing import TYPE_CHECKING, NamedTuple
+
+from window_consumer.core.slices import Deviations, Returned, Slice
+from window_consumer.model.fault import Failure
+from window_consumer.model.record import Call, Message
+from window_consumer.runtime.berths import BEGUN, CANCELLED, OVER, TOLD, Berth
+from window_consumer.runtime.carried_errors import restored
+from window_consumer.runtime.coroutine_calls import Interrupted
+
+if TYPE_CHECKING:
+    from window_consumer.runtime.process_slot import ProcessSlot
+    from window_consumer.runtime.slot_process import Told
+
+
+class Posted(NamedTuple):
+    """What is sent of a parcel."""
+
+    serial: int
+    berth: int
+    slice_: Slice
+    messages: Sequence[Message]
+
+
+class WatchedCall(Call):
+    """A call in another process: cancelling it is seen there."""
+
+    __slots__ = ("_cancelled", "berth")
+
+    def __init__(self, call: Call):
+        self._cancelled = call.cancelled
+        self.berth: Berth | None = None
+        super().__init__(call.attempt, call.state, call.before)
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the result of the call will be ignored."""
+        return self._cancelled
+
+    @cancelled.setter
+    def cancelled(self, value: bool) -> None:
+        self._cancelled = value
+        berth = self.berth
+        if berth is not None and value:
+            berth.words[CANCELLED] = 1
+
+
+class Parcel:
+    """A slice whose records are claimed in a child process, or wait for one.
+
+    It is the slice's ``claims``. ``news`` guards everything in it; the pool's lock.
+    """
+
+    def __init__(self, slice_: Slice, news: Condition, emptied: Callable[[Parcel], None]):
+        self.serial = 0
+        """By which the child knows it; another one each time that it is sent."""
+        self.slice_ = slice_
+        self.messages: list[Message] = list(slice_.messages)
+        """Those that nobody has taken back."""
+        self.slot: ProcessSlot | None = None
+        """Where it is; None while it waits, and when it is over."""
+        self.berth: Berth | None = None
+        self.told = 0
+        """Deviations that the child has told of."""
+        self.waits = True
+        """No child has it, and it is not over."""
+        self.ending: Failure | Interrupted | None = None
+        """What becomes of the record that its child is on: it has been killed for that."""
+        self._news = news
+        self._emptied = emptied
+
+    # ---- what the core asks of claims
+
+    def left(self) -> int:
+        """Return how many records nobody has claimed."""
+        berth = self.berth
+        if berth is not None:
+            try:
+                return max(0, len(self.messages) - berth.words[BEGUN])
+            except ValueError:  # the child has just ended
+                return 0
+        return len(self.messages) if self.waits else 0
+
+    def take_back(self) -> list[Message]:
+        """Take everything that is unclaimed.
+
+        Returns once everything is known of the claimed records but the last.
+        """
+        with self._news:
+            if self.berth is not None:
+                taken = self._cut(self.berth.take_all())
+                told = self.berth.words[TOLD]
+                self._news.wait_for(lambda: self.told >= told or self.berth is None)
+                return taken
+            if not self.waits:
+                return []
+            taken = self._cut(len(self.messages))
+            self._emptied(self)
+            return taken
+
+    # ---- what the pool does; it holds the lock
+
+    def go_to(self, slot: ProcessSlot, berth: Berth, serial: int) -> None:
+        """Note that a child is about to get it."""
+        self.slot, self.berth, self.serial, self.waits = slot, berth, serial, False
+        self.told = 0
+        berth.load(len(self.messages))
+        call = self.slice_.call
+        if isinstance(call, WatchedCall):
+            call.berth = berth
+            if call.cancelled:
+                call.cancelled = True
+
+    def take_away(self) -> bool:
+        """Take it from a child that has not begun it; False where it has."""
+        assert self.berth is not None
+        if not self.berth.take_whole():
+            return False
+        self.berth.take_all()
+        self._leave()
+        self.slice_.started = 0.0
+        self.waits = True
+        return True
+
+    def note(self, told: Told) -> None:
+        """Note that a record's handler did not just return."""
+        message, noted = self.messages[told.place], self.slice_.deviate()
+        if told.failure is not None:
+            noted.failed.append((message, restored(told.failure)))
+        elif told.is_skip:
+            noted.skipped.append(message)
+        elif told.results:
+            noted.returned.append(Returned((message,), told.results, told.handler))
+        else:
+            noted.held.append(message)
+        self.told += 1
+
+    def finish(self) -> None:
+        """Note that the child is through with it."""
+        self._leave()
+
+    def bereave(self, failure: Failure) -> bool:
+        """Note that the child has died; False where it had not begun.
+
+        The record that it was on fails, those before it are over, those behind it go back.
+        """
+        assert self.berth is not None
+        unclaimed = self._cut(self.berth.take_all())
+        begun, over = self.berth.words[BEGUN], self.berth.words[OVER]
+        self._leave()
+        if not begun:
+            self.messages += unclaimed
+            self.slice_.started = 0.0
+            self.waits = True
+            return False
+        noted = self.slice_.deviate()
+        if begun > over:
+            self._end(self.messages[over], self.ending or failure, noted)
+        noted.held.extend(self.messages[begun:] + unclaimed)
+        return True
+
+    @staticmethod
+    def _end(message: Message, ending: Failure | Interrupted, noted: Deviations) -> None:
+        if isinstance(ending, Failure):
+            noted.failed.append((message, ending))
+        else:
+            noted.held.append(message)
+
+    def is_on(self, offset: int) -> bool:
+        """Tell whether the child is about the record of this offset."""
+        if self.berth is None:
+            return False
+        begun, over = self.berth.words[BEGUN], self.berth.words[OVER]
+        return bool(begun > over and self.messages[begun - 1].offset() == offset)
+
+    def _cut(self, count: int) -> list[Message]:
+        rest = len(self.messages) - count
+        cut, self.messages = self.messages[rest:], self.messages[:rest]
+        return cut
+
+    def _leave(self) -> None:
+        self.slot = self.berth = None
+        if isinstance(self.slice_.call, WatchedCall):
+            self.slice_.call.berth = None

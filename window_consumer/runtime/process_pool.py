@@ -1,0 +1,220 @@
+"""Slots as processes: who gets which slice, and what becomes of it when a process dies.
+
+The core sees the same slices as with threads. One is dealt to a child that has nothing to do, or
+else laid ready for one that works on another; it goes to somebody else where that takes long. When
+a child dies, the record that it was on fails, what it had finished counts, and the rest is dealt
+again.
+
+Several threads of the parent come here: the poll thread, and two for each child. ``news`` is the
+one lock; nothing is sent, received or waited for while it is held, but the news themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from itertools import count
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any, Final
+
+from window_consumer.core.slices import Slice
+from window_consumer.core.stalls import Stalled
+from window_consumer.model.errors import ProcessDiedError, WindowConsumerError, WorkerStoppedError
+from window_consumer.model.fault import Failure, Fault
+from window_consumer.model.fingerprints import fingerprint
+from window_consumer.runtime.child import Child
+from window_consumer.runtime.coroutine_calls import INTERRUPTED
+from window_consumer.runtime.faults import class_name, handlers_lines
+from window_consumer.runtime.parcels import Parcel, WatchedCall
+from window_consumer.runtime.process_slot import ProcessSlot
+from window_consumer.runtime.thread_pool import Caller
+
+LEAVE_S: Final = 2.0
+"""Children get so long at least for leaving their lifespan."""
+
+_DEATH_S: Final = 5.0
+"""A process that was killed is gone within milliseconds, unless the kernel holds it."""
+
+
+class ProcessPool:
+    """A fixed number of child processes. Owner: poll thread, ``start`` and ``stop`` aside."""
+
+    def __init__(  # noqa: PLR0913 - what every pool gets, and what its children are made of
+        self,
+        worker: str,
+        slots: int,
+        caller: Caller,
+        completions: SimpleQueue[Any],
+        state: Any,  # noqa: ARG002 - the children have their own
+        *,
+        equip: bytes,
+        logger: logging.Logger,
+    ):
+        self.equip = equip
+        """A pickled ``slot_process.Equip``."""
+        self.news = threading.Condition()
+        """Guards everything that children have; notified when something has become of it."""
+        self.stopping = threading.Event()
+        self.started = threading.Event()
+        """All slots have had a child that was ready."""
+        self._worker = worker
+        self._caller = caller
+        self._completions = completions
+        self._logger = logger
+        self.next_serial = count(1).__next__
+        self._waiting: deque[Parcel] = deque()
+        self._slots = [ProcessSlot(f"wc-{worker}-slot-{n}", self) for n in range(slots)]
+        self._unready = set(self._slots)
+        self._failure: WindowConsumerError | None = None
+
+    # ---- the pool
+
+    def start(self) -> None:
+        """Start the children and wait until all are ready.
+
+        Raises UsageError where they cannot load the application, LifespanError where its lifespan
+        fails, RunError where one dies; all have ended then.
+        """
+        for slot in self._slots:
+            slot.thread.start()
+        with self.news:
+            self.news.wait_for(lambda: not self._unready or self._failure is not None)
+        if self._failure is not None:
+            self.stop(0.0)
+            raise self._failure
+        self.started.set()
+
+    def submit(self, slice_: Slice) -> None:
+        """Deal a slice; a child that has nothing to do takes it."""
+        slice_.call = WatchedCall(slice_.call)
+        parcel = Parcel(slice_, self.news, self._emptied)
+        slice_.claims = parcel
+        with self.news:
+            self._waiting.append(parcel)
+            self.deal()
+
+    def look_at(self, stalled: Stalled) -> Failure | None:
+        """Say where a call stands that has not returned for long; None where it has by now.
+
+        Where it is given up its process is killed: its slice comes back at once.
+        """
+        parcel = stalled.slice_.claims
+        assert isinstance(parcel, Parcel)
+        with self.news:
+            slot = parcel.slot
+            if slot is None or slot.child is None or not parcel.is_on(stalled.offset):
+                return None
+            where = handlers_lines(slot.child.frames())
+            note = "" if where else ", and its process does not say where it stands"
+            handler = stalled.slice_.call.handler
+            failure = self._caller.describe_stall(where, stalled.seconds, handler, note)
+            if stalled.end or stalled.abandon:
+                parcel.ending = failure
+                slot.child.kill()
+        return failure
+
+    def interrupt(self, slices: Sequence[Slice]) -> bool:
+        """Kill the processes that are on these slices, whose partitions are given up."""
+        with self.news:
+            for slice_ in slices:
+                parcel = slice_.claims
+                if isinstance(parcel, Parcel) and parcel.slot and parcel.slot.child:
+                    parcel.ending = INTERRUPTED
+                    parcel.slot.child.kill()
+        return True
+
+    def stop(self, timeout_s: float) -> int:
+        """Let the children end after what they run, and kill those that do not; returns 0."""
+        with self.news:
+            self.stopping.set()
+            for slot in self._slots:
+                slot.end()
+            busy = [slot for slot in self._slots if slot.parcels]
+        now = perf_counter()
+        for slots, seconds in ((busy, timeout_s), (self._slots, max(timeout_s, LEAVE_S))):
+            for slot in slots:
+                slot.thread.join(max(0.0, now + seconds - perf_counter()))
+                self._kill(slot)
+        return 0
+
+    def _kill(self, slot: ProcessSlot) -> None:
+        if slot.thread.is_alive():
+            slot.kill()
+            slot.thread.join(_DEATH_S)
+
+    # ---- for slots; they hold the lock
+
+    def deal(self) -> None:
+        """Hand out what waits; where nothing does, what lies ready behind something else."""
+        while self._waiting:
+            slot = self._next_slot()
+            if slot is None:
+                return
+            slot.take(self._waiting.popleft())
+        for idle in [slot for slot in self._slots if slot.is_idle]:
+            for busy in self._slots:
+                parcel = busy.lies_ready
+                if parcel is not None and busy.give(parcel):
+                    idle.take(parcel)
+                    break
+
+    def _next_slot(self) -> ProcessSlot | None:
+        idle = next((slot for slot in self._slots if slot.is_idle), None)
+        return idle or next((slot for slot in self._slots if slot.has_room), None)
+
+    def completed(self, parcel: Parcel) -> None:
+        """Report a slice."""
+        self._completions.put(parcel.slice_)
+
+    def put_back(self, parcel: Parcel) -> None:
+        """Let a parcel that was not begun wait again, in front."""
+        if parcel.messages:
+            self._waiting.appendleft(parcel)
+        else:
+            parcel.waits = False
+            self.completed(parcel)
+
+    def _emptied(self, parcel: Parcel) -> None:
+        """Report a slice whose records were all taken back while it waited."""
+        parcel.waits = False
+        self._waiting.remove(parcel)
+        self.completed(parcel)
+
+    def is_ready(self, slot: ProcessSlot) -> None:
+        """Note that a slot has a child that can work."""
+        self._unready.discard(slot)
+        self.news.notify_all()
+
+    def gave_up(self, slot: ProcessSlot) -> None:
+        """Hear that a slot has no child and will not get one: stop, or do not even start."""
+        failure = slot.failure
+        with self.news:
+            if not self.started.is_set():
+                self._failure = self._failure or failure
+                self.news.notify_all()
+                return
+        self._completions.put(
+            WorkerStoppedError(f"the process {slot.name} cannot be replaced: {failure}")
+        )
+
+    def death_of(self, slot: ProcessSlot, end: str) -> Failure:
+        """Return the failure of the record that a child was on when it died."""
+        error = ProcessDiedError(f"the process {slot.name} {end} while it was on this record")
+        name = class_name(type(error))
+        digest = end  # alike are those that ended alike
+        return Failure(error, Fault(name, str(error), "", fingerprint(name, digest)))
+
+    def say_died(self, slot: ProcessSlot, child: Child, end: str, *, killed: bool) -> None:
+        """Write down that a child has died, and is replaced."""
+        why = "as its call did not return" if killed else "by itself"
+        self._logger.warning(
+            "%s: the process %s (%d) %s, %s; it is replaced",
+            self._worker,
+            slot.name,
+            child.process.pid,
+            end,
+            why,
+        )

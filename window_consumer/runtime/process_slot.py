@@ -1,0 +1,229 @@
+"""One slot of a pool of processes: keeps a child alive, and knows what it has."""
+
+from __future__ import annotations
+
+import threading
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from window_consumer.model.errors import LifespanError, RunError, UsageError, WindowConsumerError
+from window_consumer.runtime.berths import BEGUN, Berth
+from window_consumer.runtime.child import Child, end_in_words
+from window_consumer.runtime.child_logs import Line, log
+from window_consumer.runtime.parcels import Parcel, Posted
+from window_consumer.runtime.slot_process import Broken, Finished, Ready, Told
+
+if TYPE_CHECKING:
+    from window_consumer.runtime.process_pool import ProcessPool
+
+STUCK_S: Final = 0.015
+"""A parcel that has waited for so long behind one record goes to another child."""
+
+BACKOFF_S: Final = 0.1
+MAX_BACKOFF_S: Final = 5.0
+"""A child that has died is replaced after a wait that doubles while children live for less."""
+
+MAX_STARTS: Final = 5
+"""So many children in a row that never became ready, and the worker stops: nothing will change."""
+
+
+class ProcessSlot:
+    """One slot: a thread that keeps a child, reads what it says, and replaces it when it dies.
+
+    What the child has is guarded by the pool's lock.
+    """
+
+    def __init__(self, name: str, pool: ProcessPool):
+        self.name = name
+        self._pool = pool
+        self.child: Child | None = None
+        """None while there is none that could work."""
+        self._living: Child | None = None
+        """The child even before it can work."""
+        self.parcels: dict[int, Parcel] = {}
+        """Those that it works on or has lying ready, in this order."""
+        self._free: list[Berth] = []
+        self._berths: dict[int, Berth] = {}
+        """By the parcel that was sent into it; busy until the child says that it is through."""
+        self._seen = (0, 0)
+        self.is_stuck = False
+        """Nothing is laid ready behind its record."""
+        self.failure: WindowConsumerError | None = None
+        """Why no child became ready."""
+        self.thread = threading.Thread(target=self._keep, name=f"{name}-keeper", daemon=True)
+
+    # ---- for the pool; it holds the lock
+
+    @property
+    def is_idle(self) -> bool:
+        """It could begin with a parcel at once."""
+        return self.child is not None and not self._berths
+
+    @property
+    def has_room(self) -> bool:
+        """A parcel could lie ready while it works on another."""
+        return self.child is not None and bool(self._free) and not self.is_stuck
+
+    @property
+    def lies_ready(self) -> Parcel | None:
+        """The parcel that it has not begun, if there is one behind another."""
+        parcels = list(self.parcels.values())
+        if len(parcels) < 2 or parcels[-1].berth is None or parcels[-1].berth.words[BEGUN]:
+            return None
+        return parcels[-1]
+
+    def take(self, parcel: Parcel) -> None:
+        """Send a parcel."""
+        assert self.child is not None
+        berth = self._free.pop()
+        parcel.go_to(self, berth, self._pool.next_serial())
+        if not self._berths:
+            parcel.slice_.started = perf_counter()
+        self._berths[parcel.serial] = berth
+        self.parcels[parcel.serial] = parcel
+        number = self.child.harbour.berths.index(berth)
+        self.child.posted.put(Posted(parcel.serial, number, parcel.slice_, parcel.messages))
+
+    def give(self, parcel: Parcel) -> bool:
+        """Let go of a parcel that has not begun; False where it has by now."""
+        if not parcel.take_away():
+            return False
+        del self.parcels[parcel.serial]
+        return True
+
+    def end(self) -> None:
+        """Let the child end after what it has."""
+        if self.child is not None:
+            self.child.posted.put(None)
+
+    def kill(self) -> None:
+        """End the child at once, ready or not."""
+        child = self._living
+        if child is not None:
+            child.kill()
+
+    # ---- the keeper's thread
+
+    def _keep(self) -> None:
+        pool = self._pool
+        unready = quick = 0
+        while not pool.stopping.is_set():
+            born = perf_counter()
+            was_ready, was_killed = self._one_life()
+            if pool.stopping.is_set():
+                return
+            unready = 0 if was_ready else unready + 1
+            lived_s = perf_counter() - born
+            quick = 0 if was_killed or lived_s > MAX_BACKOFF_S else quick + 1
+            if not was_ready and (not pool.started.is_set() or unready >= MAX_STARTS):
+                pool.gave_up(self)
+                return
+            if quick:
+                pool.stopping.wait(min(MAX_BACKOFF_S, BACKOFF_S * 2 ** min(quick - 1, 16)))
+
+    def _one_life(self) -> tuple[bool, bool]:
+        """Run one child to its end; tell whether it became ready, and whether we killed it."""
+        child = self._living = Child(self.name, self._pool.equip)
+        feeder = threading.Thread(
+            target=child.feed, args=(self._look,), name=f"{self.name}-feeder", daemon=True
+        )
+        feeder.start()
+        ready = False
+        self.failure = None
+        try:
+            while True:
+                said = child.hear()
+                if isinstance(said, Ready):
+                    ready = True
+                    self._begin(child)
+                elif isinstance(said, Broken):
+                    self.failure = (UsageError if said.is_usage else LifespanError)(said.text)
+                else:
+                    self._hear(said)
+        except EOFError:
+            end = end_in_words(child.process.wait())
+        killed = self._bury(child, end)
+        if not ready and self.failure is None:
+            self.failure = RunError(f"the process {self.name} {end} before it could begin")
+        child.posted.put(None)
+        feeder.join()
+        self._living = None
+        child.close()
+        return ready, killed
+
+    def _begin(self, child: Child) -> None:
+        pool = self._pool
+        with pool.news:
+            self.child = child
+            self._free = list(child.harbour.berths)
+            self._berths.clear()
+            self.is_stuck = False
+            pool.is_ready(self)
+            pool.deal()
+            if pool.stopping.is_set():
+                self.end()
+
+    def _hear(self, said: object) -> None:
+        pool = self._pool
+        if isinstance(said, Finished):
+            with pool.news:
+                self._free.append(self._berths.pop(said.serial))
+                self.is_stuck = False
+                parcel = self.parcels.pop(said.serial, None)
+                following = next(iter(self.parcels.values()), None)
+                if following is not None:
+                    following.slice_.started = perf_counter()
+                if parcel is not None:
+                    parcel.finish()
+                    parcel.slice_.elapsed = said.elapsed_s
+                    pool.news.notify_all()
+                    pool.completed(parcel)
+                pool.deal()
+        elif isinstance(said, Told):
+            with pool.news:
+                parcel = self.parcels.get(said.serial)
+                if parcel is not None:
+                    parcel.note(said)
+                    pool.news.notify_all()
+        elif isinstance(said, Line):
+            log(said)
+
+    def _bury(self, child: Child, end: str) -> bool:
+        """Sort out what the dead child had; tell whether we had killed it."""
+        pool = self._pool
+        with pool.news:
+            was_serving, self.child = self.child is not None, None
+            parcels = list(self.parcels.values())
+            self.parcels.clear()
+            killed = any(parcel.ending is not None for parcel in parcels)
+            for parcel in reversed(parcels):
+                parcel.slice_.elapsed = max(0.0, perf_counter() - parcel.slice_.started)
+                if parcel.bereave(pool.death_of(self, end)):
+                    pool.completed(parcel)
+                else:
+                    pool.put_back(parcel)
+            self._free.clear()
+            self._berths.clear()
+            pool.news.notify_all()
+            if was_serving and not pool.stopping.is_set():
+                pool.say_died(self, child, end, killed=killed)
+            pool.deal()
+        return killed
+
+    # ---- the feeder's thread
+
+    def _look(self) -> float | None:
+        """Take what lies ready away where the child does not get on; say when to look again."""
+        with self._pool.news:
+            parcel = self.lies_ready
+            if parcel is None or self.child is None:
+                return None
+            (serial, first), *_ = self.parcels.items()
+            begun = first.berth.words[BEGUN] if first.berth else 0
+            seen, self._seen = self._seen, (serial, begun)
+            if seen == self._seen and self.give(parcel):
+                self.is_stuck = True
+                self._pool.put_back(parcel)
+                self._pool.deal()
+                return None
+        return STUCK_S
