@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from attrs import frozen
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import topics
@@ -89,6 +90,20 @@ def test_a_level_narrower_than_its_source_is_widened(laddered: Laddered) -> None
     assert laddered.cluster.partitions(narrow) == 1
     laddered.run_until_reading()
     assert laddered.cluster.partitions(narrow) == 3
+
+
+def test_a_level_that_was_taken_out_is_widened_while_it_holds_copies(laddered: Laddered) -> None:
+    drained, holding = laddered.name("3s"), laddered.name("4s")
+    for name in (drained, holding):
+        by_hand(laddered, name, partitions=1)
+    producer = Producer({"bootstrap.servers": laddered.cluster.bootstrap})
+    producer.produce(holding, b"copy")
+    assert producer.flush(30) == 0
+    running = laddered.commands.start("run", "shop:app")
+    running.wait_for("charged copy")
+    running.stop()
+    assert laddered.cluster.partitions(holding) == 3
+    assert laddered.cluster.partitions(drained) == 1
 
 
 def test_a_level_that_may_not_be_widened_ends_the_start_with_a_command_that_does_it(

@@ -19,7 +19,6 @@ from window_consumer.app.ladder_topics import (
     new_copy_topic,
 )
 from window_consumer.app.plan import Plan, PlannedWorker
-from window_consumer.config import ENTRY
 from window_consumer.core.copies import Target
 from window_consumer.core.rungs import Level
 from window_consumer.kafka.cluster import Cluster
@@ -86,7 +85,6 @@ class CopyTopics:
             self._check_rights(there[each.name], each)
             if each.level is not None:
                 there[each.name] = self._widened(there[each.name], topics[each.source])
-        self._widen_entries(topics)
         return {
             name: self._ladder(topic, [each for each in wanted if each.source == name], there)
             for name, topic in topics.items()
@@ -109,13 +107,13 @@ class CopyTopics:
                 lacks = missing_right(self._worker.name, operation, f"topic {topic.name}")
                 raise NotPermittedError(lacks)
 
-    def _widen_entries(self, topics: Mapping[str, Topic]) -> None:
-        """Give the topics of redriven records, where there are any, their sources' partitions."""
-        config, all_topics = self._worker.config, self._plan.config.topics
-        entries = {config.retry_topic(name, ENTRY, all_topics): name for name in topics}
-        names = [name for name in self._cluster.topic_names() if name in entries]
-        for name, entry in self._existing(names).items():
-            self._widened(entry, topics[entries[name]])
+    def widen(self, names: Mapping[str, Topic]) -> None:
+        """Give topics with copies, by name, as many partitions as their source topics have.
+
+        Else a copy's partition and that of its source would have two owners.
+        """
+        for name, topic in self._existing(list(names)).items():
+            self._widened(topic, names[name])
 
     def _widened(self, topic: Topic, source: Topic) -> Topic:
         """Give a topic with copies as many partitions as its source has."""

@@ -130,6 +130,13 @@ class Preparation:
             self._plan, self._worker, self._cluster, list(topics), self._cluster.topic_names()
         )
         read = {each.name: each.rung for each in prepared.leftovers if each.is_read}
+        self._copy_topics.widen(
+            {
+                name: topics[rung.source]
+                for name, rung in read.items()
+                if rung.source in new or name not in prepared.reads
+            }
+        )
         for name in topics:
             levels = prepared.ladders[name].levels
             read |= {
