@@ -53,3 +53,25 @@ def test_without_a_condition_all_hold() -> None:
 def test_a_misspelt_field_is_refused_with_what_was_probably_meant() -> None:
     with pytest.raises(ExpressionError, match="reason"):
         parse_where("raeson == 'FATAL'")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "reason == 'DECOD'",
+        "'DECOD' != reason",
+        "topic == 'orders' and not (reason in ['FATAL', 'DECOD'] or key == 'x')",
+    ],
+)
+def test_a_reason_that_does_not_exist_is_an_error_that_says_what_was_meant(condition: str) -> None:
+    with pytest.raises(ExpressionError, match=r"'DECOD' is no reason .*; did you mean DECODE"):
+        parse_where(condition)
+
+
+def test_a_reason_that_is_like_no_other_is_told_which_there_are() -> None:
+    with pytest.raises(ExpressionError, match=r"there are RETRIES_EXHAUSTED, .*, MANUAL"):
+        parse_where("reason == 'zzz'")
+
+
+def test_what_looks_into_a_reason_may_name_a_part_of_it() -> None:
+    parse_where("reason startswith 'RETR' and class == 'DECOD' and reason != null")

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from attrs import frozen
 
 from window_consumer.model.dead_letter import DeadLetter
-from window_consumer.model.expressions import Expression, Kind, parse
+from window_consumer.model.expressions import Expression, ExpressionError, Kind, parse
 from window_consumer.model.header_values import text
+from window_consumer.model.headers import Reason
+from window_consumer.model.terms import (
+    All,
+    AnyOf,
+    Comparison,
+    Field,
+    Literal,
+    Not,
+    OneOf,
+    Operand,
+    Term,
+)
+from window_consumer.model.tokens import did_you_mean, quoted
 
 Value = str | int | float | None
 
@@ -35,10 +48,43 @@ _FIELDS: Mapping[str, tuple[Kind, Callable[[DeadLetter], Value]]] = {
 FIELDS: Mapping[str, Kind] = {name: kind for name, (kind, _) in _FIELDS.items()}
 """What a condition may name beside ``header('x')``; topic, partition, offset: those at first."""
 
+_KNOWN_REASONS = frozenset(map(str, Reason))
+
 
 def parse_where(condition: str) -> Expression:
-    """Read a condition on dead letters; raises ExpressionError, which says where it goes wrong."""
-    return parse(condition, FIELDS)
+    """Read a condition on dead letters; raises ExpressionError, which says where it goes wrong.
+
+    So does a reason that does not exist: no dead letter would ever be chosen.
+    """
+    where = parse(condition, FIELDS)
+    for reason in _reasons(where.term):
+        if reason not in _KNOWN_REASONS:
+            hint = did_you_mean(reason, _KNOWN_REASONS) or f"; there are {', '.join(Reason)}"
+            message = f"{quoted(reason)} is no reason of a dead letter{hint}"
+            raise ExpressionError(message, condition, condition.find(reason))
+    return where
+
+
+def _reasons(term: Term) -> Iterator[str]:
+    """Yield the texts that the field ``reason`` is compared with as a whole."""
+    match term:
+        case All(terms) | AnyOf(terms):
+            for each in terms:
+                yield from _reasons(each)
+        case Not(inner):
+            yield from _reasons(inner)
+        case OneOf(Field("reason"), choices):
+            yield from _texts(choices)
+        case Comparison(Field("reason"), "==" | "!=", right):
+            yield from _texts([right])
+        case Comparison(left, "==" | "!=", Field("reason")):
+            yield from _texts([left])
+
+
+def _texts(operands: Iterable[Operand]) -> Iterator[str]:
+    for each in operands:
+        if isinstance(each, Literal) and isinstance(each.constant, str):
+            yield each.constant
 
 
 @frozen
