@@ -19,7 +19,7 @@ _LINE = 16
 _GROUP = 20
 _TITLE = 42
 _GAP = 26
-_VALUES = 120
+_VALUES = 150
 """The room for figures to the right of the longest bar."""
 
 # A picture that is shown as an image knows nothing of the page around it, only what the reader's
@@ -113,7 +113,7 @@ def _said(row: Row) -> str:
 
 
 def _short(what: str) -> str:
-    return what if len(what) <= 92 else f"{what[:91].rstrip()}…"
+    return what if len(what) <= 88 else f"{what[:87].rstrip()}…"
 
 
 def _text(x: float, y: float, said: str, kind: str) -> str:

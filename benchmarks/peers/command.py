@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +16,8 @@ from benchmarks.children import CHECKOUT
 from benchmarks.peers import chart, table
 from benchmarks.peers.comparison import Comparison
 from benchmarks.peers.measuring import compare
-from benchmarks.peers.roster import PEERS
-from benchmarks.peers.workloads import WORKLOADS
+from benchmarks.peers.roster import PEERS, Peer
+from benchmarks.peers.workloads import WORKLOADS, PeerWorkload
 from benchmarks.topics import Topics
 from window_consumer.config.problems import did_you_mean
 
@@ -76,17 +76,23 @@ def peers_command(
     if render:
         found = Comparison.load(results)
     else:
-        before = Comparison.load(results) if how.pop("add") and results.is_file() else None
-        found = _measure(*chosen, **{key: how[key] for key in ("runs", "kafka", "scale")})
-        found = found.with_rows_of(before) if before else found
-        found.save(results)
+        before = Comparison.load(results) if how.pop("add") and results.is_file() else Comparison()
+        for measured in _measure(*chosen, **how):
+            # Kept at once: what was measured so far outlives an interruption.
+            found = measured.with_rows_of(before)
+            found.save(results)
     _write(found, results)
     return 0
 
 
 def _measure(
-    peers: Sequence[Any], workloads: Sequence[Any], *, runs: int, kafka: str | None, scale: float
-) -> Comparison:
+    peers: Sequence[Peer],
+    workloads: Sequence[PeerWorkload],
+    *,
+    runs: int,
+    kafka: str | None,
+    scale: float,
+) -> Iterator[Comparison]:
     began = time.monotonic()
     with kafka_at(kafka, _say) as (bootstrap, version):
         place = {
@@ -95,9 +101,8 @@ def _measure(
             "runs": "one run each" if runs == 1 else f"medians of {runs} runs",
         }
         scaled = [workload.scaled(scale) for workload in workloads]
-        found = compare(peers, scaled, Topics(bootstrap), runs, _say, place)
+        yield from compare(peers, scaled, Topics(bootstrap), runs, _say, place)
     _say(f"took {time.monotonic() - began:.0f} s")
-    return found
 
 
 def _write(found: Comparison, results: Path) -> None:

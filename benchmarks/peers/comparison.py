@@ -32,26 +32,32 @@ class Row:
     """Why it could not be measured, if so."""
 
     @property
-    def rates(self) -> Sequence[float]:
-        """Records/s of the runs that tell: the untimed ones, where there are any."""
-        untimed = any(not turn.timed for turn in self.turns)
-        telling = [turn for turn in self.turns if not (untimed and turn.timed)]
-        return [turn.records_per_s for turn in telling if turn.records_per_s]
+    def telling(self) -> Sequence[Turn]:
+        """The runs that tell the rate: the untimed ones, where there are any."""
+        untimed = [turn for turn in self.turns if not turn.timed]
+        return untimed or self.turns
 
     @property
     def records_per_s(self) -> float | None:
-        """The middle of them."""
-        return median(self.rates) if self.rates else None
+        """The middle of their rates."""
+        rates = [turn.records_per_s for turn in self.telling if turn.records_per_s]
+        return median(rates) if rates else None
 
     @property
     def handled(self) -> int:
-        """The fewest records that a run finished."""
-        return min((turn.verdict.handled for turn in self.turns), default=0)
+        """The fewest records that one of them finished."""
+        return min((turn.verdict.handled for turn in self.telling), default=0)
 
     @property
     def complete(self) -> bool:
-        """Whether each run finished all records."""
+        """Whether each of them finished all records."""
         return bool(self.turns) and self.handled == self.records
+
+    @property
+    def uncommitted(self) -> int | None:
+        """The most that a run left uncommitted which finished all records; None: none did."""
+        found = [turn.verdict.uncommitted for turn in self.turns if turn.verdict.complete]
+        return max(found, default=None)
 
     def milliseconds(self, name: str) -> float | None:
         """Return the middle of ``p50_ms`` or ``p99_ms``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.peers.comparison import Comparison, Row
@@ -44,8 +44,11 @@ def compare(
     runs: int,
     say: Say,
     machine: Mapping[str, Any],
-) -> Comparison:
-    """Run each peer so many times in each workload; who cannot be installed is left out."""
+) -> Iterator[Comparison]:
+    """Run each peer so many times in each workload; who cannot be installed is left out.
+
+    Yields all that was measured so far after each peer's turn, so that it can be kept at once.
+    """
     commands, missing = install(peers, say)
     there = [peer for peer in peers if peer.name in commands]
     rows: list[Row] = []
@@ -58,7 +61,9 @@ def compare(
             records = workload.contents.records
             rows.append(Row(peer.name, workload.name, records, shortest_s, turns, failed))
             say(_in_words(rows[-1]))
-    return Comparison(machine, rows, missing)
+            yield Comparison(machine, list(rows), missing)
+    if not rows:
+        yield Comparison(machine, rows, missing)
 
 
 def _turns(
@@ -82,10 +87,8 @@ def _turns(
 def _in_words(row: Row) -> str:
     if row.failed:
         return f"{row.workload}: {row.peer}: failed: {row.failed}"
-    counts = {
-        name: row.most(name)
-        for name in ("lost", "repeated", "out_of_order", "at_once", "uncommitted")
-    }
+    kinds = ("lost", "repeated", "out_of_order", "at_once")
+    counts = {**{kind: row.most(kind) for kind in kinds}, "uncommitted": row.uncommitted}
     found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     p99_ms = row.milliseconds("p99_ms")
     return (

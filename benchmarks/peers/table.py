@@ -17,6 +17,11 @@ ORDERS = ("unordered", "key", "partition")
 
 NOTHING = "\N{EN DASH}"
 
+_QUIET_LOAD = 1.0
+_BUSY = (
+    " **The machine was busy with other things: that says what each loses, repeats or reorders,"
+    " and little about how fast it is.**"
+)
 _SLOTS: dict[Slots, str] = {
     "given": "{slots}",
     "one": "1",
@@ -74,10 +79,12 @@ def _where(comparison: Comparison) -> str:
     if not machine:
         return ""
     cores, gib = machine["cores"], machine["memory_gib"]
+    busy = machine["load_before"] > _QUIET_LOAD
     return (
         f"Measured {machine['measured']} on {cores} cores of an {machine['processor']},"
         f" {gib:g} GiB, {machine['system']}, with Apache Kafka {machine['kafka']}"
         f" on the same cores; {machine['runs']}; load before: {machine['load_before']:g}."
+        f"{_BUSY if busy else ''}"
     )
 
 
@@ -106,7 +113,7 @@ def _row(row: Row) -> str:
         cells += [_rate(row), *(_ms(row.milliseconds(name)) for name in ("p50_ms", "p99_ms"))]
         counts = ["lost", "repeated", "out_of_order", "at_once"]
         cells += [_count(row.most(name)) for name in counts]
-        cells.append(_count(row.most("uncommitted")) if row.complete else NOTHING)
+        cells.append(_count(row.uncommitted))
     if workload.possible:
         share = possible(row)
         cells.append(NOTHING if share is None else f"{share:.2f}")

@@ -67,7 +67,7 @@ COMPARISON = Comparison(
         row("aiokafka", "zipf", turn(100.0, handled=400, uncommitted=7)),
         row("parallel-consumer-key", "zipf", turn(450.0, lost=3, repeated=4)),
         row("window-key", "zipf", turn(900.0)),
-        row("window-unordered", "zipf", turn(2_000.0, out_of_order=11, at_once=12)),
+        row("window-unordered", "zipf", turn(600.0, out_of_order=11, at_once=12)),
         row("window-key", "noop", turn(10.0), turn(5_000.0, timed=False, at_once=None)),
         row("aiokafka", "noop", failed="aiokafka ended with code 1; it said: trouble\nmore"),
     ),

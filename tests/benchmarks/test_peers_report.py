@@ -93,6 +93,19 @@ def test_versions_settings_machine_and_what_is_missing_are_told() -> None:
     assert f"- {PEERS['parallel-consumer-unordered'].title}: no `mvn` found" in text
 
 
+def test_a_busy_machine_is_told() -> None:
+    quiet = table.section(COMPARISON, "x.svg")
+    busy = evolve(COMPARISON, machine={**COMPARISON.machine, "load_before": 3.0})
+    assert "busy" not in quiet
+    assert "The machine was busy" in table.section(busy, "x.svg")
+
+
+def test_a_noting_run_that_did_not_finish_in_time_is_not_held_against_the_rate() -> None:
+    found = row("window-key", "noop", turn(handled=400, uncommitted=9), turn(timed=False))
+    assert found.complete
+    assert (found.handled, found.uncommitted) == (1_000, 0)
+
+
 def test_what_went_wrong_in_a_run_is_told() -> None:
     broken = evolve(COMPARISON, rows=[row("aiokafka", "zipf", turn(problem="did not stop"))])
     assert f"{PEERS['aiokafka'].title}: `zipf`: did not stop." in table.section(broken, "x.svg")
@@ -127,7 +140,7 @@ def test_a_later_comparison_keeps_the_rows_that_it_has_not_measured() -> None:
     assert measured_again is not None
     assert measured_again.records_per_s == 1.0
     assert kept is not None
-    assert kept.records_per_s == 2_000.0
+    assert kept.records_per_s == 600.0
     assert both.missing == {**COMPARISON.missing, "aiokafka": "sold out"}
 
 
@@ -148,7 +161,7 @@ class TestChart:
         ours = self.bars("ours")
         assert len(ours) == 3
         fastest_of_zipf = max(ours)
-        assert min(ours) == pytest.approx(fastest_of_zipf * 900 / 2_000, abs=0.1)
+        assert min(ours) == pytest.approx(fastest_of_zipf * 600 / 900, abs=0.1)
 
     def test_who_did_not_finish_looks_otherwise(self) -> None:
         assert len(self.bars("other unfinished")) == 2

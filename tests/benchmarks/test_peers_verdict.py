@@ -108,6 +108,14 @@ def test_a_record_that_begins_while_one_of_its_key_runs_is_at_once() -> None:
     assert faults(judged(entries)) == {"at_once": 1}
 
 
+def test_the_order_is_that_of_the_begins_not_of_the_ends() -> None:
+    entries = faultless()
+    first, second = same_key()
+    number, fetched, begun, _ = entries[first]
+    entries[first] = (number, fetched, begun, entries[second][3] + 1)
+    assert faults(judged(entries)) == {"at_once": 1}
+
+
 def test_an_untimed_journal_tells_order_by_the_ends_and_nothing_of_time() -> None:
     first, second = same_key()
     numbers = list(range(CONTENTS.records))
