@@ -21,6 +21,11 @@ class MaskedFormatter(logging.Formatter):
 
     mask: Callable[[str], str] = str
 
+    def __init__(self, process: str = ""):
+        super().__init__()
+        self._process = process
+        """Which of several copies this process is."""
+
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         return self.mask(self.line(record))
@@ -48,7 +53,9 @@ class TextFormatter(MaskedFormatter):
                 f" [{fields['topic']}[{fields['partition']}]@{fields['offset']}"
                 f" attempt {fields['attempt']}]"
             )
-        text = f"{clock} {record.levelname} {record.threadName} {record.getMessage()}{place}"
+        which = f"{self._process}/" if self._process else ""
+        who = f"{which}{record.threadName}"
+        text = f"{clock} {record.levelname} {who} {record.getMessage()}{place}"
         stack = self.stack(record)
         return f"{text}\n{stack}" if stack else text
 
@@ -65,6 +72,8 @@ class JsonFormatter(MaskedFormatter):
             "thread": record.threadName,
             "message": record.getMessage(),
         }
+        if self._process:
+            fields["process"] = int(self._process)
         for name in _PLACE:
             value = getattr(record, name, None)
             if value is not None:
@@ -80,9 +89,13 @@ def _is_of_a_handler(record: logging.LogRecord) -> bool:
     return not record.name.startswith("window_consumer")
 
 
-def set_up(log_format: LogFormat, level: str) -> MaskedFormatter:
-    """Send all log lines to stderr; the caller gives the formatter its mask later."""
-    formatter: MaskedFormatter = TextFormatter() if log_format == "text" else JsonFormatter()
+def set_up(log_format: LogFormat, level: str, process: str = "") -> MaskedFormatter:
+    """Send all log lines to stderr; the caller gives the formatter its mask later.
+
+    ``process`` is the number of one of several copies, as its lines show it.
+    """
+    kind = TextFormatter if log_format == "text" else JsonFormatter
+    formatter: MaskedFormatter = kind(process)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     handler.addFilter(RecordContext(keep=True))

@@ -10,9 +10,11 @@ from typing import Any
 import click
 
 import window_consumer
+from window_consumer.app import Plan
 from window_consumer.app.loading import load_app
 from window_consumer.cli import options
 from window_consumer.cli.check import check
+from window_consumer.cli.copies import number_of_this_copy, run_copies
 from window_consumer.cli.demo import demo_command
 from window_consumer.cli.dlq import dlq_group
 from window_consumer.cli.durations import Duration
@@ -24,6 +26,7 @@ from window_consumer.cli.simulate import simulate_command
 from window_consumer.cli.topics import topics_group
 from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.config import config_page, json_schema
+from window_consumer.model.errors import UsageError
 
 Command = Callable[..., Any]
 
@@ -41,6 +44,12 @@ def cli() -> None:
 @options.overrides
 @options.start_timeout
 @click.option("--embedded", is_flag=True, help="Start an embedded broker in this process.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Run so many copies of the whole process, and replace those that end.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text")
 @click.option(
     "--log-level",
@@ -68,7 +77,9 @@ def run_command(**given: Any) -> int:
     SIGTERM or Ctrl-C: drain, commit, leave the group; a second one: end at once. SIGUSR1: print
     the windows and where the running handlers stand.
     """
-    formatter = set_up(given["log_format"], given["log_level"])
+    formatter = set_up(given["log_format"], given["log_level"], number_of_this_copy())
+    if given["processes"] and not number_of_this_copy():
+        return _run_copies(given)
     tune(given["switch_interval"], given["gc_threshold"])
     app = load_app(given["application"])
     config, only, overrides = given["config"], given["only"], given["overrides"]
@@ -76,6 +87,20 @@ def run_command(**given: Any) -> int:
         return run_embedded(app, config, only, overrides, formatter)
     plan = app.plan(config, only=only, overrides=overrides)
     return run_until_stopped(app, plan, formatter, given["start_timeout"])
+
+
+def _run_copies(given: dict[str, Any]) -> int:
+    if given["embedded"]:
+        raise UsageError(
+            "--embedded and --processes: each process would have a broker of its own; start one"
+            " with window-consumer broker, and name it in the configuration"
+        )
+    app = load_app(given["application"])
+
+    def make_plan() -> Plan:
+        return app.plan(given["config"], only=given["only"], overrides=given["overrides"])
+
+    return run_copies(given["processes"], make_plan)
 
 
 @cli.command("check")

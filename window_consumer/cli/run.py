@@ -16,6 +16,7 @@ import click
 from attrs import frozen
 
 from window_consumer.app import App, Plan
+from window_consumer.cli.copies import join_supervisor, number_of_this_copy
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.core.snapshot import Snapshot
@@ -36,11 +37,16 @@ class Signals:
 
     @classmethod
     def install(cls) -> Signals:
-        """Take SIGTERM and SIGINT (first: drain, second: end at once) and SIGUSR1 (picture)."""
+        """Take SIGTERM and SIGINT (first: drain, second: end at once) and SIGUSR1 (picture).
+
+        A copy drains whatever comes: the same signal may reach it by several ways, and its
+        supervisor kills it where it has to end at once.
+        """
         signals = cls(threading.Event(), threading.Event())
+        is_copy = bool(number_of_this_copy())
 
         def on_stop(_number: int, _frame: FrameType | None) -> None:
-            if signals.stop.is_set():
+            if signals.stop.is_set() and not is_copy:
                 os._exit(INTERRUPTED)
             signals.stop.set()
 
@@ -50,6 +56,7 @@ class Signals:
         signal.signal(signal.SIGTERM, on_stop)
         signal.signal(signal.SIGINT, on_stop)
         signal.signal(signal.SIGUSR1, on_picture)
+        join_supervisor()
         return signals
 
 
