@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -12,6 +12,7 @@ from window_consumer import Record
 
 Handler = Callable[[Record], object]
 BatchHandler = Callable[[list[Record]], object]
+AsyncHandler = Callable[[Record], Awaitable[object]]
 
 _ITEM_BYTES = 8
 
@@ -33,17 +34,12 @@ class Calls:
 
     def noting(self, work: Handler) -> Handler:
         """Wrap a handler: it notes when each call began and ended, and the record's key."""
-        started, ended, keys, repeated = self.started, self.ended, self.keys, self.repeated
+        begins, ends = self._begins, self._ends
 
         def handle(record: Record) -> None:
-            partition, offset = record.partition, record.offset
-            if started[partition][offset]:
-                repeated.append((partition, offset))
-            if keys:
-                keys[partition][offset] = record.key
-            started[partition][offset] = perf_counter()
+            partition, offset = begins(record)
             work(record)
-            ended[partition][offset] = perf_counter()
+            ends(partition, offset)
 
         return handle
 
@@ -56,6 +52,28 @@ class Calls:
                 note(record)
 
         return handle
+
+    def noting_coroutine(self, work: AsyncHandler) -> AsyncHandler:
+        """Wrap a coroutine function in the same way."""
+
+        async def handle(record: Record) -> None:
+            partition, offset = self._begins(record)
+            await work(record)
+            self._ends(partition, offset)
+
+        return handle
+
+    def _begins(self, record: Record) -> tuple[int, int]:
+        partition, offset = record.partition, record.offset
+        if self.started[partition][offset]:
+            self.repeated.append((partition, offset))
+        if self.keys:
+            self.keys[partition][offset] = record.key
+        self.started[partition][offset] = perf_counter()
+        return partition, offset
+
+    def _ends(self, partition: int, offset: int) -> None:
+        self.ended[partition][offset] = perf_counter()
 
     @property
     def lost(self) -> int:

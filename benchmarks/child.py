@@ -9,11 +9,22 @@ from typing import Any
 
 import cattrs
 
-from benchmarks import downstream, framework, ladder, loop, outage, records, redriving, stuck
+from benchmarks import (
+    bare_loop,
+    downstream,
+    framework,
+    ladder,
+    loop,
+    outage,
+    records,
+    redriving,
+    stuck,
+)
 from benchmarks.workloads import TopicSpec, Workload
 from window_consumer.model.errors import WindowConsumerError
 
 PARTS: Mapping[str, Callable[..., Any]] = {
+    "bare_loop": bare_loop.run,
     "framework": framework.run,
     "dead_letters": redriving.fill,
     "downstream": downstream.run,

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import frozen
 
 from benchmarks import handlers, usage
-from benchmarks.calls import BatchHandler, Calls, Handler
+from benchmarks.calls import AsyncHandler, BatchHandler, Calls, Handler
 from benchmarks.results import Run
 from benchmarks.workloads import Workload
 from window_consumer import App
@@ -45,7 +45,7 @@ def planned(
     topic: str,
     group: str,
     workload: Workload,
-    handler: Handler | BatchHandler,
+    handler: Handler | BatchHandler | AsyncHandler,
     keys: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[App, Plan]:
     """Return an application with one worker, and the interpreter and the log as ``run`` has them.
@@ -93,10 +93,9 @@ def run(
     it costs next to nothing. The other runs are timed from outside of the handler, which really
     does nothing, see ``watch``.
     """
-    calls = Calls(counts, keyed=workload.ordering == "key") if checked or workload.wait_s else None
-    work = handlers.waiting(workload) if workload.wait_s else handlers.nothing
-    noting = calls and (calls.noting_batches if workload.batch else calls.noting)
-    handler = noting(work) if noting else work
+    noted = checked or workload.notes_every_call
+    calls = Calls(counts, keyed=workload.ordering == "key") if noted else None
+    handler = _coroutine(workload, calls) if workload.coroutine else _function(workload, calls)
     app, plan = planned(bootstrap, topic, group, workload, handler)
     used = usage.cpu_s()
     running = app.start_plan(plan, start_timeout=START_S)
@@ -107,6 +106,19 @@ def run(
         lost = sum(counts) - stretch.finished
         return Run(stretch.records_per_s, used, usage.max_rss_mb(), lost=lost)
     return judged(calls, workload, used)
+
+
+def _function(workload: Workload, calls: Calls | None) -> Handler | BatchHandler:
+    work = handlers.waiting(workload) if workload.wait_s else handlers.nothing
+    noting = calls and (calls.noting_batches if workload.batch else calls.noting)
+    return noting(work) if noting else work
+
+
+def _coroutine(workload: Workload, calls: Calls | None) -> AsyncHandler:
+    work: AsyncHandler = handlers.coroutine_of_nothing
+    if workload.wait_s:
+        work = handlers.waiting_coroutine(workload)
+    return calls.noting_coroutine(work) if calls else work
 
 
 def watch(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from time import sleep
 
-from benchmarks.calls import Handler
+from benchmarks.calls import AsyncHandler, Handler
 from benchmarks.workloads import SLOW_MARK, Workload
 from window_consumer import Record
 
@@ -23,6 +24,20 @@ def waiting(workload: Workload) -> Handler:
     def handle(record: Record) -> None:
         slow = (record.value or b"").startswith(SLOW_MARK)
         sleep(slow_wait_s if slow else wait_s)
+
+    return handle
+
+
+async def coroutine_of_nothing(_record: object) -> None:
+    """Handle a record without doing anything, as a coroutine."""
+
+
+def waiting_coroutine(workload: Workload) -> AsyncHandler:
+    """Return a coroutine function that sleeps, as if it waited for a database."""
+    wait_s = workload.wait_s
+
+    async def handle(_record: object) -> None:
+        await asyncio.sleep(wait_s)
 
     return handle
 

@@ -73,6 +73,8 @@ class Workload:
     """How long the handler sleeps."""
     waits_s: tuple[float, ...] = ()
     """How long it sleeps, one after the other, where the workload is a series."""
+    coroutine: bool = False
+    """The handler is a coroutine function."""
     slow_wait_s: float = 0.0
     """How long it sleeps for a record with the slow mark."""
     fails: float = 0.0
@@ -88,6 +90,14 @@ class Workload:
     floors: tuple[Floor, ...] = ()
     runs: int = 3
     """How often it runs, and each of its baselines, unless somebody says otherwise."""
+
+    @property
+    def notes_every_call(self) -> bool:
+        """Whether a timed run may note its calls: it costs next to nothing beside a wait.
+
+        Not beside a coroutine's: a thousand of them wait at once.
+        """
+        return bool(self.wait_s) and not self.coroutine
 
     @property
     def ideal_per_s(self) -> float:
@@ -165,6 +175,26 @@ _ALL = (
     _waiting(400, 480_000, 0.90),
     _waiting(16, 20_000, 0.97, ordering="key"),
     _waiting(100, 120_000, 0.92, ordering="key"),
+    Workload(
+        "async-noop",
+        "1,000,000 records of 100 B on 4 partitions, the handler is a coroutine that does nothing",
+        _MILLION,
+        coroutine=True,
+        slots=1_000,
+        floors=(Floor("records_per_s", 500_000),),
+        runs=_SHORT_RUNS,
+    ),
+    Workload(
+        "async-1000",
+        "1,000,000 records, the handler is a coroutine that sleeps 10 ms, 1,000 slots",
+        _MILLION,
+        work="wait",
+        coroutine=True,
+        slots=1_000,
+        wait_s=WAIT_S,
+        baselines=("ideal",),
+        floors=(Floor("ideal", 0.8),),
+    ),
     Workload(
         "skew",
         "60,000 records, the handler sleeps 1 ms, for one in 1,000 of them 2 s, 16 slots",

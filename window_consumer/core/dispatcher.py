@@ -42,6 +42,14 @@ interpreter's lock once, not twenty times."""
 REST_QUEUED = 0.5
 """Enough: so many slices a slot are queued, and each takes four times REST_S."""
 
+LONGEST_REST_S = 0.005
+"""Where a slice takes longer still, an eighth of that: with a thousand calls at once, looking at
+their results a thousand times a second costs more than all else that there is to do."""
+
+LOOK_EVERY_S = 20e-6
+"""For each slice that is looked at, which takes some 1 us, so much time passes until the next look:
+of thousands of them looking alone would take all the time there is."""
+
 SLICES_PER_SLOT = 2
 
 
@@ -95,11 +103,13 @@ class Dispatcher:
         return self._waiting() < enough
 
     @property
-    def may_rest(self) -> bool:
-        """Nothing would come of looking at results before REST_S is over."""
+    def rest_s(self) -> float:
+        """For how long nothing would come of looking at results; 0 where something may."""
         queued = len(self._out) - self.slots
         slice_s = self._length.cost_s * max(self._length.records, self._shared)
-        return queued >= self.slots * REST_QUEUED and slice_s >= 4 * REST_S
+        if queued < self.slots * REST_QUEUED or slice_s < 4 * REST_S:
+            return 0.0
+        return min(LONGEST_REST_S, max(REST_S, slice_s / 8))
 
     @property
     def idle_slots(self) -> int:
@@ -264,10 +274,11 @@ class Dispatcher:
     def slow(self, now: float) -> list[Slice]:
         """Return the slices whose unstarted records should be taken back.
 
-        Looks at most every 5 ms: a slice is slow when its record has not moved on for STUCK_S, or
-        when slots are idle while it is older than a slice should get.
+        Looks at most every 5 ms, less often where there are thousands: a slice is slow when its
+        record has not moved on for STUCK_S, or when slots are idle while it is older than a slice
+        should get.
         """
-        if now - self._looked_at < SLICE_TARGET_S:
+        if now - self._looked_at < max(SLICE_TARGET_S, len(self._long) * LOOK_EVERY_S):
             return []
         self._looked_at = now
         idle = self.idle_slots > 0 and not self._partitions

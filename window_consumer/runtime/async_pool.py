@@ -78,9 +78,13 @@ class AsyncPool:
         self._loop.start()
 
     def submit(self, slice_: Slice) -> None:
-        """Queue a slice; the next free slot takes it. Many of them wake the loop once."""
+        """Queue a slice; the next free slot takes it.
+
+        Waking the loop costs as much as a call, so many slices wake it once, and none does while
+        there is no free slot: those that are occupied look for more before they give themselves up.
+        """
         self._waiting.append(slice_)
-        if not self._rousing:
+        if self._free and not self._rousing:
             self._rousing = True
             self._loop.call(self._rouse)
 
@@ -207,9 +211,13 @@ class AsyncPool:
 
     async def _wait(self, task: CallTask) -> None:
         """Give the slot back and wait for another one."""
+        self._free += 1
+        if self._waiting:
+            # It came while the slot was not free yet: nobody has been woken for it.
+            self._free -= 1
+            return
         woken = self._loop.loop.create_future()
         self._idle.append((task, woken))
-        self._free += 1
         try:
             await woken
         except asyncio.CancelledError:
@@ -226,7 +234,7 @@ class AsyncPool:
         slice_.started = slice_.started or perf_counter()
         self._running[slice_] = task
         await call_each(slice_, self._caller, task, self._let_begin)
-        task.record = None
+        task.record = task.coroutine = task.waits_for = None
         is_mine = self._running.pop(slice_, None) is not None
         if is_mine and length_hint(slice_.unclaimed):
             self._waiting.appendleft(slice_)

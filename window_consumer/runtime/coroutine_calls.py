@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -18,19 +18,9 @@ from window_consumer.core.slices import Lane, Slice
 from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
-from window_consumer.runtime.current import Slot, current_slot
+from window_consumer.runtime.current import current_slot
 from window_consumer.runtime.returns import note_results
 from window_consumer.runtime.thread_pool import Caller
-
-
-class Waiting:
-    """A call that waits: its coroutine, and what it gave the loop to wait for."""
-
-    __slots__ = ("coroutine", "waits_for")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, object], waits_for: object):
-        self.coroutine = coroutine
-        self.waits_for = waits_for
 
 
 class Interrupted:
@@ -38,6 +28,9 @@ class Interrupted:
 
 
 INTERRUPTED: Final = Interrupted()
+
+_WAITS: Final = object()
+_COROUTINE: Final = types.CoroutineType
 
 
 class _ClosedError(BaseException):
@@ -51,7 +44,9 @@ class CallTask(asyncio.Task[None]):
     record: Record | None = None
     """Whose handler is being called."""
     coroutine: Coroutine[Any, Any, object] | None = None
-    """The call, while it waits for something."""
+    """The last call that waited for something."""
+    waits_for: object = None
+    """What its first step gave the loop to wait for."""
     ending: Failure | Interrupted | None = None
     """Why the call is ended from outside: a failure where its record is to climb for it."""
 
@@ -63,9 +58,10 @@ class CallTask(asyncio.Task[None]):
         return f"wc-{self.worker} {record.topic}[{record.partition}]@{record.offset}"
 
 
-async def call_each(
+@types.coroutine
+def call_each(  # noqa: C901, PLR0912 - a thousand calls wait at once: each function more is 5 %
     slice_: Slice, caller: Caller, task: CallTask, on_wait: Callable[[], object]
-) -> bool:
+) -> Generator[object, Any, bool]:
     """Call the handler for each record of the slice that is not taken back meanwhile.
 
     ``on_wait`` is called before the task waits for the first time in a call. Returns False where
@@ -74,6 +70,7 @@ async def call_each(
     """
     handler = caller.handler
     call = slice_.call
+    is_cancelled = task.cancelling
     held_lanes = _held_lanes(slice_)
     for message in slice_.unclaimed:
         if held_lanes and slice_.lane_of and slice_.lane_of(message) in held_lanes:
@@ -82,16 +79,27 @@ async def call_each(
         task.record = record = Record()
         record._message = message
         record._call = call
-        context = copy_context()
+        # Each step is taken in the context of the call, as in a task of its own.
+        run = copy_context().run
         try:
-            returned = context.run(begin, handler, record)
-            if type(returned) is Waiting:
-                task.coroutine = returned.coroutine
+            returned = run(begin, handler, record, task)
+            if returned is _WAITS:
                 on_wait()
+                coroutine: Any = task.coroutine
+                waits_for = task.waits_for
                 try:
-                    returned = await finish(context, returned)
-                finally:
-                    task.coroutine = None
+                    while True:
+                        try:
+                            value = yield waits_for
+                        except GeneratorExit:
+                            coroutine.close()
+                            raise _ClosedError from None
+                        except BaseException as error:
+                            waits_for = run(coroutine.throw, error)
+                        else:
+                            waits_for = run(coroutine.send, value)
+                except StopIteration as end:
+                    returned = end.value
             if returned is not None and task.ending is None:
                 note_results(slice_, (message,), returned)
                 held_lanes = _held_lanes(slice_)
@@ -104,43 +112,26 @@ async def call_each(
         if task.ending is not None:
             _note_end(slice_, message, task.ending)
             return False
-        if task.cancelling():
+        if is_cancelled():
             return False
     return True
 
 
-def begin(handler: Callable[[Record], object], record: Record) -> object:
-    """Take the first step of a call; return ``Waiting``, or what it returned if that was all.
+def begin(handler: Callable[[Record], object], record: Record, task: CallTask) -> object:
+    """Take the first step of a call; return what it returned if that was all.
 
-    Runs in the call's context.
+    Otherwise the task has what it waits for. Runs in the call's context.
     """
-    current_slot.set(Slot(record))
-    coroutine = handler(record)
-    if type(coroutine) is not types.CoroutineType:
+    current_slot.set(record)
+    coroutine: Any = handler(record)
+    if type(coroutine) is not _COROUTINE:
         coroutine = _returned(coroutine)
     try:
-        return Waiting(coroutine, coroutine.send(None))
+        task.waits_for = coroutine.send(None)
     except StopIteration as end:
         return end.value
-
-
-@types.coroutine
-def finish(context: Context, call: Waiting) -> Generator[object, Any, object]:
-    """Take the other steps of a call, each in the call's context."""
-    coroutine, waits_for = call.coroutine, call.waits_for
-    try:
-        while True:
-            try:
-                value = yield waits_for
-            except GeneratorExit:
-                coroutine.close()
-                raise _ClosedError from None
-            except BaseException as error:
-                waits_for = context.run(coroutine.throw, error)
-            else:
-                waits_for = context.run(coroutine.send, value)
-    except StopIteration as end:
-        return end.value
+    task.coroutine = coroutine
+    return _WAITS
 
 
 async def _returned(value: Awaitable[object] | object) -> object:

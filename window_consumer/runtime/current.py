@@ -10,10 +10,7 @@ from window_consumer.model.record import Record
 
 
 class Slot:
-    """What one slot is calling its handler with. Owner: the slot; read within its context.
-
-    On an event loop each call has one of its own, because tasks that it starts may outlive it.
-    """
+    """What one slot is calling its handler with. Owner: the slot; read within its context."""
 
     __slots__ = ("batch", "record")
 
@@ -26,7 +23,9 @@ class Slot:
 CROSSED = "crossed"
 """The field of log records that came from a child process, where their place was known."""
 
-current_slot: ContextVar[Slot | None] = ContextVar("window_consumer_slot", default=None)
+current_slot: ContextVar[Slot | Record | None] = ContextVar("window_consumer_slot", default=None)
+"""A slot that goes on to its next record, or the record itself: a coroutine's context is of this
+call alone, and tasks that the call starts, which inherit it, may outlive it."""
 
 
 def current_record() -> Record | None:
@@ -38,13 +37,13 @@ def current_record() -> Record | None:
     goes on to its next record.
     """
     slot = current_slot.get()
-    return None if slot is None else slot.record
+    return slot.record if isinstance(slot, Slot) else slot
 
 
 def _first_record() -> Record | None:
     slot = current_slot.get()
-    if slot is None:
-        return None
+    if not isinstance(slot, Slot):
+        return slot
     return slot.batch[0] if slot.batch else slot.record
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer.core.decisions import Decisions
-from window_consumer.core.dispatcher import REST_S
 from window_consumer.core.engine import Engine
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.slices import Slice
@@ -186,8 +185,8 @@ class PollLoop:
             self._look_around(now)
         if self._picture_asked.is_set():
             self._take_picture(now)
-        if engine.dispatcher.may_rest:
-            self._clock.sleep(REST_S)
+        if rest_s := engine.dispatcher.rest_s:
+            self._clock.sleep(rest_s)
         elif not worked:
             self._wait(want)
 

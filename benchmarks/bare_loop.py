@@ -1,0 +1,33 @@
+"""What an event loop does by itself: the coroutines of a workload, without Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from benchmarks import usage
+from benchmarks.handlers import waiting_coroutine
+from benchmarks.results import Run
+from benchmarks.workloads import Workload
+from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
+
+
+def run(workload: Workload) -> Run:
+    """Await the handler as often as there are records, in as many tasks as there are slots."""
+    tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
+    used = usage.cpu_s()
+    seconds = asyncio.run(_work(workload))
+    return Run(workload.topic.records / seconds, usage.cpu_s() - used, usage.max_rss_mb())
+
+
+async def _work(workload: Workload) -> float:
+    handle = waiting_coroutine(workload)
+    records = iter(range(workload.topic.records))
+
+    async def slot() -> None:
+        for record in records:
+            await handle(record)  # type: ignore[arg-type] # it does not look at it
+
+    began = time.perf_counter()
+    await asyncio.gather(*(slot() for _ in range(workload.slots)))
+    return time.perf_counter() - began
