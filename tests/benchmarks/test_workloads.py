@@ -37,6 +37,8 @@ PROMISED = {
     "wait10-400": {"ideal": 0.90},
     "wait10-key-16": {"ideal": 0.97},
     "wait10-key-100": {"ideal": 0.92},
+    "async-noop": {"records_per_s": 500_000},
+    "async-1000": {"ideal": 0.8},
     "skew": {"busy": 0.95},
     "redrive": {"records_per_s": 50_000},
     "stuck-start": {"memory": 1.5, "others": 0.9},

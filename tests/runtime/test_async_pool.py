@@ -54,6 +54,46 @@ def test_as_many_calls_wait_at_once_as_there_are_slots_and_no_more() -> None:
     assert (most, len(set(back))) == (50, 200)
 
 
+def test_fewer_slots_can_be_used_for_a_while() -> None:
+    running: set[int] = set()
+    most = 0
+
+    async def handler(record: Record) -> None:
+        nonlocal most
+        running.add(record.offset)
+        most = max(most, len(running))
+        await asyncio.sleep(0.005)
+        running.remove(record.offset)
+
+    with Coroutines(handler, slots=20) as coroutines:
+        for slots, at_once in ((20, 20), (3, 3), (8, 8)):
+            coroutines.pool.use(slots)
+            coroutines.turn()
+            most = 0
+            slices = [coroutines.submit(offset) for offset in range(60)]
+            assert {coroutines.back() for _ in slices} == set(slices)
+            assert most == at_once
+
+
+def test_a_slot_too_many_is_given_back_by_who_has_it() -> None:
+    begun: list[int] = []
+    go_on = asyncio.Event()
+
+    async def handler(record: Record) -> None:
+        begun.append(record.offset)
+        await (go_on.wait() if record.offset < 4 else asyncio.sleep(0.001))
+
+    with Coroutines(handler, slots=4) as coroutines:
+        for offset in range(10):
+            coroutines.submit(offset)
+        coroutines.turn()
+        coroutines.pool.use(1)
+        coroutines.turn()
+        coroutines.loop.call(go_on.set)
+        assert len({coroutines.back() for _ in range(10)}) == 10
+    assert begun == list(range(10))
+
+
 def test_ten_thousand_calls_can_wait_at_once() -> None:
     begun: list[int] = []
     go_on = asyncio.Event()

@@ -46,7 +46,7 @@ LONGEST_REST_S = 0.005
 """Where a slice takes longer still, an eighth of that: with a thousand calls at once, looking at
 their results a thousand times a second costs more than all else that there is to do."""
 
-LOOK_EVERY_S = 20e-6
+LOOK_EVERY_S = 10e-6
 """For each slice that is looked at, which takes some 1 us, so much time passes until the next look:
 of thousands of them looking alone would take all the time there is."""
 

@@ -64,8 +64,9 @@ class AsyncPool:
         self._rousing = False
         """The loop has been asked to look into ``_waiting``."""
         self._running: dict[Slice, CallTask] = {}
+        self._slots = slots
         self._free = slots
-        """Slots that nobody occupies."""
+        """Slots that nobody occupies; below zero while more are occupied than may be used."""
         self._idle: list[tuple[CallTask, asyncio.Future[None]]] = []
         """Tasks without a slot, and what wakes them."""
         self._blocked_at: float | None = None
@@ -84,9 +85,14 @@ class AsyncPool:
         there is no free slot: those that are occupied look for more before they give themselves up.
         """
         self._waiting.append(slice_)
-        if self._free and not self._rousing:
+        if self._free > 0 and not self._rousing:
             self._rousing = True
             self._loop.call(self._rouse)
+
+    def use(self, slots: int) -> None:
+        """Let no more than so many slots take slices from now on; what runs may end."""
+        self._loop.call(self._resize, slots - self._slots)
+        self._slots = slots
 
     def look_at(self, stalled: Stalled) -> Failure | None:
         """Say where a call stands that has not returned for long; None where it has by now.
@@ -163,7 +169,7 @@ class AsyncPool:
 
     def _let_begin(self) -> None:
         """Let one more slot begin, if a slice waits for one."""
-        if not (self._waiting and self._free):
+        if not self._waiting or self._free <= 0:
             return
         self._free -= 1
         while self._idle:
@@ -173,6 +179,10 @@ class AsyncPool:
                 return
         task = CallTask(self._work(), loop=self._loop.loop)
         task.worker = self._worker
+
+    def _resize(self, more: int) -> None:
+        self._free += more
+        self._let_begin()
 
     def _replace(self) -> None:
         """Give the slot of a task that does not need it any more to another one."""
@@ -195,7 +205,7 @@ class AsyncPool:
         has_slot = True
         try:
             while True:
-                while waiting:
+                while waiting and self._free >= 0:
                     has_slot = await self._call(waiting.popleft(), task)
                     if not has_slot or task.ending is not None or task.cancelling():
                         return
@@ -212,7 +222,7 @@ class AsyncPool:
     async def _wait(self, task: CallTask) -> None:
         """Give the slot back and wait for another one."""
         self._free += 1
-        if self._waiting:
+        if self._waiting and self._free > 0:
             # It came while the slot was not free yet: nobody has been woken for it.
             self._free -= 1
             return
