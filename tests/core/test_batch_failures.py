@@ -285,3 +285,21 @@ def test_a_probe_of_new_records_is_a_batch_of_one() -> None:
     it.tick()
     assert all(len(slice_.messages) <= 2 for slice_ in it.out)
     assert it.engine.partitions[ORDERS].window.open == 4
+
+
+def test_records_without_a_key_are_no_lane_that_blocks() -> None:
+    it = driven(ordering="key", retry=spent_after(3, on_failure="block"))
+    it.deliver(*notes(0, 1, 2, keys=[None, None, b"a"]))
+    it.tick()
+    end(it, it.out[0], broken(0))
+    assert it.engine.counters.processed == 2
+
+
+def test_a_lane_is_not_free_because_the_first_of_its_failed_records_was_dropped() -> None:
+    it = driven(ordering="key")
+    it.deliver(*notes(0, 1, keys=[b"a", b"a"]))
+    it.tick()
+    end(it, it.out[0], {0: Expired("old", "drop"), 1: ValueError("broken")})
+    it.deliver(*notes(2, keys=[b"a"]))
+    it.tick(1.0)
+    assert batches(it) == [(2, [1])]

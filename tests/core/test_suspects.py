@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.core.support import ORDERS, OTHERS, Driven, note_of, notes
+from window_consumer.core.batching import BatchRules
 from window_consumer.core.decisions import Assigned, Decisions
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.metadata import CommitNote, encode
@@ -459,3 +460,13 @@ def test_a_name_counts_as_known_only_while_no_other_commit_is_on_its_way() -> No
     suspicion.wanted = 3
     assert not suspicion.names(3)
     assert suspicion.unsaid
+
+
+def test_a_clean_end_forgives_nothing_where_a_batch_has_only_waited_for_company() -> None:
+    life = process(batch=BatchRules(20, 20, 50.0))
+    for _ in range(5):
+        life.go()
+    assert (life.out, life.engine.suspects.cases) == ([], {})
+    life.engine.on_revoking([ORDERS], life.now)
+    commits, _ = life.engine.on_revoked([ORDERS], life.now)
+    assert note_of(commits[0]).unclean_ends == 1

@@ -8,6 +8,8 @@ from typing import Literal
 
 from attrs import evolve
 
+from window_consumer.core.batching import BatchRules
+from window_consumer.core.stalls import StallRules
 from window_consumer.testing.schedule import Plan, draw
 
 _MORE = {"redrive": 3.0, "turn": 2.0, "acks": 3.0}
@@ -34,4 +36,35 @@ def many_dead_letters(rng: Random) -> Plan:
         copy_limit=rng.choice((600, 700, 100_000)),
         max_value=400,
         weights=tuple(accumulate(w * m for w, m in zip(weights, more, strict=True))),
+    )
+
+
+def with_batches(rng: Random) -> Plan:
+    """Handlers get lists."""
+    plan = draw(rng)
+    while plan.engine.batch is None:
+        plan = draw(rng)
+    return plan
+
+
+def failing_batches(rng: Random) -> Plan:
+    """Handlers get lists with several records of a key, and many of those fail, or their call."""
+    plan = with_batches(rng)
+    on_failure: Literal["overtake", "block"] = rng.choice(("overtake", "block"))
+    retry = evolve(plan.engine.retry, attempts=3, on_failure=on_failure, levels=())
+    hangs = 0.1 if on_failure == "overtake" else 0.0
+    return evolve(
+        plan,
+        engine=evolve(
+            plan.engine,
+            ordering="key",
+            retry=retry,
+            batch=BatchRules(6, rng.randint(1, 3), 0.01),
+            cell_records=6,
+            window_bytes=100_000,
+            breaker=evolve(plan.engine.breaker, enabled=False),
+            stall=StallRules(after_s=0.3, max_abandoned=3),
+        ),
+        keys=(b"a", b"b"),
+        handlers=evolve(plan.handlers, fails=0.4, fatal=0.0, leaves=0.0, deadly=0.0, hangs=hangs),
     )

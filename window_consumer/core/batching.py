@@ -119,13 +119,17 @@ class BatchDispatcher(Dispatcher):
         super().forget(partition)
         self._gathered.pop(partition, None)
 
-    def break_up(self, partition: Partition) -> None:
-        """Put the records of a batch back that has not gone out; their lanes are free again."""
+    def break_up(self, partition: Partition) -> bool:
+        """Put the records of a batch back that has not gone out; their lanes are free again.
+
+        Tells whether there was one.
+        """
         batch = self._gathered.pop(partition, None)
         if batch is not None:
             batch.sort()
             partition.ordering.put_back(batch.messages, batch.seqs)
             partition.ordering.release(batch.lanes)
+        return batch is not None
 
     def break_all_up(self) -> None:
         """Put the records of all batches back that have not gone out."""

@@ -289,7 +289,8 @@ class Engine:
                 self.suspects.forget(partition)
                 for slice_ in self.dispatcher.slices_of(partition):
                     self.settling.take_back(slice_, now)
-                self.dispatcher.break_up(partition)
+                has_waited = self.dispatcher.break_up(partition)
+                partition.only_waited = has_waited and not partition.has_started
                 partition.ordering.clear()
         self.homes.sort_out(now)
 
@@ -298,14 +299,16 @@ class Engine:
     ) -> tuple[list[Commit], list[Outlived]]:
         """Give partitions up; return their last commits and the calls that are still running.
 
-        A partition with nothing running and nothing open ends clean.
+        A partition with nothing running and nothing open ends clean. One in which nothing has
+        started, because a batch waited for company, says nothing about its place.
         """
         commits = []
         owned = [name for name in names if name in self.partitions]
         for name in owned:
             partition = self.partitions[name]
-            if partition.commit.suspicion is not None and not partition.slices:
-                partition.commit.suspicion.absolve()
+            suspicion = partition.commit.suspicion
+            if suspicion is not None and not (partition.slices or partition.only_waited):
+                suspicion.absolve()
             commit = self.housekeeping.commit(partition, now, clean=True)
             if commit is not None:
                 commits.append(commit)

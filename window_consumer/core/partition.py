@@ -77,6 +77,8 @@ class Partition:
         """Nothing new starts: the partition is about to be given up."""
         self.refused_records = False
         """Some came in while closing and were left out: the client's position is beyond them."""
+        self.only_waited = False
+        """When it was to be given up nothing had started, because a batch waited for company."""
         self.owned = True
         """False once it was given up: whatever still comes in for it is ignored."""
         self.away = False
@@ -136,6 +138,11 @@ class Partition:
                 start = stop
         self.buffered += len(messages)
         return self._refill(now)
+
+    @property
+    def has_started(self) -> bool:
+        """Something of it has gone to a slot in this assignment."""
+        return self.dispatched_at > float("-inf")
 
     @property
     def is_full(self) -> bool:

@@ -111,7 +111,8 @@ class Settling:
         """Let a record leave on which the process ended ``times`` times; its lane is busy."""
         lane_of = partition.ordering.lane_of
         lane = None if lane_of is None else lane_of(message)
-        self._fail(partition, message, seq, lane, failure, now, times)
+        failed = self._fail(partition, message, seq, lane, failure, now, times)
+        self._drop_spent([failed], now)
         self.go_on(partition, now)
 
     def abandon(self, slice_: Slice, failure: Failure, now: float) -> None:
@@ -201,7 +202,7 @@ class Settling:
         results = slice_.results()
         together = self._failures.together() if slice_.is_batch and results.failed else None
         failed: list[FailedRecord] = []
-        behind: dict[Lane, FailedRecord] = {}
+        behind: dict[Lane | None, FailedRecord] = {}
         for index, failure in results.failed:
             lane = _lane(slice_, index)
             if lane in behind:
@@ -210,10 +211,12 @@ class Settling:
                 partition, messages[index], seqs[index], lane, failure, now, together=together
             )
             failed.append(each)
-            if together is not None and each.reason is None and self._failures.blocks:
+            waits = lane is not None and each.reason is None
+            if together is not None and waits and self._failures.blocks:
                 behind[lane] = each
         if behind:
             results = self._call_again(slice_, behind, now)
+        self._drop_spent(failed, now)
         self._finish_called(slice_, results, now)
         self._tell_breaker(slice_, [done for done, _ in results.done], failed, now)
         if results.returned or self._producing.produces:
@@ -256,7 +259,9 @@ class Settling:
             if failed_before:
                 partition.forget_failure(seqs[index])
 
-    def _call_again(self, slice_: Slice, behind: dict[Lane, FailedRecord], now: float) -> Results:
+    def _call_again(
+        self, slice_: Slice, behind: dict[Lane | None, FailedRecord], now: float
+    ) -> Results:
         """Let the later records of lanes that block be called again, whatever became of them.
 
         ``behind`` names the first failed one of each such lane. Returns what is left.
@@ -304,10 +309,14 @@ class Settling:
         """Let the records of a call climb the ladder: one of its results was refused."""
         partition = production.partition
         together = self._failures.together() if len(production.seqs) > 1 else None
-        for message, seq, lane in zip(
-            production.messages, production.seqs, production.lanes, strict=True
-        ):
-            failed = self._fail(partition, message, seq, lane, refusal, now, together=together)
+        refused = [
+            self._fail(partition, message, seq, lane, refusal, now, together=together)
+            for message, seq, lane in zip(
+                production.messages, production.seqs, production.lanes, strict=True
+            )
+        ]
+        self._drop_spent(refused, now)
+        for failed in refused:
             if failed.reason in COUNTED:
                 self._breaker.failed(now, in_words(failed), production.source)
 
@@ -330,14 +339,18 @@ class Settling:
         calls: int = 1,
         together: Together | None = None,
     ) -> FailedRecord:
-        """Note that a record's call failed; drop it where the breaker has no say."""
+        """Note that a record's call failed."""
         failed = self._failures.add(
             partition, message, seq, lane, failure, now, calls, together=together
         )
         self._news.append(failed)
-        if failed.is_dropped and failed.reason not in PARDONED:
-            self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
         return failed
+
+    def _drop_spent(self, records: Iterable[FailedRecord], now: float) -> None:
+        """Drop those where the breaker has no say, once all that failed with them are known."""
+        for failed in records:
+            if failed.is_dropped and failed.reason not in PARDONED:
+                self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
 
     def _tell_breaker(
         self,

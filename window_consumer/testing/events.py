@@ -31,7 +31,10 @@ class Produced:
 
 @frozen
 class Started:
-    """A handler call began; ``attempt`` is 1 at first."""
+    """A handler call began; ``attempt`` is 1 at first.
+
+    A call of a batch handler is one of these for each of its records, with the same ``batch``.
+    """
 
     member: str
     topic: str
@@ -40,6 +43,8 @@ class Started:
     key: str | None
     time: float
     attempt: int = 1
+    batch: str | None = None
+    """Names the call, among those of all members, where it is one of a batch handler."""
 
 
 @frozen

@@ -86,6 +86,8 @@ class OrderPerKey:
         """The offsets of each key that are not over, ascending."""
         self._lane_of: dict[Place, Lane] = {}
         self._last: dict[Lane, int] = {}
+        self._called: dict[Lane, Started] = {}
+        """The last call, whose batch may hold further records of the lane."""
         self._committed: dict[TopicPartition, int] = {}
         self._violations: list[str] = []
 
@@ -109,7 +111,10 @@ class OrderPerKey:
     def _start(self, event: Started, lane: Lane) -> None:
         place = f"order: {_named(_place(event))} of key {event.key}"
         first = next(iter(self._lines.get(lane, ())), event.offset)
-        if first < event.offset:
+        before = self._called.get(lane)
+        self._called[lane] = event
+        in_turn = before is not None and _same_call(before, event) and before.offset < event.offset
+        if first < event.offset and not in_turn:
             text = f"{place} started on {event.member} before offset {first} was over"
             self._violations.append(text)
         committed = self._committed.get(lane[0], 0)
@@ -138,7 +143,9 @@ class OneAtATimePerKey:
         """Take note of the next event."""
         if isinstance(event, Started) and event.key is not None:
             running = self._running.setdefault((_partition(event), event.key), [])
-            self._overlaps.extend((earlier, event) for earlier in running)
+            self._overlaps.extend(
+                (earlier, event) for earlier in running if not _same_call(earlier, event)
+            )
             running.append(event)
         elif isinstance(event, Ended):
             self._end(event)
@@ -246,6 +253,11 @@ class NoLateReruns:
     def violations(self) -> list[str]:
         """Name the records that ran again although they had finished early enough."""
         return list(self._violations)
+
+
+def _same_call(one: Started, other: Started) -> bool:
+    """Tell whether two records are in the list of one call of a batch handler."""
+    return one.batch is not None and one.batch == other.batch
 
 
 def _is_final(event: Event) -> TypeGuard[Ended]:

@@ -7,7 +7,7 @@ the Engine believes. Commits and copies have their own watches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from window_consumer.core.decisions import Outlived
@@ -66,6 +66,7 @@ class History:
         self.catch_up: Callable[[], None] = lambda: None
         """Takes note of what the broker has committed lately."""
         self._records: dict[int, KnownRecord] = {}
+        self._batches = 0
         self._running: dict[tuple[TopicPartition, Lane], list[SimulatedCall]] = {}
         """The calls that run now, over all members: by the lane's source partition, and lane."""
         self._tenures: dict[Partition, Tenure] = {}
@@ -254,13 +255,35 @@ class History:
     def started(self, tenure: Tenure, message: Message, attempt: int) -> SimulatedCall:
         """A handler call begins."""
         record = tenure.delivered.get(message.offset() or 0) or self._records[id(message)]
-        call = SimulatedCall(tenure, record, self.lane_of(message), attempt)
+        return self._started(SimulatedCall(tenure, record, self.lane_of(message), attempt))
+
+    def started_together(
+        self, tenure: Tenure, messages: Sequence[Message], attempt: int
+    ) -> list[SimulatedCall]:
+        """A batch handler is called: one call begins for each record, all of them at once."""
+        if [m.offset() for m in messages] != sorted(m.offset() for m in messages):
+            self.violate(f"{tenure.name}: a batch is not in order: {messages}")
+        self._batches += 1
+        calls = []
+        for message in messages:
+            record = tenure.delivered.get(message.offset() or 0) or self._records[id(message)]
+            call = SimulatedCall(tenure, record, self.lane_of(message), attempt)
+            call.batch = f"batch {self._batches}"
+            calls.append(call)
+        together = {call.offset for call in calls}
+        for call in calls:
+            self._started(call, together)
+        return calls
+
+    def _started(self, call: SimulatedCall, together: Collection[int] = ()) -> SimulatedCall:
+        """Note that a call begins, in one batch with those of these offsets."""
+        tenure, attempt = call.tenure, call.attempt
         if self.trace is not None:
             self.say(f"{tenure.member} calls {tenure.name}@{call.offset} attempt {attempt}")
         if call.offset not in tenure.abandoned:
             self._check_start(call)
         if call.lane is not None:
-            self._check_lane(call, call.lane)
+            self._check_lane(call, call.lane, together)
         tenure.running.add(call.offset)
         tenure.attempts[call.offset] = attempt
         self.events.append(
@@ -272,6 +295,7 @@ class History:
                 None if call.lane is None else str(call.lane),
                 self.now(),
                 attempt,
+                call.batch,
             )
         )
         return call
@@ -329,19 +353,36 @@ class History:
             return False
         return self.has_crashed(record)
 
-    def _check_lane(self, call: SimulatedCall, lane: Lane) -> None:
+    def _check_lane(self, call: SimulatedCall, lane: Lane, together: Collection[int] = ()) -> None:
         tenure = call.tenure
         line = tenure.lines.get(lane)
         while line and self.is_over(tenure, line[0]):
             line.popleft()
         in_line = call.offset not in tenure.abandoned and not call.record.reborn
-        if tenure.current and line and line[0] != call.offset and in_line:
+        first = line[0] if line else call.offset
+        if together and line:
+            # Earlier ones of the lane are in the list, too, or were in one with it and are leaving.
+            first = next(
+                (
+                    offset
+                    for offset in line
+                    if offset >= call.offset
+                    or (
+                        not (offset in together or self.is_over(tenure, offset))
+                        and not (call.attempt > 1 and offset in tenure.leaving)
+                    )
+                ),
+                call.offset,
+            )
+        if tenure.current and first != call.offset and in_line:
             self.violate(
-                f"{tenure.name}@{call.offset} of lane {lane!r} is called although {line[0]} is not"
+                f"{tenure.name}@{call.offset} of lane {lane!r} is called although {first} is not"
                 " over"
             )
         running = self._calls_of(call, lane)
         for other in running:
+            if call.batch is not None and call.batch == other.batch:
+                continue
             if not (self._may_overlap(other) or self._may_overlap(call)):
                 self.violate(
                     f"{tenure.name}@{call.offset} of lane {lane!r} is called on {tenure.member}"
@@ -396,10 +437,38 @@ class History:
             if result == "dropped":
                 tenure.dropped.add(call.offset)
 
+    def ended_together(
+        self, calls: Sequence[SimulatedCall], errors: Sequence[Exception | None]
+    ) -> None:
+        """A call of a batch handler is over; it tells what became of each record.
+
+        Of one lane all that may be called again wait as long as the first of them. Where a lane
+        blocks, all behind that one are called again.
+        """
+        firsts: dict[Lane, Exception] = {}
+        for call, told in zip(calls, errors, strict=True):
+            error = told
+            retry = call.tenure.member.rules.retry
+            again = told is not None and not (
+                isinstance(told, (Skip, NotCalled)) or retry.is_fatal(told)
+            )
+            if call.lane is not None:
+                if call.lane in firsts and (again or retry.on_failure == "block"):
+                    error = firsts[call.lane]
+                elif again and told is not None:
+                    firsts.setdefault(call.lane, told)
+            self.ended(call, error)
+
     def abandoned(self, member: SimulatedMember, stalled: Stalled) -> None:
-        """A member gives up a call that does not return, and its record leaves."""
+        """A member gives up a call that does not return; its record leaves, or all of a batch."""
+        for message in stalled.slice_.messages if stalled.slice_.is_batch else ():
+            self._abandoned(member, stalled, message)
+        if not stalled.slice_.is_batch:
+            self._abandoned(member, stalled, stalled.slice_.messages[-1])
+
+    def _abandoned(self, member: SimulatedMember, stalled: Stalled, message: Message) -> None:
         tenure = self.tenure_of(member, stalled.slice_.partition)
-        offset = stalled.offset
+        offset: int = message.offset()
         self.say(f"{member} abandons the call for {tenure.name}@{offset}")
         # Where its slot has claimed it and not begun yet, the call begins later.
         tenure.attempts[offset] = stalled.attempt
@@ -408,19 +477,19 @@ class History:
         level = self._rung(tenure.name).level
         if retry.when_spent == "drop" and not _further(retry, level):
             self.finished(tenure, offset)
-            self._dropped(tenure, stalled)
+            self._dropped(tenure, stalled, message)
         else:
             tenure.leaving.add(offset)
 
-    def _dropped(self, tenure: Tenure, stalled: Stalled) -> None:
+    def _dropped(self, tenure: Tenure, stalled: Stalled, message: Message) -> None:
         """Note for the guarantees that a record is over although its call goes on."""
-        lane = self.lane_of(stalled.slice_.messages[0])
+        lane = self.lane_of(message)
         self.events.append(
             Ended(
                 str(tenure.member),
                 self.topic_of(tenure.ledger),
                 tenure.name.partition,
-                stalled.offset,
+                message.offset(),
                 None if lane is None else str(lane),
                 self.now(),
                 "dropped",

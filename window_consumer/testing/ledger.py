@@ -166,7 +166,7 @@ class Tenure:
 class SimulatedCall:
     """A handler call that runs."""
 
-    __slots__ = ("attempt", "lane", "offset", "record", "tenure")
+    __slots__ = ("attempt", "batch", "lane", "offset", "record", "tenure")
 
     def __init__(self, tenure: Tenure, record: KnownRecord, lane: Lane | None, attempt: int):
         self.tenure = tenure
@@ -174,6 +174,8 @@ class SimulatedCall:
         self.offset = record.message.offset()
         self.lane = lane
         self.attempt = attempt
+        self.batch: str | None = None
+        """Names the list that it is for, where a batch handler is called."""
 
 
 def _redrives(message: FakeMessage) -> int:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from attrs import evolve, field, frozen
 
+from window_consumer.core.batching import BatchRules
 from window_consumer.core.breaker import BreakerRules
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.ladder import RetryRules
@@ -115,6 +116,9 @@ _NOW_AND_THEN: dict[Action, float] = {
 }
 """A schedule has about half of these, so that some are quiet enough to go far."""
 
+_WITH_BATCHES = 0.2
+"""In so many schedules handlers get lists."""
+
 _CLIMBING = 0.25
 """So many schedules are about records that fail and wait in retry levels."""
 
@@ -164,6 +168,20 @@ class Plan:
 
 def draw(rng: Random) -> Plan:
     """Draw a schedule."""
+    # Batches are drawn from numbers of their own: the schedules without them stay what they were.
+    own = Random(str(rng.getstate()))
+    plan = _drawn(rng)
+    if own.random() >= _WITH_BATCHES:
+        return plan
+    return evolve(plan, engine=evolve(plan.engine, batch=_batches(own, plan.engine)))
+
+
+def _batches(rng: Random, engine: EngineRules) -> BatchRules:
+    most = min(rng.choice((1, 2, 3, 6, 20)), engine.window_cells * engine.cell_records)
+    return BatchRules(most, rng.randint(1, most), rng.choice((0.0, 0.01, 0.3, 2.0)))
+
+
+def _drawn(rng: Random) -> Plan:
     actions = {
         **_ALWAYS,
         **{action: weight for action, weight in _NOW_AND_THEN.items() if rng.random() < 0.5},

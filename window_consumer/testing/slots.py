@@ -34,6 +34,9 @@ class Handler(Protocol):
     def ending(self, call: SimulatedCall) -> Exception | None:
         """Return what a call raises, None where it returns."""
 
+    def endings(self, calls: Sequence[SimulatedCall]) -> list[Exception | None]:
+        """Return what the call of a batch handler says of each record, None where it is done."""
+
 
 class SteppedSlots:
     """The pool of a simulated member. What a thread does without a pause is one step here.
@@ -119,6 +122,8 @@ class SteppedSlots:
         slice_.thread = ident
         slice_.started = started = self._now()
         yield
+        if slice_.is_batch:
+            yield from self._call_batch(slice_)
         for message in slice_.unclaimed:
             tenure = history.claimed(self.member, slice_, message)
             yield
@@ -142,6 +147,27 @@ class SteppedSlots:
                     failed_lanes.add(lane_of(message))
         slice_.elapsed = self._now() - started
         self.member.completions.put(slice_)
+
+    def _call_batch(self, slice_: Slice) -> Iterator[None]:
+        """Do what ``runtime.batch_calls.call_batch`` does: all of it is claimed, or nothing."""
+        history = self._history
+        messages = list(slice_.unclaimed)
+        if not messages:
+            return
+        tenures = [history.claimed(self.member, slice_, message) for message in messages]
+        yield
+        calls = history.started_together(tenures[0], messages, slice_.call.attempt)
+        while any(call.record.deadly for call in calls):
+            self.dying = True
+            yield
+        yield from self._last(calls[0])
+        errors = self._handler.endings(calls)
+        history.ended_together(calls, errors)
+        for message, error in zip(messages, errors, strict=True):
+            if isinstance(error, Skip):
+                slice_.deviate().skipped.append(message)
+            elif error is not None:
+                slice_.deviate().failed.append((message, _failure(error, message.offset())))
 
     def _last(self, call: SimulatedCall) -> Iterator[None]:
         handler = self._handler

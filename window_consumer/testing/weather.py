@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from window_consumer.model.errors import (
     CommitFailedError,
     Expired,
     Fatal,
+    NotCalled,
     PassedOver,
     RetryLater,
     Skip,
@@ -79,6 +80,17 @@ class Weather:
                 return make()
             chance -= share
         return None
+
+    def endings(self, calls: Sequence[SimulatedCall]) -> list[Exception | None]:
+        """Return what the call of a batch handler says of each record, None where it is done.
+
+        Some calls fail as a whole; the others tell the failed records one by one.
+        """
+        errors = [self.ending(call) for call in calls]
+        whole = errors[0]
+        if whole is not None and not isinstance(whole, NotCalled) and self._rng.random() < 0.4:
+            return [whole] * len(calls)
+        return errors
 
     def _fatal(self) -> Exception:
         return Fatal("made to fail") if self._rng.random() < 0.5 else InvalidOrderError()

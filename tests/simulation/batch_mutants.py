@@ -1,0 +1,140 @@
+"""Engines with one planted bug each in what they do with batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from window_consumer.core.batching import BatchDispatcher, Gathering
+from window_consumer.core.engine import Engine
+from window_consumer.core.ladder import FailedRecord, Retry, Spent
+from window_consumer.core.partition import Partition
+from window_consumer.core.settling import Settling
+from window_consumer.core.slices import Lane, Results, Slice
+from window_consumer.core.together import Together
+from window_consumer.model.fault import Failure
+
+
+class _Engine(Engine):
+    """One whose parts for batches are replaced by those of a subclass."""
+
+    dispatcher_type: type[BatchDispatcher] = BatchDispatcher
+    settling_type: type[Settling] = Settling
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.dispatcher.__class__ = self.dispatcher_type
+        self.settling.__class__ = self.settling_type
+
+
+class OwnsOnlyTheFirstLane(_Engine):
+    """A batch keeps the lane of its first record busy, and forgets the others."""
+
+    class dispatcher_type(BatchDispatcher):  # noqa: N801 - takes the place of an attribute
+        def _send(self, slice_: Slice, now: float) -> None:
+            super()._send(slice_, now)
+            if slice_.call.attempt == 1:
+                slice_.partition.ordering.release(
+                    set(slice_.lanes[1:]) - {slice_.lanes[0]} if slice_.lanes else ()
+                )
+
+
+class LeavesLinesAsTheyStand(_Engine):
+    """Records come in the order in which their lanes have become free."""
+
+    class dispatcher_type(BatchDispatcher):  # noqa: N801 - takes the place of an attribute
+        @staticmethod
+        def _made_of(batch: Gathering, partition: Partition) -> Slice:
+            return Slice(partition, batch.messages, batch.seqs, batch.bytes, batch.lanes)
+
+
+class WaitsUntilItIsFull(_Engine):
+    """A batch that is short waits for as long as it takes."""
+
+    class dispatcher_type(BatchDispatcher):  # noqa: N801 - takes the place of an attribute
+        def _is_ready(self, batch: Gathering, _partition: Partition, _now: float) -> bool:
+            return len(batch) >= self.slice_records
+
+
+class LosesWhatItHasGathered(_Engine):
+    """What has not gone out is forgotten when nothing may go out for a while."""
+
+    class dispatcher_type(BatchDispatcher):  # noqa: N801 - takes the place of an attribute
+        def break_up(self, partition: Partition) -> bool:
+            batch = self._gathered.pop(partition, None)
+            if batch is not None:
+                partition.ordering.release(batch.lanes)
+            return False
+
+
+class _Apart(Together):
+    def step_of(self, lane: Lane | None, step: Retry | Spent) -> Retry | Spent:
+        self._draw = (self._draw + 0.37) % 1.0
+        return super().step_of(None if lane is None else object(), step)
+
+
+class CallsFailedOnesApart(_Engine):
+    """The failed records of a batch come back one by one, lane or not."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.failures.together = lambda: _Apart(0.0)  # type: ignore[method-assign] # a planted bug
+
+
+class FinishesTheRestOfALaneThatBlocks(_Engine):
+    """What stands behind a failed record is done although its lane blocks."""
+
+    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+        def _call_again(
+            self, slice_: Slice, _behind: dict[Lane, FailedRecord], _now: float
+        ) -> Results:
+            failed = self._failed_places(slice_)
+            return slice_.results(but=failed)
+
+        @staticmethod
+        def _failed_places(slice_: Slice) -> Sequence[int]:
+            open_ = slice_.partition.failed
+            return [place for place, seq in enumerate(slice_.seqs) if seq in open_]
+
+
+class CallsAllAgain(_Engine):
+    """A batch of which some records failed is called again as a whole."""
+
+    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+        def _settle(self, slice_: Slice, now: float) -> None:
+            noted = slice_.deviations
+            if noted is not None and noted.failed:
+                failure = noted.failed[0][1]
+                noted.failed = [(message, failure) for message in slice_.messages]
+                noted.skipped = []
+            super()._settle(slice_, now)
+
+
+class FinishesAllOfABatch(_Engine):
+    """A batch of which some records failed is done."""
+
+    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+        def _settle(self, slice_: Slice, now: float) -> None:
+            noted = slice_.deviations
+            if noted is not None and 0 < len(noted.failed) < len(slice_.messages):
+                noted.failed = []
+            super()._settle(slice_, now)
+
+
+class GivesUpTheFirstOfABatch(_Engine):
+    """Of a batch that hangs one record leaves, the others are forgotten."""
+
+    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+        def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
+            slice_.messages, slice_.seqs = slice_.messages[:1], slice_.seqs[:1]
+            super()._abandon_batch(slice_, failure, now)
+
+
+class FreesTheLanesOfABatchThatHangs(_Engine):
+    """The lanes of a batch that was given up are free before its call has ended."""
+
+    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+        def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
+            lanes, slice_.lanes = slice_.lanes, ()
+            super()._abandon_batch(slice_, failure, now)
+            slice_.partition.ordering.release(lanes)

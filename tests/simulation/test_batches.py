@@ -1,0 +1,52 @@
+"""Batches on thousands of schedules, and whether breaking their rules is noticed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.simulation import batch_mutants as mutants
+from tests.simulation.schedules import failing_batches, with_batches
+from window_consumer.core.engine import Engine
+from window_consumer.testing.simulator import Draw, ViolationError, simulate
+from window_consumer.testing.subject import Subject
+
+SCHEDULES = 60
+MUTANTS_SEEDS = 1500
+
+
+def test_every_promise_is_kept_where_handlers_get_lists() -> None:
+    broken = []
+    for seed in range(SCHEDULES):
+        try:
+            simulate(seed, draw=with_batches)
+        except ViolationError as violation:
+            broken.append(str(violation))
+    assert not broken, "\n".join(broken[:3])
+
+
+@pytest.mark.parametrize(
+    ("mutant", "draw", "expected"),
+    [
+        (mutants.OwnsOnlyTheFirstLane, with_batches, "of lane"),
+        (mutants.LeavesLinesAsTheyStand, with_batches, "not in order"),
+        (mutants.WaitsUntilItIsFull, with_batches, "not finished after"),
+        (mutants.LosesWhatItHasGathered, with_batches, "not finished after|of lane"),
+        (mutants.CallsFailedOnesApart, failing_batches, "of lane"),
+        (mutants.FinishesTheRestOfALaneThatBlocks, failing_batches, "covers"),
+        (mutants.CallsAllAgain, with_batches, "after its final outcome"),
+        (mutants.FinishesAllOfABatch, with_batches, "covers"),
+        (mutants.GivesUpTheFirstOfABatch, failing_batches, "not finished after"),
+        (mutants.FreesTheLanesOfABatchThatHangs, failing_batches, "of lane"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_bug_planted_in_batches_is_found(mutant: type[Engine], draw: Draw, expected: str) -> None:
+    for seed in range(MUTANTS_SEEDS):
+        try:
+            simulate(seed, draw=draw, subject=Subject(make_engine=mutant))
+        except ViolationError as violation:
+            if re.search(expected, violation.violations[0]):
+                return
+    pytest.fail(f"{mutant.__name__} broke no such promise in {MUTANTS_SEEDS} schedules")
