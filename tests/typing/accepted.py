@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,6 +103,41 @@ def produces_some(order: Order) -> list[Produce] | None:
         Produce("audit", b"k", headers=[("twice", b"1"), ("twice", b"2")], timestamp=1),
         Produce("compacted", "k", None),
     ]
+
+
+payments = App("payments")
+
+
+@payments.lifespan
+async def session() -> AsyncIterator[Pool]:
+    yield Pool()
+
+
+@payments.middleware
+async def awaited(record: Record, call_next: Callable[[Record], Awaitable[object]]) -> object:
+    return await call_next(record)
+
+
+@payments.middleware(around="functions")
+def called(record: Record, call_next: Callable[[Record], object]) -> object:
+    return call_next(record)
+
+
+@payments.handler("payments", concurrency=10_000)
+async def settle(payment: Order, record: Record) -> None:
+    record.state.save(str(payment.id))
+
+
+async def await_a_decorated_function(record: Record) -> None:
+    await settle(Order(1), record)
+
+
+more = App("more")
+
+
+@more.lifespan
+def opened_later() -> AbstractAsyncContextManager[Pool]:
+    return contextlib.nullcontext(Pool())
 
 
 @app.handler("orders", ordering="key", concurrency=8, fatal=[ValueError, "shop.InvalidOrder"])

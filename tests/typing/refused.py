@@ -58,6 +58,19 @@ def goes_nowhere(record: Record) -> object: ...
 def calls_with_text(record: Record, call_next: Callable[[str], object]) -> object: ...
 
 
+@app.middleware(around="threads")  # refused
+def is_for_nobody(record: Record, call_next: Callable[[Record], object]) -> object: ...
+
+
+@app.middleware  # refused
+async def awaits_nothing(record: Record) -> object: ...
+
+
+@app.lifespan  # refused
+async def opens_nothing_later() -> int:
+    return 1
+
+
 @app.lifespan  # refused
 def opens_nothing() -> int:
     return 1

@@ -17,7 +17,14 @@ _MAX_CHAIN = 5
 
 _LAYERS = frozenset(
     f"window_consumer.runtime.{layer}"
-    for layer in ("routing", "expiry", "coroutine_calls", "batch_calls", "batch_layers")
+    for layer in (
+        "routing",
+        "expiry",
+        "coroutine_calls",
+        "hand_loop",
+        "batch_calls",
+        "batch_layers",
+    )
 )
 """What stands between a slot's loop and the handlers."""
 

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any, Self, TypeVar
 
 from window_consumer.model.errors import UsageError
@@ -52,11 +52,23 @@ class HandLoop:
                 "coroutines are run here from a plain function, and this thread runs an event loop"
                 " already: call it from a test that is no async def, or on a thread of its own"
             )
-        return self._runner.run(_awaited(awaitable), context=copy_context())
+        try:
+            return self._runner.run(_awaited(awaitable), context=copy_context())
+        except BaseException as error:
+            error.__traceback__ = _below(_awaited.__code__, error.__traceback__)
+            raise
 
     def running(self, handler: Callable[[Record], Any]) -> Callable[[Record], object]:
         """Return a plain function that runs what the handler makes for a record to its end."""
         return lambda record: self.run(handler(record))
+
+
+def _below(code: CodeType, trace: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames of the loop, which say nothing of what was raised."""
+    below = trace
+    while below is not None and below.tb_frame.f_code is not code:
+        below = below.tb_next
+    return trace if below is None else below.tb_next
 
 
 async def _awaited(awaitable: Awaitable[T]) -> T:

@@ -7,6 +7,7 @@ other, in the order in which the Engine hands it out.
 from __future__ import annotations
 
 import threading
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -101,7 +102,7 @@ def _kept(
     """
 
     def describe_it(error: BaseException, handler: str) -> Failure:
-        if not isinstance(error, Exception | SystemExit):
+        if not isinstance(error, Exception | SystemExit | CancelledError):
             raise error
         # Without the slot's frame; of what is left the runtime drops the first, the journal's.
         trace = error.__traceback__

@@ -1,0 +1,110 @@
+"""Coroutines under ``window-consumer run``: what ends them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.commands import Commands, kafka_of
+from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.dead_letter import read_dead_letter
+
+SHOP = """
+import asyncio
+import time
+
+from window_consumer import App, Record
+
+app = App("shop")
+
+
+@app.handler("orders", group="shop", ordering="key", concurrency=1000)
+async def charge(order: Record) -> None:
+    print("begins", order.text(), order.attempt, flush=True)
+    if order.text() == "hangs":
+        try:
+            await wait_for_the_bank()
+        finally:
+            print("ends", order.cancelled, flush=True)
+    if order.text() == "blocks":
+        time.sleep(1.5)
+        await asyncio.sleep(60)
+
+
+async def wait_for_the_bank():
+    await asyncio.sleep(3600)
+"""
+
+OVERTAKE = {"attempts": 3, "on_failure": "overtake"}
+BLOCK = {"backoff": "10ms..10ms", "on_failure": "block"}
+
+
+@pytest.fixture
+def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
+    embedded.create_topic("orders", 1)
+    commands.application(SHOP)
+    return commands
+
+
+def configure(shop: Commands, embedded: EmbeddedBroker, **worker: object) -> None:
+    shop.configure({"kafka": kafka_of(embedded), "workers": {"charge": worker}})
+
+
+def test_a_call_that_hangs_is_cancelled_and_its_record_leaves_with_the_coroutines_stack(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    configure(shop, embedded, retry=OVERTAKE, stall={"after": "300ms"})
+    embedded.produce("orders", b"hangs", key=b"k")
+    embedded.produce("orders", b"follows", key=b"k")
+    worker = shop.start("run", "shop:app")
+    worker.wait_for("begins follows 1")
+    ended = worker.stop()
+    assert ended.code == 0
+    assert "it is cancelled; it stands at:" in ended.err
+    assert ended.out.splitlines() == ["begins hangs 1", "ends True", "begins follows 1"]
+    assert "1 processed, 0 retried, 1 dead-lettered, 0 unfinished" in ended.err
+    (message,) = embedded.read_all("shop.orders.dlq")
+    letter = read_dead_letter(message)
+    assert letter.reason == "STALLED"
+    assert "in wait_for_the_bank" in (letter.error_stack or "")
+
+
+def test_with_block_it_is_called_again_and_those_behind_it_wait(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    configure(shop, embedded, retry=BLOCK, stall={"after": "300ms"}, stop_timeout="100ms")
+    embedded.produce("orders", b"hangs", key=b"k")
+    embedded.produce("orders", b"follows", key=b"k")
+    worker = shop.start("run", "shop:app")
+    worker.wait_for("begins hangs 3")
+    ended = worker.stop()
+    assert "follows" not in ended.out
+    assert "0 dead-lettered, 2 unfinished" in ended.err
+
+
+def test_at_the_stop_what_still_runs_is_cancelled_and_its_record_stays_unfinished(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    configure(shop, embedded, retry=OVERTAKE, stop_timeout="200ms")
+    embedded.produce("orders", b"hangs", key=b"k")
+    worker = shop.start("run", "shop:app")
+    worker.wait_for("begins hangs 1")
+    ended = worker.stop()
+    assert ended.code == 0
+    assert ended.out.splitlines() == ["begins hangs 1", "ends True"]
+    assert "stop_timeout (0.2 s) is over: 1 calls were cancelled (orders[0]@0)" in ended.err
+    assert "0 processed, 0 retried, 0 dead-lettered, 1 unfinished" in ended.err
+    assert "outlived" not in ended.err
+
+
+def test_a_call_that_blocks_the_loop_is_shown_and_cancelled_when_it_has_given_it_back(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    configure(shop, embedded, retry=OVERTAKE, stall={"after": "1s"})
+    embedded.produce("orders", b"blocks", key=b"k")
+    worker = shop.start("run", "shop:app")
+    worker.wait_for("time.sleep(1.5)")
+    worker.wait_for("its attempts are spent")
+    ended = worker.stop()
+    assert "1 dead-lettered, 0 unfinished" in ended.err
+    (message,) = embedded.read_all("shop.orders.dlq")
+    assert "it blocks the event loop" in (read_dead_letter(message).error_message or "")
