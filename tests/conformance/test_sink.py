@@ -92,6 +92,7 @@ def test_a_key_goes_where_javas_producers_put_it(stage: Stage) -> None:
     topic = stage.topic(7)
     answers = Answers(stage.sink())
     keys = [f"key-{number}".encode() * (number % 4 + 1) for number in range(100)]
+    keys += [b"", *(bytes(range(255, 255 - length, -1)) for length in range(1, 10))]
     for key in keys:
         answers.write(key, copy(topic, key=key, partition=None))
     answers.until(lambda: len(answers.given) == len(keys))
@@ -103,7 +104,19 @@ def test_a_key_goes_where_javas_producers_put_it(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("key", "hashed"),
     # Values that Kafka's own tests expect of org.apache.kafka.common.utils.Utils.murmur2.
-    [(b"21", -973932308), (b"foobar", -790332482), (b"a-little-bit-long-string", -985981536)],
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        # What it says of keys whose bytes are negative in Java, of every length beyond a word.
+        (b"", 275646681),
+        (b"\xff", -311467685),
+        (b"\x80\xff", -80095470),
+        (b"\xff\x80\xfe", 957058525),
+        (b"\xff\xfe\xfd\xfc", 2136149935),
+        (b"\xff" * 7, -71293549),
+        (b"\x7f\xff" * 4 + b"\x7f", -161882274),
+    ],
 )
 def test_the_suites_own_partitioner_is_javas(key: bytes, hashed: int) -> None:
     assert partition_of(key, 1_000_003) == (hashed & 0x7FFFFFFF) % 1_000_003

@@ -143,7 +143,7 @@ class Shop:
             "workers": {"work": {**ours, "kafka": dict(kafka), **worker}},
         }
 
-    def _handle(self, record: Record) -> None:
+    def _handle(self, record: Record) -> object:
         call = Call(
             record.topic,
             record.partition,
@@ -160,7 +160,7 @@ class Shop:
         self.calls.append(call)
         self.events.append(Started(*place, time.monotonic(), call.attempt))
         try:
-            self.behave(record)
+            returned = self.behave(record)
         except Fatal:
             self.events.append(Ended(*place, time.monotonic(), "spent", call.attempt))
             raise
@@ -168,6 +168,7 @@ class Shop:
             self.events.append(Ended(*place, time.monotonic(), "failed", call.attempt))
             raise
         self.events.append(Ended(*place, time.monotonic(), "done", call.attempt))
+        return returned
 
     # ---- writing
 

@@ -94,6 +94,38 @@ def test_a_copy_that_was_not_acked_says_whether_it_was_too_large(
     assert str(failure).startswith("copy to shop.orders.dlq: ")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "MSG_SIZE_TOO_LARGE",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "UNKNOWN_TOPIC_OR_PART",
+        "_UNKNOWN_TOPIC",
+        "_UNKNOWN_PARTITION",
+        "INVALID_RECORD",
+    ],
+)
+def test_what_sending_again_cannot_help_is_refused(name: str) -> None:
+    failure = errors.publish_failure(error_named(name), "invoices")
+    assert failure.refused
+    assert failure.why.endswith(f"({name})")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_MSG_TIMED_OUT",
+        "NOT_LEADER_FOR_PARTITION",
+        "NOT_ENOUGH_REPLICAS",
+        "INVALID_MSG",  # torn on the way
+        "_INVALID_DIFFERENT_RECORD",  # another record of its batch was refused
+        "_PURGE_QUEUE",
+    ],
+)
+def test_what_may_pass_is_not_refused(name: str) -> None:
+    assert not errors.publish_failure(error_named(name), "invoices").refused
+
+
 def test_the_reason_for_which_a_client_gave_up_is_found_in_its_words() -> None:
     words = f"Fatal: {KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED).str()}"
     given_up = KafkaError(KafkaError._FATAL, words)
