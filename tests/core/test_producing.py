@@ -61,6 +61,25 @@ def test_a_batch_is_open_as_a_whole_until_its_results_are_acked() -> None:
     assert driven.committable == 9
 
 
+def test_calls_for_parts_of_a_batch_may_have_their_records_in_any_order() -> None:
+    driven = ProducingDriven(slots=1)
+    driven.deliver(*notes(0, 1, 2))
+    driven.tick()
+    driven.finish_all()
+    driven.deliver(*notes(*range(3, 9)))
+    driven.tick()
+    slice_ = max(driven.out, key=lambda each: len(each.messages))
+    messages = driven.claim(slice_)
+    assert len(messages) > 2
+    for parts in (messages[::2], messages[1::2]):
+        slice_.deviate().returned.append(Returned(parts, [invoice()]))
+    driven.finish(slice_)
+    driven.tick()
+    assert sorted(m.offset() for each, _ in driven.sending for m in each.messages) == [
+        m.offset() for m in messages
+    ]
+
+
 # ---- order
 
 

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from window_consumer.core.batching import BatchRules
 from window_consumer.core.stalls import StallRules
-from window_consumer.testing.schedule import Plan, draw
+from window_consumer.testing.schedule import Handlers, Plan, draw
 
 _MORE = {"redrive": 3.0, "turn": 2.0, "acks": 3.0}
 
@@ -67,4 +67,35 @@ def failing_batches(rng: Random) -> Plan:
         ),
         keys=(b"a", b"b"),
         handlers=evolve(plan.handlers, fails=0.4, fatal=0.0, leaves=0.0, deadly=0.0, hangs=hangs),
+    )
+
+
+_MORE_RESULTS = {"turn": 2.0, "work": 2.0, "acks": 6.0, "weather": 8.0}
+
+
+def many_results(rng: Random) -> Plan:
+    """Most calls return something to produce, in weather in which much of it is lost."""
+    plan = draw(rng)
+    while "weather" not in plan.actions:
+        plan = draw(rng)
+    weights = [after - before for before, after in pairwise((0.0, *plan.weights))]
+    more = (_MORE_RESULTS.get(name, 1.0) for name in plan.actions)
+    quiet = Handlers(
+        fails=0.05 if rng.random() < 0.3 else 0.0,
+        fatal=0.0,
+        skips=0.0,
+        later=0.0,
+        leaves=0.0,
+        hangs=0.0,
+        slow=0.2 if rng.random() < 0.3 else 0.0,
+        poison=0.0,
+        deadly=0.0,
+        returns=rng.choice((0.3, 0.8, 1.0)),
+    )
+    return evolve(
+        plan,
+        engine=evolve(plan.engine, window_bytes=rng.choice((300, 10_000, 100_000)), batch=None),
+        handlers=quiet,
+        pace_s=rng.choice((0.003, 0.02)),
+        weights=tuple(accumulate(w * m for w, m in zip(weights, more, strict=True))),
     )

@@ -218,12 +218,13 @@ class Slice:
         """Return the calls that want something produced, with the places of their records."""
         if not noted:
             return []
-        pairs = [(message, call) for call in noted for message in call.messages]
-        found: list[tuple[list[int], Returned]] = []
-        for index, (_, call) in self._places(pairs, itemgetter(0)):
-            if not found or found[-1][1] is not call:
-                found.append(([], call))
-            found[-1][0].append(index)
+        # By identity, as above; those of several calls for one batch stand in any order.
+        places = {id(message): index for index, message in enumerate(self.messages)}
+        found = []
+        for call in noted:
+            indices = [places[id(each)] for each in call.messages if id(each) in places]
+            if indices:
+                found.append((indices, call))
         return found
 
     def _places(

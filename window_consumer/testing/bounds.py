@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from window_consumer.core.dispatcher import SLICES_PER_SLOT
 from window_consumer.core.failures import MAX_UNACKED
 from window_consumer.core.partition import Partition
+from window_consumer.core.producing import MAX_UNACKED_RESULTS, RESULTS_SHARE
+from window_consumer.core.slices import Slice
 from window_consumer.testing.history import History
 
 if TYPE_CHECKING:
@@ -25,8 +27,10 @@ def check_bounds(history: History, member: SimulatedMember) -> None:
     if used != held:
         history.violate(f"{member} counts {used} bytes, its partitions {held}")
     # Every partition may take one batch with an empty hand, or when something is free: two
-    # batches may come before the next tick. One copy may be on its way whatever is held.
+    # batches may come before the next tick. One copy may be on its way whatever is held. Results
+    # have a bound of their own.
     allowed = rules.window_bytes + member.source.largest_batch * (len(engine.partitions) + 2)
+    allowed += _results(history, member)
     if used > allowed:
         history.violate(f"{member} holds {used} bytes, allowed are {rules.window_bytes}")
     out = len(engine.dispatcher.out)
@@ -37,6 +41,31 @@ def check_bounds(history: History, member: SimulatedMember) -> None:
         history.violate(f"{member} has abandoned {abandoned} calls")
     if not 0 <= engine.failures.unacked <= MAX_UNACKED:
         history.violate(f"{member} counts {engine.failures.unacked} copies without an answer")
+
+
+def check_start(history: History, member: SimulatedMember, slice_: Slice) -> None:
+    """Note where a slice starts although too many results wait for their acks.
+
+    One record may always be tried: to find out whether an outage is over, or who ends the process.
+    """
+    engine = member.engine
+    if slice_ is engine.breaker.probe or slice_.partition.case is not None:
+        return
+    held, allowed = engine.producing.bytes, engine.rules.window_bytes * RESULTS_SHARE
+    if held > allowed:
+        history.violate(
+            f"{member} starts more calls with {held} bytes of results, allowed are {allowed:g}"
+        )
+
+
+def _results(history: History, member: SimulatedMember) -> int:
+    """Return how many bytes of results are held."""
+    producing = member.engine.producing
+    if producing.bytes < 0:
+        history.violate(f"{member} let go of results twice")
+    if not 0 <= producing.unacked <= MAX_UNACKED_RESULTS:
+        history.violate(f"{member} counts {producing.unacked} results without an answer")
+    return producing.bytes
 
 
 def _check_partition(history: History, member: SimulatedMember, partition: Partition) -> None:

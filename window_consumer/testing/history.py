@@ -18,7 +18,7 @@ from window_consumer.core.partition import Partition
 from window_consumer.core.rungs import MAX_SKEW_S, Level, Rung
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Stalled
-from window_consumer.model.errors import NotCalled, RetryLater, Skip
+from window_consumer.model.errors import NotCalled, ResultRefusedError, RetryLater, Skip
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.testing.events import (
     Ended,
@@ -400,8 +400,8 @@ class History:
             return True
         return False
 
-    def ended(self, call: SimulatedCall, error: Exception | None) -> None:
-        """A handler call is over."""
+    def ended(self, call: SimulatedCall, error: Exception | None, *, is_open: bool = False) -> None:
+        """A handler call is over; its record ``is_open`` where results have to be acked first."""
         tenure = call.tenure
         tenure.running.discard(call.offset)
         if isinstance(error, NotCalled) and call.offset not in tenure.abandoned:
@@ -422,12 +422,15 @@ class History:
                 call.offset,
                 None if call.lane is None else str(call.lane),
                 self.now(),
-                result if counts or error is None else "failed",
+                "failed" if is_open or not (counts or error is None) else result,
                 call.attempt,
             )
         )
-        if not counts:
-            return
+        if counts and not is_open:
+            self._conclude(call, error, result)
+
+    def _conclude(self, call: SimulatedCall, error: Exception | None, result: Result) -> None:
+        tenure = call.tenure
         if result == "failed":
             tenure.not_before[call.offset] = self.now() + self._shortest_wait(call, error)
         elif result == "spent":
@@ -458,6 +461,28 @@ class History:
                 elif again and told is not None:
                     firsts.setdefault(call.lane, told)
             self.ended(call, error)
+
+    def acked(self, call: SimulatedCall) -> None:
+        """All results of a call are acked: its record is done."""
+        self._conclude(call, None, "done")
+        self._after_results(call, "done")
+
+    def refused(self, call: SimulatedCall) -> None:
+        """A result of a call was refused for good: the call counts as failed."""
+        error = ResultRefusedError("made to be refused")
+        result = self._result(call, error)
+        self.outages.ended(call, result)
+        self._conclude(call, error, result)
+        if result in ("dropped", "spent"):
+            self._after_results(call, result)
+
+    def _after_results(self, call: SimulatedCall, result: Result) -> None:
+        """Note for the guarantees that a record is over, some time after its call."""
+        tenure = call.tenure
+        lane = None if call.lane is None else str(call.lane)
+        place = (self.topic_of(call.record.ledger), tenure.name.partition, call.offset)
+        now = self.now()
+        self.events.append(Ended(str(tenure.member), *place, lane, now, result, call.attempt))
 
     def abandoned(self, member: SimulatedMember, stalled: Stalled) -> None:
         """A member gives up a call that does not return; its record leaves, or all of a batch."""

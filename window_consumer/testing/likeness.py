@@ -16,6 +16,7 @@ from attrs import frozen
 
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.start import OnNoOffset
+from window_consumer.model.produce import results_of
 from window_consumer.model.record import Call, Record
 from window_consumer.runtime.restarts import OnOutOfRange
 from window_consumer.testing.ledger import SimulatedCall
@@ -94,6 +95,8 @@ class HandlerWeather(Weather):
         self.handler: Callable[[Record], object] = lambda _record: None
         """What is called; whoever makes it knows the weather's time by then."""
         self._state = state
+        self._results = 0
+        """How many records the last call has returned to be produced."""
 
     def time_ms(self) -> int:
         """Return the simulation's time of day, in milliseconds since 1970."""
@@ -104,11 +107,16 @@ class HandlerWeather(Weather):
 
         At the end, when everything has to become finished, calls return without it.
         """
+        self._results = 0
         if self.calm:
             return None
         record = Record.of(call.record.message, Call(call.attempt, self._state))
         try:
-            self.handler(record)
+            self._results = len(results_of(self.handler(record)))
         except Exception as error:
             return error
         return None
+
+    def returns(self, call: SimulatedCall) -> tuple[int, str]:  # noqa: ARG002 - it was asked before
+        """Return how many results the handler has returned; where they go is not simulated."""
+        return self._results, ""

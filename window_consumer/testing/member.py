@@ -19,6 +19,7 @@ import attrs
 from window_consumer.core.copies import Origin, Target
 from window_consumer.core.decisions import Outlived
 from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.partition import Partition
 from window_consumer.core.rungs import Rung
 from window_consumer.core.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
@@ -26,7 +27,7 @@ from window_consumer.model.protocols import Batch, Commit, CommitResults, Copy, 
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.poll_loop import Parts, Phase, PollLoop
-from window_consumer.runtime.publisher import Published, Publisher
+from window_consumer.runtime.publisher import Produced, Published, Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import Restarts
 from window_consumer.testing.clock import ManualClock
@@ -38,7 +39,8 @@ from window_consumer.testing.fake_sink import FakeSink
 from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.history import History
 from window_consumer.testing.ladder_topics import LadderTopics
-from window_consumer.testing.schedule import GROUP, Plan, copy_topic
+from window_consumer.testing.result_watch import ResultWatch
+from window_consumer.testing.schedule import GROUP, RESULT_TOPICS, Plan, copy_topic
 from window_consumer.testing.slots import Handler, SteppedSlots
 from window_consumer.testing.subject import Subject
 
@@ -61,6 +63,7 @@ class Scene:
         self.history = History(plan, self.broker, self.clock.now, self.clock.wall_ms, rungs)
         self.commits = CommitWatch(self.history)
         self.copies = CopyWatch(self.history)
+        self.results = ResultWatch(self.history)
 
 
 class WatchedSource(FakeSource):
@@ -107,7 +110,7 @@ class WatchedSource(FakeSource):
 
 
 class WatchedSink(FakeSink):
-    """A fake Sink whose copies the history hears of."""
+    """A fake Sink whose copies and results the history hears of."""
 
     def __init__(self, scene: Scene):
         super().__init__(scene.broker.topics, scene.broker.fate)
@@ -115,13 +118,16 @@ class WatchedSink(FakeSink):
         self._scene = scene
 
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
-        """Send a copy."""
-        super().write(copy, self._scene.copies.writing(self.member, copy, on_delivery))
+        """Send a copy or a result."""
+        super().write(copy, self._watch(copy).writing(self.member, copy, on_delivery))
+
+    def _watch(self, copy: Copy) -> CopyWatch | ResultWatch:
+        return self._scene.results if copy.topic in RESULT_TOPICS else self._scene.copies
 
     def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
-        """Let the history know what lies in a level now."""
+        """Let the history know what lies there now."""
         message = super().append(name, copy)
-        self._scene.copies.written(name, copy, message)
+        self._watch(copy).written(name, copy, message)
         return message
 
 
@@ -170,8 +176,8 @@ class Completions(SimpleQueue[Any]):
         if not self._items:
             raise Empty
         item = self._items.popleft()
-        if isinstance(item, (Slice, Published)):
-            partition = (item if isinstance(item, Slice) else item.failed).partition
+        partition = _partition_of(item)
+        if partition is not None:
             given_up = item in self._member.engine.dispatcher.abandoned
             if given_up or self._member.engine.partitions.get(partition.name) is not partition:
                 self._before = self._member.impression()
@@ -186,6 +192,15 @@ class Completions(SimpleQueue[Any]):
         if self._before is not None and self._before != self._member.impression():
             self._member.scene.history.violate(f"{self._member}: a late result changed something")
         self._before = None
+
+
+def _partition_of(item: object) -> Partition | None:
+    """Return the assignment that a report is about, None where it is about none."""
+    if isinstance(item, Slice):
+        return item.partition
+    if isinstance(item, Published):
+        return item.failed.partition
+    return item.production.partition if isinstance(item, Produced) else None
 
 
 class SimulatedMember:

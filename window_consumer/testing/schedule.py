@@ -25,6 +25,8 @@ from window_consumer.runtime.restarts import OnOutOfRange
 
 GROUP = "shop"
 TOPICS = ("orders", "returns")
+RESULT_TOPICS = ("invoices", "nowhere")
+"""Where handlers produce to; the second one is not there."""
 
 DELAYS_S = (0.0, 0.05, 0.3, 1.0, 6.0)
 """Of retry levels."""
@@ -52,6 +54,8 @@ class Handlers:
     """Records that fail whenever they are called."""
     deadly: float
     """Records that end the process whenever they are called."""
+    returns: float = 0.0
+    """Calls that return records to produce, of those that return."""
 
 
 @frozen
@@ -221,7 +225,9 @@ def _drawn(rng: Random) -> Plan:
             entry_limit=rng.choice((300, 450, 100_000, 100_000)),
         ),
     )
-    return _climbing(rng, plan) if rng.random() < _CLIMBING else plan
+    plan = _climbing(rng, plan) if rng.random() < _CLIMBING else plan
+    returns = rng.choice((0.1, 0.5, 1.0)) if rng.random() < 0.4 else 0.0
+    return evolve(plan, handlers=evolve(plan.handlers, returns=returns))
 
 
 def copy_topic(topic: str, level: Level | None = None) -> str:

@@ -15,7 +15,7 @@ from window_consumer.testing.fake_log import FakeLog
 from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.member import Scene, SimulatedMember
 from window_consumer.testing.redrives import Redrives
-from window_consumer.testing.schedule import GROUP, Action, Plan
+from window_consumer.testing.schedule import GROUP, RESULT_TOPICS, Action, Plan
 from window_consumer.testing.subject import Subject
 from window_consumer.testing.weather import Weather
 
@@ -68,6 +68,7 @@ class Simulation:
         for topic in plan.sources:
             self.broker.create_topic(topic, plan.partitions)
         scene.ladder.create()
+        self.broker.create_topic(RESULT_TOPICS[0], 2, max_message_bytes=1_000)
         group = self.broker.group(GROUP)
         group.commit_fault = self.weather.commit_fault
         self.broker.fate_of = self.weather.fate_of

@@ -161,6 +161,7 @@ class Run:
                 if not record.handled and not record.excused:
                     history.violate(f"{ledger.log.name}@{offset} is lost")
         self.simulation.scene.copies.check_dead_letters()
+        self.simulation.scene.results.check_results()
         for text in self._broken_guarantees():
             history.violate(text)
         self._judge()

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, Protocol
 
-from window_consumer.core.slices import Lane, Slice
+from window_consumer.core.slices import Lane, Returned, Slice
 from window_consumer.core.stalls import Stalled
 from window_consumer.model.errors import Skip, StalledError
 from window_consumer.model.fault import Failure, Fault
+from window_consumer.model.record import Message
+from window_consumer.testing.bounds import check_start
 from window_consumer.testing.history import History
 from window_consumer.testing.ledger import SimulatedCall
 
@@ -36,6 +38,9 @@ class Handler(Protocol):
 
     def endings(self, calls: Sequence[SimulatedCall]) -> list[Exception | None]:
         """Return what the call of a batch handler says of each record, None where it is done."""
+
+    def returns(self, call: SimulatedCall) -> tuple[int, str]:
+        """Return how many results a call returns, and why the last is refused for good."""
 
 
 class SteppedSlots:
@@ -72,6 +77,7 @@ class SteppedSlots:
 
     def submit(self, slice_: Slice) -> None:
         """Queue a slice; the next free slot takes it."""
+        check_start(self._history, self.member, slice_)
         self._waiting.append(slice_)
 
     def step(self, rng: Random) -> None:
@@ -118,7 +124,7 @@ class SteppedSlots:
     def _call_each(self, slice_: Slice, ident: int) -> Iterator[None]:
         history = self._history
         lane_of = slice_.lane_of
-        failed_lanes: set[Lane] = set()
+        held_lanes: set[Lane] = set()
         slice_.thread = ident
         slice_.started = started = self._now()
         yield
@@ -127,9 +133,9 @@ class SteppedSlots:
         for message in slice_.unclaimed:
             tenure = history.claimed(self.member, slice_, message)
             yield
-            if lane_of is not None and failed_lanes:
+            if lane_of is not None and held_lanes:
                 lane = lane_of(message)
-                if lane is not None and lane in failed_lanes:
+                if lane is not None and lane in held_lanes:
                     slice_.deviate().held.append(message)
                     continue
             call = history.started(tenure, message, slice_.call.attempt)
@@ -137,14 +143,8 @@ class SteppedSlots:
                 self.dying = True
                 yield
             yield from self._last(call)
-            error = self._handler.ending(call)
-            history.ended(call, error)
-            if isinstance(error, Skip):
-                slice_.deviate().skipped.append(message)
-            elif error is not None:
-                slice_.deviate().failed.append((message, _failure(error, message.offset())))
-                if lane_of is not None:
-                    failed_lanes.add(lane_of(message))
+            if self._conclude(slice_, message, call) and lane_of is not None:
+                held_lanes.add(lane_of(message))
         slice_.elapsed = self._now() - started
         self.member.completions.put(slice_)
 
@@ -168,6 +168,21 @@ class SteppedSlots:
                 slice_.deviate().skipped.append(message)
             elif error is not None:
                 slice_.deviate().failed.append((message, _failure(error, message.offset())))
+
+    def _conclude(self, slice_: Slice, message: Message, call: SimulatedCall) -> bool:
+        """Note how a call ends; tell whether its lane waits for it."""
+        error = self._handler.ending(call)
+        count, bad = (0, "") if error is not None else self._handler.returns(call)
+        self._history.ended(call, error, is_open=count > 0)
+        if isinstance(error, Skip):
+            slice_.deviate().skipped.append(message)
+        elif error is not None:
+            slice_.deviate().failed.append((message, _failure(error, message.offset())))
+            return True
+        if count:
+            results = self.member.scene.results.returned(call, count, bad=bad)
+            slice_.deviate().returned.append(Returned((message,), results))
+        return count > 0
 
     def _last(self, call: SimulatedCall) -> Iterator[None]:
         handler = self._handler

@@ -19,7 +19,7 @@ from window_consumer.model.protocols import Commit, Copy
 from window_consumer.testing.fake_group import Refusal
 from window_consumer.testing.fake_sink import Fate
 from window_consumer.testing.ledger import SimulatedCall
-from window_consumer.testing.schedule import InvalidOrderError, Plan
+from window_consumer.testing.schedule import RESULT_TOPICS, InvalidOrderError, Plan
 
 FOREVER = 10**9
 
@@ -92,6 +92,14 @@ class Weather:
             return [whole] * len(calls)
         return errors
 
+    def returns(self, call: SimulatedCall) -> tuple[int, str]:  # noqa: ARG002 - others look at it
+        """Return how many results a call returns, and why the last is refused for good."""
+        rng = self._rng
+        if not self._handlers.returns or rng.random() >= self._handlers.returns:
+            return 0, ""
+        bad = "" if self.calm or rng.random() < 0.85 else rng.choice(("topic", "size"))
+        return rng.randint(1, 3), bad
+
     def _fatal(self) -> Exception:
         return Fatal("made to fail") if self._rng.random() < 0.5 else InvalidOrderError()
 
@@ -105,8 +113,11 @@ class Weather:
             return None
         return self._rng.choice(_REFUSALS)
 
-    def fate_of(self, _copy: Copy) -> Fate:
-        """Decide about a copy."""
+    def fate_of(self, copy: Copy) -> Fate:
+        """Decide about a copy or a result."""
         if self.calm or not self.copies_fail or self._rng.random() < 0.4:
             return Fate.ACKED
-        return self._rng.choice(_FATES)
+        fate = self._rng.choice(_FATES)
+        # What has no place in the queue is answered before the others are sent: the watch of
+        # results judges them together.
+        return Fate.LOST if fate is Fate.QUEUE_FULL and copy.topic in RESULT_TOPICS else fate

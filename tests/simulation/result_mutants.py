@@ -1,0 +1,109 @@
+"""Engines with one planted bug each in what they do with results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from window_consumer.core.decisions import Decisions
+from window_consumer.core.engine import Engine
+from window_consumer.core.producing import Production
+from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.fault import Failure
+from window_consumer.model.outcome import Outcome
+
+
+class FinishesBeforeTheAcks(Engine):
+    """A record is done when its call has returned, whatever becomes of the results."""
+
+    def on_tick(self, now: float) -> Decisions:
+        decisions = super().on_tick(now)
+        for production in decisions.produce:
+            for seq in production.seqs:
+                if production.partition.window.is_open(seq):
+                    production.partition.window.finish((seq,), Outcome.DONE, now)
+        return decisions
+
+    def on_produced(
+        self, production: Production, index: int, error: PublishFailedError | None, now: float
+    ) -> None:
+        if self.producing.answered(production, index, error) and production.partition.owned:
+            self.producing.over(production)
+            for seq in production.seqs:
+                if seq in production.partition.failed:
+                    production.partition.forget_failure(seq)
+            lanes = [lane for lane in production.lanes if lane is not None]
+            production.partition.ordering.release(lanes, production.partition.held_lanes)
+            self.settling.go_on(production.partition, now)
+
+
+class WaitsForTheFirstAckOnly(Engine):
+    """The first ack counts for all results of a call."""
+
+    def on_produced(
+        self, production: Production, index: int, error: PublishFailedError | None, now: float
+    ) -> None:
+        if error is None and not production.answers:
+            production.results = production.results[:1]
+            self.producing.unacked -= production.sent - 1
+            production.sent = 1
+        elif production.answers >= production.sent:
+            return
+        super().on_produced(production, index, error, now)
+
+
+class SendsOnlyTheLostOnesAgain(Engine):
+    """What stands behind a lost result stays where it is."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        honest = self.producing.go_on
+
+        def go_on(production: Production, now: float) -> bool:
+            lost = production.error
+            if lost is not None and not production.alone:
+                production.results = [*production.results[: lost[0] + 1]]
+            return honest(production, now)
+
+        self.producing.go_on = go_on  # type: ignore[method-assign] # a planted bug
+
+
+class FreesTheLaneWhileResultsAreOut(Engine):
+    """The next of a lane goes on when the results before it have been sent."""
+
+    def on_tick(self, now: float) -> Decisions:
+        decisions = super().on_tick(now)
+        for production in decisions.produce:
+            lanes = [lane for lane in production.lanes if lane is not None]
+            production.partition.ordering.release(lanes)
+            self.dispatcher.wake(production.partition)
+        return decisions
+
+
+class TakesARefusalForAnAck(Engine):
+    """What the broker refuses for good is forgotten."""
+
+    def on_produced(
+        self, production: Production, index: int, error: PublishFailedError | None, now: float
+    ) -> None:
+        kept = error if error is not None and not error.refused else None
+        super().on_produced(production, index, kept, now)
+
+
+class TriesARefusalForEver(Engine):
+    """A record whose result is refused for good never leaves."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+
+        def refusal(production: Production) -> Failure | None:  # noqa: ARG001 - that is the bug
+            return None
+
+        self.producing.refusal = refusal  # type: ignore[method-assign] # a planted bug
+
+
+class TakesInAnyNumberOfResults(Engine):
+    """Calls go on whatever waits for its ack."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.producing._limit = 1e12

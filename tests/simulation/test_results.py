@@ -1,0 +1,44 @@
+"""Whether the simulator notices what may go wrong with results."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.simulation import result_mutants as mutants
+from tests.simulation.schedules import many_results
+from window_consumer.core.engine import Engine
+from window_consumer.testing.simulator import ViolationError, simulate
+from window_consumer.testing.subject import Subject
+
+SEEDS = 3000
+HONEST_SEEDS = 100
+
+
+def test_every_promise_is_kept_where_most_calls_return_results() -> None:
+    for seed in range(HONEST_SEEDS):
+        simulate(seed, draw=many_results)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "expected"),
+    [
+        (mutants.FinishesBeforeTheAcks, "covers"),
+        (mutants.WaitsForTheFirstAckOnly, "covers|is over|not finished|of lane|dies of a bug"),
+        (mutants.SendsOnlyTheLostOnesAgain, "lie in another order|covers|of lane"),
+        (mutants.FreesTheLaneWhileResultsAreOut, "of lane"),
+        (mutants.TakesARefusalForAnAck, "covers|of lane"),
+        (mutants.TriesARefusalForEver, "which is over|not finished"),
+        (mutants.TakesInAnyNumberOfResults, "bytes of results"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_bug_in_what_becomes_of_results_is_found(mutant: type[Engine], expected: str) -> None:
+    for seed in range(SEEDS):
+        try:
+            simulate(seed, subject=Subject(make_engine=mutant), draw=many_results)
+        except ViolationError as violation:
+            if re.search(expected, violation.violations[0]):
+                return
+    pytest.fail(f"{mutant.__name__} broke no such promise in {SEEDS} schedules")
