@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -508,3 +509,34 @@ def test_what_several_batch_handlers_return_is_that_of_their_own_records() -> No
             [b"sent 2"],
             [b"paid 2"],
         ]
+
+
+def test_batch_handlers_may_be_coroutines_with_all_that_surrounds_them() -> None:
+    app = App("shop")
+    seen: list[Any] = []
+    keys: Any = {"group": "shop", "ordering": "key", "ttl": "10s"}
+    keys["retry"] = {**RETRY, "on_failure": "overtake"}
+
+    @app.batch_handler("clicks", when=header("kind") == "paid", value=int, **keys)
+    async def paid(values: list[int]) -> Produce:
+        await asyncio.sleep(0)
+        seen.append(("paid", values))
+        return Produce("sums", value=str(sum(values)))
+
+    @app.batch_handler("clicks", when=header("kind") == "sent", **keys)
+    async def sent(records: list[Record]) -> None:
+        seen.append(("sent", [record.json() for record in records]))
+        raise PartialFailure(failed=named(records, 1))
+
+    @app.middleware(around="batches")
+    async def around(records: list[Record], call_next: Any) -> object:
+        seen.append(len(records))
+        return await call_next(records)
+
+    shared = config(store={"handler": ["paid", "sent"]})
+    with TestApp(app, shared, topics={"clicks": 1, "sums": 1}) as wc_app:
+        results = send(wc_app, "psp?s", "abcde")
+        outcomes = [result.outcome for result in results]
+        assert outcomes == [DONE, RETRYING, DONE, DEAD_LETTERED, DONE]
+        assert [result.value for result in wc_app.produced] == [b"2"]
+    assert seen == [2, ("paid", [0, 2]), 2, ("sent", [1, 4])]

@@ -202,7 +202,7 @@ class App:
             known = name or function.__name__
             what = f"@app.batch_handler {known}"
             condition = None if when is None else checked_condition(when, what)
-            plain = checked(function, what, may_be_async=False)
+            plain = checked(function, what)
             parameters = batch_parameters_of(plain, value, what)
             self._add(HandlerSpec(known, plain, defaults, condition, parameters))
             return function

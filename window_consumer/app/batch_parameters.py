@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import frozen
@@ -13,6 +14,7 @@ from window_consumer.app.parameters import hints_of, required
 from window_consumer.model.errors import NotInBatchError, PartialFailure, Undecodable, UsageError
 from window_consumer.model.record import Record
 from window_consumer.runtime.batch_calls import BatchHandler, Failed, Sorted, answers_of, failed_of
+from window_consumer.runtime.batch_steps import Steps, layered
 
 _FORMS = (
     "(records: list[Record]), (values: list[Order]) or (values: list[Order], records: list[Record])"
@@ -36,7 +38,9 @@ class BatchParameters:
             return (records,)
         return self._arguments(list(map(self.decoder, records)), records)
 
-    def called_with(self, function: Callable[..., object]) -> BatchHandler:
+    def called_with(
+        self, function: Callable[..., object], *, coroutines: bool = False
+    ) -> BatchHandler:
         """Return what is called with the records alone; the function itself where that is all.
 
         What cannot be decoded is taken out and fails by itself, the others go on.
@@ -45,7 +49,7 @@ class BatchParameters:
         if decode is None:
             return function
 
-        def call(records: list[Record]) -> object:
+        def steps(records: list[Record]) -> Steps:
             values: list[object] = []
             decoded: list[Record] = []
             failed: list[Failed] = []
@@ -58,7 +62,7 @@ class BatchParameters:
             if not decoded:
                 raise Sorted(failed)
             try:
-                returned = function(*self._arguments(values, decoded))
+                returned = yield partial(function, *self._arguments(values, decoded))
             except PartialFailure as error:
                 named = _by_records(error, values, decoded)
                 raise Sorted([*failed, *failed_of(named, decoded)]) from error
@@ -70,7 +74,7 @@ class BatchParameters:
                 raise Sorted(failed, answers=answers_of(decoded, returned))
             return returned
 
-        return call
+        return layered(steps, coroutines=coroutines)
 
     def _arguments(self, values: list[object], records: list[Record]) -> tuple[object, ...]:
         if not self.with_records:

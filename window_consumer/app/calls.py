@@ -69,10 +69,11 @@ def batch_handler_of(
         )
         for route in worker.routes
     ]
-    handler = routed_batches(
-        routes, worker.config.otherwise, _LANES_OF_RECORDS.get(worker.config.ordering)
-    )
-    return with_batch_expiry(handler, worker.expiry, is_copy, wall_ms, warn)
+    coroutines = worker.is_async
+    lane_of = _LANES_OF_RECORDS.get(worker.config.ordering)
+    handler = routed_batches(routes, worker.config.otherwise, lane_of, coroutines=coroutines)
+    expiry = worker.expiry
+    return with_batch_expiry(handler, expiry, is_copy, wall_ms, warn, coroutines=coroutines)
 
 
 _LANES_OF_RECORDS: Mapping[str, LaneOfRecord] = {

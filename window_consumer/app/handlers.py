@@ -63,7 +63,7 @@ class HandlerSpec:
         """What is called with a list of records, for a batch handler."""
         if not isinstance(self.parameters, BatchParameters):
             raise UsageError(f"{self.place}: {self.name} is no batch handler")
-        return self.parameters.called_with(self.function)
+        return self.parameters.called_with(self.function, coroutines=self.is_async)
 
     @property
     def is_async(self) -> bool:

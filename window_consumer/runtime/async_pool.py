@@ -25,6 +25,7 @@ from window_consumer.runtime.coroutine_calls import (
     INTERRUPTED,
     CallTask,
     Interrupted,
+    call_batch,
     call_each,
 )
 from window_consumer.runtime.coroutine_stacks import stack_of
@@ -243,7 +244,8 @@ class AsyncPool:
         slice_.call.state = self._state
         slice_.started = slice_.started or perf_counter()
         self._running[slice_] = task
-        await call_each(slice_, self._caller, task, self._let_begin)
+        call = call_batch if slice_.is_batch else call_each
+        await call(slice_, self._caller, task, self._let_begin)
         task.record = task.coroutine = task.waits_for = None
         is_mine = self._running.pop(slice_, None) is not None
         if is_mine and length_hint(slice_.unclaimed):

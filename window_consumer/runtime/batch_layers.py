@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -20,6 +21,7 @@ from window_consumer.runtime.batch_calls import (
     answers_of,
     failed_of,
 )
+from window_consumer.runtime.batch_steps import Steps, layered
 from window_consumer.runtime.expiry import Warn, with_expiry
 
 if TYPE_CHECKING:
@@ -40,14 +42,20 @@ class BatchRoute:
 
 
 def with_batch_expiry(
-    handler: BatchHandler, rules: ExpiryRules, is_copy: IsCopy, wall_ms: WallMs, warn: Warn
+    handler: BatchHandler,
+    rules: ExpiryRules,
+    is_copy: IsCopy,
+    wall_ms: WallMs,
+    warn: Warn,
+    *,
+    coroutines: bool = False,
 ) -> BatchHandler:
     """Take the records out of a batch that are too old, before the handler sees it."""
     if rules.ttl_s is None and rules.header is None:
         return handler
     judge = with_expiry(lambda _record: None, rules, is_copy, wall_ms, warn)
 
-    def call(records: list[Record]) -> object:
+    def steps(records: list[Record]) -> Steps:
         expired: list[Failed] = []
         for record in records:
             try:
@@ -55,13 +63,13 @@ def with_batch_expiry(
             except Expired as error:
                 expired.append((record, error))
         if not expired:
-            return handler(records)
+            return (yield partial(handler, records))
         gone = {id(record) for record, _ in expired}
         left = [record for record in records if id(record) not in gone]
         if not left:
             raise Sorted(expired)
         try:
-            returned = handler(left)
+            returned = yield partial(handler, left)
         except Sorted as error:
             failed = [*expired, *failed_of(error, left)]
             raise Sorted(failed, error.handlers, error.answers) from None
@@ -69,11 +77,15 @@ def with_batch_expiry(
             raise Sorted([*expired, *failed_of(error, left)]) from None
         raise Sorted(expired, answers=answers_of(left, returned))
 
-    return call
+    return layered(steps, coroutines=coroutines)
 
 
 def routed_batches(
-    routes: Sequence[BatchRoute], otherwise: Otherwise, lane_of: LaneOfRecord | None
+    routes: Sequence[BatchRoute],
+    otherwise: Otherwise,
+    lane_of: LaneOfRecord | None,
+    *,
+    coroutines: bool = False,
 ) -> BatchHandler:
     """Return a handler that parts a batch among those that its records are for.
 
@@ -83,7 +95,7 @@ def routed_batches(
     """
     if len(routes) == 1 and routes[0].matches is None:
         return routes[0].handler
-    return _Router(routes, otherwise, lane_of)
+    return layered(_Router(routes, otherwise, lane_of), coroutines=coroutines)
 
 
 class _Router:
@@ -97,7 +109,7 @@ class _Router:
         self._lane_of: LaneOfRecord = lane_of or (lambda _record: None)
         self._nobody = f"is for none of the handlers {', '.join(route.name for route in routes)}"
 
-    def __call__(self, records: list[Record]) -> None:
+    def __call__(self, records: list[Record]) -> Steps:
         failed: list[Failed] = []
         handlers: dict[int, str] = {}
         parts = self._parts(records, failed, handlers)
@@ -112,7 +124,7 @@ class _Router:
             unfinished: list[Record] = []
             try:
                 if called:
-                    answered = answers_of(called, route.handler(called))
+                    answered = answers_of(called, (yield partial(route.handler, called)))
                     answers += answered
                     unfinished += called if answered else ()
             except BaseException as error:
@@ -126,6 +138,7 @@ class _Router:
             held_lanes.discard(None)
         if failed or answers:
             raise Sorted(failed, handlers, answers)
+        return None
 
     def _parts(
         self, records: list[Record], failed: list[Failed], handlers: dict[int, str]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -18,7 +18,8 @@ from window_consumer.core.slices import Lane, Slice
 from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
-from window_consumer.runtime.current import current_slot
+from window_consumer.runtime.batch_calls import BatchHandler, claim_all, note_answer, note_error
+from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.returns import note_results
 from window_consumer.runtime.thread_pool import Caller
 
@@ -115,6 +116,61 @@ def call_each(  # noqa: C901, PLR0912 - a thousand calls wait at once: each func
         if is_cancelled():
             return False
     return True
+
+
+async def call_batch(
+    slice_: Slice, caller: Caller, task: CallTask, on_wait: Callable[[], object]
+) -> bool:
+    """Call the handler for all records of the slice at once; see ``call_each``."""
+    records = claim_all(slice_)
+    if not records:
+        return True
+    on_wait()
+    task.record = records[0]
+    context = copy_context()
+    context.run(current_slot.set, Slot(batch=records))
+    try:
+        returned = await _in_context(context, caller.handler, records, task)
+        if task.ending is None:
+            note_answer(slice_, records, returned)
+    except _ClosedError:
+        raise GeneratorExit from None
+    except BaseException as error:
+        if task.ending is None:
+            note_error(slice_, caller, records, error)
+    if task.ending is not None:
+        slice_.deviations = None
+        for record in records:
+            _note_end(slice_, record._message, task.ending)
+        return False
+    return not task.cancelling()
+
+
+@types.coroutine
+def _in_context(
+    context: Context, handler: BatchHandler, records: list[Record], task: CallTask
+) -> Generator[object, Any, object]:
+    """Take each step of a call in a context of its own, as in a task of its own."""
+    run = context.run
+    coroutine: Any = run(handler, records)
+    if type(coroutine) is not types.CoroutineType:
+        coroutine = _returned(coroutine)
+    task.coroutine = coroutine
+    try:
+        waits_for = run(coroutine.send, None)
+        while True:
+            task.waits_for = waits_for
+            try:
+                value = yield waits_for
+            except GeneratorExit:
+                coroutine.close()
+                raise _ClosedError from None
+            except BaseException as error:
+                waits_for = run(coroutine.throw, error)
+            else:
+                waits_for = run(coroutine.send, value)
+    except StopIteration as end:
+        return end.value
 
 
 def begin(handler: Callable[[Record], object], record: Record, task: CallTask) -> object:
