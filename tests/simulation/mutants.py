@@ -13,6 +13,7 @@ from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.offsets import DeliveredOffsets
 from window_consumer.core.ordering import ByKey
 from window_consumer.core.partition import Partition
+from window_consumer.core.rates import Bucket
 from window_consumer.core.rungs import Rung
 from window_consumer.core.runs import Run
 from window_consumer.core.slices import Lane, Slice
@@ -318,3 +319,50 @@ class AbandonsAnyNumberOfCalls(Engine):
 
     def __init__(self, rules: EngineRules, *arguments: Any):
         super().__init__(evolve(rules, stall=evolve(rules.stall, max_abandoned=10**6)), *arguments)
+
+
+class FillsUpWhileRecordsWaitForSlots(Engine):
+    """A bucket fills up to its burst, whatever was charged and has not started."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        if self.rates is not None:
+            self.rates.bucket_type = _EagerBucket
+
+
+class _EagerBucket(Bucket):
+    __slots__ = ()
+
+    def fill(self, now: float) -> None:
+        charged, self.charged = self.charged, 0
+        super().fill(now)
+        self.charged = charged
+
+
+class ChargesNoRetries(Engine):
+    """What is called again needs no token."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.failures.rates = None
+        if self.rates is not None:
+            charge = self.rates.charge
+            honest = self.dispatcher.again
+
+            def again(records: Sequence[FailedRecord], now: float) -> Slice:
+                assert self.rates is not None
+                self.rates.charge = lambda *_: None  # type: ignore[method-assign] # a planted bug
+                try:
+                    return honest(records, now)
+                finally:
+                    self.rates.charge = charge  # type: ignore[method-assign] # as it was
+
+            self.dispatcher.again = again  # type: ignore[method-assign] # a planted bug
+
+
+class HandsOutBeyondTheLimit(Engine):
+    """The limit is worked out, and nobody obeys it."""
+
+    def on_tick(self, now: float) -> Decisions:
+        self.dispatcher.slots = self.rules.slots
+        return super().on_tick(now)

@@ -53,6 +53,9 @@ def test_every_promise_is_kept_in_every_schedule(part: int) -> None:
         (mutants.StartsBeforeTheNameIsAcked, "started alone before a commit names it"),
         (mutants.ChargesEverySuspect, "leaves as crashed"),
         (mutants.ForgetsWhoWasNamed, "not finished after"),
+        (mutants.FillsUpWhileRecordsWaitForSlots, "too fast"),
+        (mutants.ChargesNoRetries, "too fast"),
+        (mutants.HandsOutBeyondTheLimit, "the limit was"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

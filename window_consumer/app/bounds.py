@@ -50,6 +50,8 @@ class WorkerBounds:
     """The upper end of the range where the worker finds its own."""
     least_concurrency: int | None
     """The lower end; None where the concurrency is given."""
+    rate: str | None
+    """How fast calls may start in this process, as it is written in the configuration."""
     max_abandoned: int
     """Calls that may go on beside those, given up because they do not return."""
     window_records: int
@@ -122,6 +124,7 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         ordering=config.ordering,
         concurrency=config.slots,
         least_concurrency=rules.limit.lower if rules.limit else None,
+        rate=None if config.rate_per_process is None else str(config.rate_per_process),
         max_abandoned=_most_abandoned(worker),
         window_records=window,
         buffer_records=buffer,

@@ -32,6 +32,7 @@ from window_consumer.core.expiry import ExpiryRules, TtlHeader
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.limiter import LimitRules
 from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
+from window_consumer.core.rates import RateRules
 from window_consumer.core.stalls import StallRules
 from window_consumer.kafka import settings
 from window_consumer.kafka.trial import refused_by_client
@@ -63,6 +64,7 @@ class PlannedWorker:
         return EngineRules(
             slots=config.slots,
             limit=_limit(config),
+            rate=_rate(config),
             ordering=config.ordering,
             retry=self.retry,
             window_cells=config.window.cells,
@@ -124,6 +126,11 @@ class PlannedWorker:
             unit_s = float(DURATION_UNITS[ttl.unit])
             return ExpiryRules(None, TtlHeader(ttl.header, unit_s, ttl.format), on_expired)
         return ExpiryRules(ttl, None, on_expired)
+
+
+def _rate(config: WorkerConfig) -> RateRules | None:
+    rate = config.rate_per_process
+    return None if rate is None else RateRules(rate.per_s, rate.per, rate.burst)
 
 
 def _limit(config: WorkerConfig) -> LimitRules | None:

@@ -81,6 +81,8 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
         f" batch over it (about {format_size(bounds.overshoot_bytes)}); some"
         f" {format_size(_rounded(bounds.resident_bytes))} resident"
     )
+    if bounds.rate is not None:
+        yield f"  starts calls no faster than {bounds.rate} in this process, retries included"
     if bounds.max_abandoned:
         yield (
             f"  at most {bounds.concurrency + bounds.max_abandoned} handler calls run at once,"

@@ -65,7 +65,8 @@ def _worker(name: str, snapshot: Snapshot) -> Table:
             str(partition.name),
             str(partition.next_offset),
             _cells(partition),
-            f"{partition.open}{' paused' if partition.paused else ''}",
+            f"{partition.open}{' paused' if partition.paused else ''}"
+            f"{' waits for its rate' if partition.waits_for_rate else ''}",
         )
     return table
 

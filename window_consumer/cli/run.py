@@ -137,6 +137,7 @@ def _describe(name: str, picture: Snapshot, stack_of: Callable[[int], list[str]]
             f"  {each.name} from {each.next_offset}: [{cells.ljust(each.capacity_cells, '.')}]"
             f" {each.open} open, {each.buffered} buffered, {each.failed} failed,"
             f" {each.bytes} bytes{', paused' if each.paused else ''}"
+            f"{', waits for its rate' if each.waits_for_rate else ''}"
         )
     for call in sorted(picture.calls, key=lambda call: -call.seconds):
         given_up = ", abandoned" if call.abandoned else ""

@@ -16,6 +16,7 @@ from window_consumer.config import kinds, names
 from window_consumer.config.concurrency import AutoConcurrency, concurrency_kind
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.options import about
+from window_consumer.config.rate import Rate, rate_kind
 from window_consumer.config.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
 from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.sections import (
@@ -111,6 +112,16 @@ class WorkerConfig:
             "Processes are for handlers that keep a processor busy, and for code that may crash.",
             kind=kinds.choice("threads", "processes"),
             reason="most handlers wait for something else, and threads cost little",
+        ),
+    )
+    rate_per_process: Rate | None = field(
+        default=None,
+        metadata=about(
+            "How many handler calls may start in a time, in each process; for the worker, for each "
+            "key or for each partition. burst is how many may start at once after a pause. Retries "
+            "and copies count. Records that have to wait hold no slot and keep their order.",
+            kind=rate_kind(),
+            default="none: calls start as soon as there is a slot; burst: a tenth of a second",
         ),
     )
     memory: int = field(

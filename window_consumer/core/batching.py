@@ -101,7 +101,7 @@ class BatchDispatcher(Dispatcher):
     @property
     def hungry(self) -> bool:
         """Further records could be put to use now: some batch is short of records."""
-        if self.full:
+        if self.full or (self.rates is not None and self.rates.is_dry):
             return False
         gathered = self._gathered.values()
         waiting = self._waiting() + sum(map(len, gathered))
@@ -117,7 +117,9 @@ class BatchDispatcher(Dispatcher):
     def forget(self, partition: Partition) -> None:
         """Stop looking at a partition; its batches that are out stay known until they are back."""
         super().forget(partition)
-        self._gathered.pop(partition, None)
+        batch = self._gathered.pop(partition, None)
+        if batch is not None and self.rates is not None:
+            self.rates.give_back(partition, batch.messages)
 
     def break_up(self, partition: Partition) -> bool:
         """Put the records of a batch back that has not gone out; their lanes are free again.
@@ -127,6 +129,8 @@ class BatchDispatcher(Dispatcher):
         batch = self._gathered.pop(partition, None)
         if batch is not None:
             batch.sort()
+            if self.rates is not None:
+                self.rates.give_back(partition, batch.messages)
             partition.ordering.put_back(batch.messages, batch.seqs)
             partition.ordering.release(batch.lanes)
         return batch is not None

@@ -12,6 +12,7 @@ from window_consumer.core.breaker import BreakerNews, BreakerRules
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.limiter import LimitNews, LimitRules
 from window_consumer.core.producing import Production
+from window_consumer.core.rates import RateRules
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Returned, Stalled, StallRules
 from window_consumer.core.suspicion import UncleanEnds
@@ -29,6 +30,7 @@ class EngineRules:
     """The most that may be busy."""
     limit: LimitRules | None = None
     """Set where how many are busy follows from what they get done."""
+    rate: RateRules | None = None
     ordering: OrderingName = "unordered"
     retry: RetryRules = field(factory=RetryRules)
     breaker: BreakerRules = field(factory=lambda: BreakerRules(enabled=False))

@@ -12,6 +12,7 @@ from itertools import chain
 
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
+from window_consumer.core.rates import Rates
 from window_consumer.core.slices import Lane, Slice, SliceLength
 from window_consumer.model.record import Message
 
@@ -77,6 +78,8 @@ class Dispatcher:
         """How many slow records share a slice at the moment."""
         self.held_back = 0
         """Records that wait for company; look again within COMPANY_S."""
+        self.rates: Rates | None = None
+        """Set where calls may start only so fast."""
         self.longest: int | None = None
         """No slice may hold more records: what their calls return would have no room."""
 
@@ -96,7 +99,7 @@ class Dispatcher:
     @property
     def hungry(self) -> bool:
         """Further records could be put to use now: less is waiting than the slots take next."""
-        if self.full:
+        if self.full or (self.rates is not None and self.rates.is_dry):
             return False
         enough = self.slots * SLICES_PER_SLOT * self._length.records
         enough = max(min(enough, self._max_slice_records), self.slots * self._most_shared())
@@ -140,6 +143,8 @@ class Dispatcher:
 
     def forget(self, partition: Partition) -> None:
         """Stop looking at a partition; its slices that are out stay known until they are back."""
+        if self.rates is not None:
+            self.rates.forget(partition)
         if partition in self._queued:
             self._queued.remove(partition)
             self._partitions.remove(partition)
@@ -225,6 +230,7 @@ class Dispatcher:
             [failed.lane for failed in records if failed.lane is not None],
             records[0].attempts + 1,
         )
+        self._charge(slice_)
         self._send(slice_, now)
         return slice_
 
@@ -233,14 +239,22 @@ class Dispatcher:
     ) -> Slice:
         """Make a slice of one record that is started for the first time."""
         slice_ = Slice(partition, [message], (seq,), len(message), lanes)
+        self._charge(slice_)
         self._send(slice_, now)
         return slice_
+
+    def _charge(self, slice_: Slice) -> None:
+        """Charge records that no ordering has charged."""
+        if self.rates is not None:
+            self.rates.charge(slice_.partition, slice_.messages)
 
     def _send(self, slice_: Slice, now: float) -> None:
         slice_.partition.slices += 1
         slice_.partition.dispatched_at = slice_.sent = now
         self._out[slice_] = None
         records = len(slice_.messages)
+        if self.rates is not None:
+            self.rates.sent(slice_)
         self._records_out += records
         if records > 1:
             self._long[slice_] = None
@@ -252,6 +266,8 @@ class Dispatcher:
             return
         del self._out[slice_]
         self._long.pop(slice_, None)
+        if self.rates is not None:
+            self.rates.over(slice_)
         slice_.partition.slices -= 1
         self._records_out -= len(slice_.messages)
         records = slice_.settled + len(slice_.messages)
@@ -264,14 +280,18 @@ class Dispatcher:
         self._long.pop(slice_, None)
         slice_.partition.slices -= 1
         self._records_out -= len(slice_.messages)
+        if self.rates is not None:
+            self.rates.over(slice_)
         self.abandoned[slice_] = None
 
     def split(self, slice_: Slice) -> tuple[Slice, list[Message], Sequence[int]]:
         """Take back what a slice has not started, see ``Slice.split``."""
-        before = len(slice_.messages)
+        messages = slice_.messages
         parts = slice_.split()
+        if self.rates is not None:
+            self.rates.split(slice_, messages, parts[1])
         if slice_ in self._out:
-            self._records_out -= before - len(slice_.messages)
+            self._records_out -= len(messages) - len(slice_.messages)
         self._long.pop(slice_, None)
         return parts
 

@@ -50,8 +50,10 @@ from window_consumer.core.hovering import HoverWatch
 from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.limiter import Limiter, LimitNews
 from window_consumer.core.ordering import ByKey, ByPartition, Ordering, Unordered
+from window_consumer.core.pacing import Paced
 from window_consumer.core.partition import Partition
 from window_consumer.core.producing import Producing, Production
+from window_consumer.core.rates import Rates
 from window_consumer.core.rungs import Rung
 from window_consumer.core.settling import Settling
 from window_consumer.core.slices import Slice
@@ -100,7 +102,10 @@ class Engine:
         )
         if self.limiter is not None:
             self.dispatcher.slots = self.limiter.limit
+        self.rates = None if rules.rate is None else Rates(rules.rate)
+        self.dispatcher.rates = self.rates
         self.failures = Failures(rules.retry, jitter, self.counters)
+        self.failures.rates = self.rates
         self.breaker = Breaker(rules.breaker)
         self.producing = Producing(rules.slots, self.budget, jitter, self.counters)
         self.settling = Settling(
@@ -160,12 +165,14 @@ class Engine:
                 assigned.name,
                 self._epochs,
                 Window(assigned.next_offset, rules.window_cells, rules.cell_records),
-                _ORDERINGS[rules.ordering](),
+                self._ordering(),
                 commit,
                 self.budget,
                 self._rungs.get(assigned.name.topic) or Rung(assigned.name.topic),
                 assigned.finished,
             )
+            if isinstance(partition.ordering, Paced):
+                partition.ordering.belongs_to(partition)
             partition.closing = self.stopping
             partition.join(
                 [each for each in self.partitions.values() if _same_lanes(each, partition)]
@@ -212,6 +219,7 @@ class Engine:
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         """Read what became of a slice's records."""
+        self._tell_time(now)
         if self.stalls.has_returned(slice_, now):
             return
         if self.limiter is not None:
@@ -229,6 +237,7 @@ class Engine:
 
         Where it was to be abandoned, its slot has been replaced.
         """
+        self._tell_time(now)
         self.stalls.looked_at(stalled, failure, now)
 
     def on_published(
@@ -281,6 +290,7 @@ class Engine:
 
         Neither do copies start whose lanes go with them.
         """
+        self._tell_time(now)
         self.departures.in_a_hurry = True
         for name in names:
             partition = self.partitions.get(name)
@@ -319,6 +329,7 @@ class Engine:
 
         Those for copies are among them whose lanes went with a source's partition.
         """
+        self._tell_time(now)
         outlived = []
         gone = []
         for name in names:
@@ -353,6 +364,7 @@ class Engine:
         Somebody else may own the partitions by now. Returns the calls that were running
         meanwhile, or may have been: of each slice the last ones that were begun.
         """
+        self._tell_time(now)
         self._doubt_until = now + doubt_s
         self.stalls.stood_still(now)
         self.dispatcher.break_all_up()
@@ -424,6 +436,8 @@ class Engine:
         elif self.waiting_for_results or self.suspects.cases:
             longest_s = min(longest_s, SLICE_TARGET_S)
         longest_s = min(longest_s, max(0.0, self.breaker.next_look() - now))
+        if self.rates is not None and (self.breaker.lets_start or self.breaker.wants_probe):
+            longest_s = min(longest_s, max(0.0, self.rates.next_at - now))
         longest_s = min(longest_s, max(0.0, self.dispatcher.next_due() - now))
         leaving = self.failures.next_to_leave()
         if leaving and (settled_at := self.breaker.settled_at(leaving.last_failure)) > now:
@@ -438,6 +452,10 @@ class Engine:
 
     def on_tick(self, now: float) -> Decisions:
         """Decide what to do now; cheap enough to be called after every batch."""
+        if self.rates is not None:
+            for partition in self.rates.look(now):
+                if partition.owned and not partition.closing:
+                    self.dispatcher.wake(partition)
         decisions = Decisions(failed=self.settling.take_news())
         for slice_ in self.dispatcher.slow(now):
             self.counters.taken_back += self.settling.take_back(slice_, now)
@@ -461,7 +479,16 @@ class Engine:
         self.housekeeping.look(decisions, now, may_commit=not in_doubt)
         return decisions
 
-    # ---- the limit
+    # ---- limit and rate
+
+    def _tell_time(self, now: float) -> None:
+        """Let the rates know how late it is: what has been taken was taken before."""
+        if self.rates is not None:
+            self.rates.now = now
+
+    def _ordering(self) -> Ordering:
+        ordering = _ORDERINGS[self.rules.ordering]()
+        return ordering if self.rates is None else Paced(ordering, self.rates)
 
     def slots_can_rest(self) -> None:
         """Hear that the runtime holds the limit: slices may wait for a slot as without one."""

@@ -22,14 +22,16 @@ from window_consumer.core.ladder import (
     RetryRules,
 )
 from window_consumer.core.partition import Partition
+from window_consumer.core.rates import Rates
 from window_consumer.core.slices import Lane
 from window_consumer.core.together import PARDONED, Together
 from window_consumer.model.errors import NotCalled, ProcessDiedError, PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
 
-Alike = tuple[Partition, int]
-"""What records have in common that may be called again in one slice: partition and attempts."""
+Alike = tuple[Partition, int, object]
+"""What records have in common that may be called again in one slice: partition, attempts, and the
+key where each has a rate."""
 
 MAX_UNACKED = 1000
 """Copies on their way to the broker at once: enough for its batches, little to hold twice."""
@@ -50,6 +52,10 @@ class Failures:
         self._ready: dict[Alike, deque[FailedRecord]] = {}
         """Whose next call is due; who was ready first stands in front."""
         self._leaving: deque[FailedRecord] = deque()
+        self.rates: Rates | None = None
+        """Set where calls may start only so fast."""
+        self._dry: dict[Alike, deque[FailedRecord]] = {}
+        """Those of the ready ones that were found to wait for their rate since the last look."""
         self.unacked = 0
         """Copies on their way to the broker."""
         self.stop: str | None = None
@@ -151,6 +157,12 @@ class Failures:
 
     def look_at_clock(self, now: float) -> None:
         """Let those go on whose wait is over."""
+        if self._dry:
+            # Who was ready first stands in front.
+            self._ready, self._dry = self._dry, self._ready
+            for alike, line in self._dry.items():
+                self._ready.setdefault(alike, deque()).extend(line)
+            self._dry = {}
         while self._due and self._due[0][0] <= now:
             failed = heapq.heappop(self._due)[2]
             if failed.reason is None:
@@ -165,14 +177,18 @@ class Failures:
         which may make them more than ``at_most``, but no more than a batch holds.
         """
         while self._ready:
-            alike = partition, _ = next(iter(self._ready))
+            alike = partition, _, _ = next(iter(self._ready))
             line = self._ready.pop(alike)
             if partition.case is not None:
                 partition.case.due.extend(line)
             elif partition.away:
                 partition.held_calls.extend(line)
             elif partition.owned and not partition.closing:
-                records = [line.popleft() for _ in range(min(at_most, len(line)))]
+                room = self._room(partition, line[0].message, at_most)
+                if not room:
+                    self._dry[alike] = line
+                    continue
+                records = [line.popleft() for _ in range(min(room, len(line)))]
                 if line and records[-1].together is not None:
                     _keep_together(records, line)
                 if line:
@@ -186,8 +202,20 @@ class Failures:
         for failed in records:
             self._line_of(failed).append(failed)
 
+    def _room(self, partition: Partition, message: Message, at_most: int) -> int:
+        """Return how many records like this one may be called now."""
+        rates = self.rates
+        if rates is None:
+            return at_most
+        if not rates.may_start(partition, message):
+            return 0
+        return min(at_most, rates.bucket(partition, message).room)
+
     def _line_of(self, failed: FailedRecord) -> deque[FailedRecord]:
-        return self._ready.setdefault((failed.partition, failed.attempts), deque())
+        key = None
+        if self.rates is not None and self.rates.rules.per == "key":
+            key = failed.message.key()
+        return self._ready.setdefault((failed.partition, failed.attempts, key), deque())
 
     def pardon(self) -> None:
         """Let the records that were about to leave be called once more, where that can help."""

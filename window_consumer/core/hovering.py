@@ -20,9 +20,11 @@ class HoverWatch:
         reported = self._reported.get(partition.name, float("-inf"))
         if since is None or now - max(since, reported) < self._hover_s:
             return None
-        self._reported[partition.name] = now
         seq = partition.window.cells[0].first_open_seq()
         failed = partition.failed.get(seq)
+        if failed is None and partition.ordering.waits:
+            return None  # nothing is wrong: it waits for its rate
+        self._reported[partition.name] = now
         offset = partition.window.offsets.offset_of(seq)
         attempt = failed.attempts + 1 if failed else 1
         return Hovering(partition.name, offset, attempt, now - since)

@@ -23,7 +23,7 @@ The sources: Little's law (J. Little, 1961); trying other limits and keeping wha
 from .NET's thread pool (Hellerstein, Morrison, Eilebrecht: Applying Control Theory in the Real
 World, 2009) and BBR's probing for bandwidth (Cardwell et al., 2016). Netflix' concurrency-limits
 (Vegas after TCP Vegas by Brakmo and Peterson, 1995, and Gradient2) compares each latency with the
-best or usual one; decision 17 has the measurements by which trying was chosen.
+best or usual one; decision 20 has the measurements by which trying was chosen.
 """
 
 from __future__ import annotations

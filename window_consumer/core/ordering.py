@@ -32,6 +32,16 @@ class Ordering(ABC):
         """Most calls return results: no record follows another one of its lane in a slice, where it
         would only be held until their acks."""
 
+    @property
+    def plain(self) -> Ordering:
+        """The ordering itself, without a rate before it."""
+        return self
+
+    @property
+    def waits(self) -> bool:
+        """Something waits for nothing but its rate."""
+        return False
+
     def add(self, run: Run) -> None:
         """Take newly delivered records."""
         self._queue.append(run)

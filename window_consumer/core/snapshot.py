@@ -66,6 +66,8 @@ class PartitionPicture:
     paused: bool
     failed: int
     """Records that wait for their next call or their copy's ack."""
+    waits_for_rate: bool = False
+    """It could start something but for ``rate_per_process``."""
 
 
 @frozen
@@ -175,6 +177,7 @@ def _partition(
         bytes=partition.bytes,
         paused=partition.paused,
         failed=len(partition.failed),
+        waits_for_rate=partition.ordering.waits,
     )
 
 

@@ -177,6 +177,9 @@ class Suspects:
     def _may_start(self, case: Case, candidate: Candidate, *, held: bool) -> bool:
         if self._dispatcher.full or not case.suspicion.names(candidate.offset):
             return False
+        rates = self._dispatcher.rates
+        if rates is not None and not rates.may_start(candidate.partition, candidate.message):
+            return False
         if not held:
             return True
         running = any(slice_.partition.owned for slice_ in self._dispatcher.out)
@@ -212,7 +215,7 @@ class Suspects:
         if case.due:
             case.candidate = Candidate.again(case.due.popleft())
             return
-        ordering = case.partition.ordering
+        ordering = case.partition.ordering.plain
         while (taken := ordering.take(1)) is not None:
             run, lanes = taken
             candidate = Candidate(case.partition, run.messages[0], run.seqs[0], lanes)

@@ -10,6 +10,7 @@ from window_consumer.core.partition import Partition
 from window_consumer.core.producing import MAX_UNACKED_RESULTS, RESULTS_SHARE
 from window_consumer.core.slices import Slice
 from window_consumer.testing.history import History
+from window_consumer.testing.pace import WanderingLimiter
 
 if TYPE_CHECKING:
     from window_consumer.testing.member import SimulatedMember
@@ -36,6 +37,12 @@ def check_bounds(history: History, member: SimulatedMember) -> None:
     out = len(engine.dispatcher.out)
     if out > rules.slots * SLICES_PER_SLOT:
         history.violate(f"{member} has {out} slices out for {rules.slots} slots")
+    limiter = engine.limiter
+    if isinstance(limiter, WanderingLimiter):
+        if out > max(limiter.highest, member.slices_out):
+            history.violate(f"{member} has {out} slices out, the limit was {limiter.highest}")
+        limiter.highest = limiter.limit
+    member.slices_out = out
     abandoned = len(engine.dispatcher.abandoned)
     if abandoned > history.plan.engine.stall.max_abandoned:
         history.violate(f"{member} has abandoned {abandoned} calls")

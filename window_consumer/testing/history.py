@@ -33,6 +33,7 @@ from window_consumer.testing.fake_broker import FakeBroker
 from window_consumer.testing.fake_log import FakeLog, FakeMessage
 from window_consumer.testing.ledger import KnownRecord, Lane, Ledger, SimulatedCall, Tenure
 from window_consumer.testing.outages import Outages
+from window_consumer.testing.pace import PaceWatch
 from window_consumer.testing.schedule import GROUP, Plan
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class History:
         self._out_of_range: set[tuple[SimulatedMember, TopicPartition]] = set()
         """Whose next assignment of what begins by the rule for positions outside of the log."""
         self.outages = Outages(self)
+        self.pace = PaceWatch(self)
         self._outlived: set[tuple[SimulatedMember, TopicPartition, int]] = set()
 
     def say(self, text: str) -> None:
@@ -245,6 +247,7 @@ class History:
 
     def claimed(self, member: SimulatedMember, slice_: Slice, message: Message) -> Tenure:
         """A slot claimed a record; from a partition that is given up it may claim none."""
+        self.pace.taken(member, slice_, message)
         tenure = self.tenure_of(member, slice_.partition)
         if not tenure.current or slice_.partition.closing:
             self.violate(

@@ -39,6 +39,7 @@ from window_consumer.testing.fake_sink import FakeSink
 from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.history import History
 from window_consumer.testing.ladder_topics import LadderTopics
+from window_consumer.testing.pace import WanderingLimiter
 from window_consumer.testing.result_watch import ResultWatch
 from window_consumer.testing.schedule import GROUP, RESULT_TOPICS, Plan, copy_topic
 from window_consumer.testing.slots import Handler, SteppedSlots
@@ -227,6 +228,11 @@ class SimulatedMember:
         self.rungs: dict[str, Rung] = {}
         """The retry topics that it reads, or has read."""
         self.engine = scene.subject.make_engine(self.rules, scene.rng.random, self.rungs)
+        if self.rules.limit is not None:
+            rng = Random(scene.rng.getstate()[1][0])
+            self.engine.limiter = WanderingLimiter(self.rules.limit, self.rules.slots, rng)
+        self.slices_out = 0
+        """After its last turn."""
         self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
         self.slots = SteppedSlots(plan.engine.slots, handler, scene.history, scene.clock.now)
         self.source.member = self.sink.member = self.slots.member = self

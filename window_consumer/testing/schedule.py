@@ -17,6 +17,8 @@ from window_consumer.core.batching import BatchRules
 from window_consumer.core.breaker import BreakerRules
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.ladder import RetryRules
+from window_consumer.core.limiter import LimitRules
+from window_consumer.core.rates import Per, RateRules
 from window_consumer.core.rungs import Level, Rung
 from window_consumer.core.stalls import StallRules
 from window_consumer.core.start import OnNoOffset
@@ -137,6 +139,11 @@ _FOR_CLIMBING: dict[Action, float] = {
 """In those, much is done and little is disturbed."""
 
 
+_LIMITED = 0.15
+_RATED = 0.2
+"""So many schedules have a limit that changes, and so many a rate."""
+
+
 @frozen
 class Plan:
     """One schedule."""
@@ -227,7 +234,21 @@ def _drawn(rng: Random) -> Plan:
     )
     plan = _climbing(rng, plan) if rng.random() < _CLIMBING else plan
     returns = rng.choice((0.1, 0.5, 1.0)) if rng.random() < 0.4 else 0.0
-    return evolve(plan, handlers=evolve(plan.handlers, returns=returns))
+    plan = evolve(plan, handlers=evolve(plan.handlers, returns=returns))
+    # Numbers of its own: the schedules that seeds stand for stay what they are.
+    return _paced(Random(rng.getstate()[1][0]), plan)
+
+
+def _paced(rng: Random, plan: Plan) -> Plan:
+    """Let some schedules have a rate, or a limit that changes."""
+    engine = plan.engine
+    if rng.random() < _LIMITED:
+        engine = evolve(engine, limit=LimitRules())
+    if rng.random() < _RATED and engine.batch is None:
+        per: Per = rng.choice(("worker", "key", "partition"))
+        rate = RateRules(rng.choice((10.0, 100.0, 1000.0)), per, rng.choice((1, 2, 5)))
+        engine = evolve(engine, rate=rate)
+    return evolve(plan, engine=engine)
 
 
 def copy_topic(topic: str, level: Level | None = None) -> str:
