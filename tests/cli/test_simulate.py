@@ -220,3 +220,19 @@ def test_routes_and_times_to_live_are_honoured_where_handlers_are_called(
     assert run(app, app.plan(file), task) == 0
     assert "30 schedules, every promise kept" in capsys.readouterr().out
     assert seen == {"traced"}
+
+
+def test_batch_handlers_are_simulated_and_called_with_lists(commands: Commands) -> None:
+    commands.application(
+        "from window_consumer import App, PartialFailure\n"
+        "app = App('shop')\n"
+        "@app.batch_handler('clicks', group='shop', max_records=5, min_records=2)\n"
+        "def store(records):\n"
+        "    print('called with', type(records).__name__)\n"
+        "    raise PartialFailure(failed=records[1:])\n"
+    )
+    commands.configure("kafka: {bootstrap.servers: nowhere}\nworkers: {store: {}}\n")
+    ended = commands.run("simulate", "shop:app", "--seeds", "5", "--call-handlers")
+    assert ended.code == 0, ended.said
+    assert "called with list" in ended.out
+    assert "store: 5 schedules, every promise kept" in ended.out

@@ -12,6 +12,7 @@ from window_consumer import (
     App,
     Condition,
     Fatal,
+    PartialFailure,
     Produce,
     Record,
     ResultRefusedError,
@@ -48,6 +49,28 @@ def opened() -> AbstractContextManager[Pool]:
 @app.middleware
 def timed(record: Record, call_next: Callable[[Record], object]) -> object:
     return call_next(record)
+
+
+@app.middleware(around="batches")
+def counted(records: list[Record], call_next: Callable[[list[Record]], object]) -> object:
+    return call_next(records)
+
+
+@app.batch_handler("clicks", max_records=1000, min_records=100, max_wait="500ms", group="shop")
+def store(records: list[Record]) -> None:
+    raise PartialFailure(failed=records[:1])
+
+
+@app.batch_handler("clicks", ordering="key", retry={"on_failure": "block"}, value=int)
+def sum_up(counts: list[int], records: list[Record]) -> Produce:
+    failed = [
+        (record, ValueError()) for record, count in zip(records, counts, strict=True) if not count
+    ]
+    raise PartialFailure(failed)
+
+
+@app.batch_handler("clicks")
+async def store_later(records: list[Record]) -> None: ...
 
 
 @app.middleware(around="coroutines")

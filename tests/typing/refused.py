@@ -81,6 +81,14 @@ def never_expires(config: str) -> str:
     return config
 
 
+@app.batch_handler("clicks", max_record=7)  # refused
+def misspells(records: list[Record]) -> None: ...
+
+
+@app.batch_handler("clicks", max_records="many")  # refused
+def does_not_count(records: list[Record]) -> None: ...
+
+
 def misuse(record: Record, config: Path) -> None:
     record.offset = 7  # refused
     record.value.decode()  # refused

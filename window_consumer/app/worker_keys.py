@@ -15,7 +15,8 @@ class WorkerKeys(TypedDict, total=False):
     patterns: Sequence[str]
     group: str
     ordering: Literal["unordered", "key", "partition"]
-    concurrency: int
+    concurrency: int | Literal["auto"] | Mapping[str, str]
+    rate_per_process: str | Mapping[str, Any]
     pool: Literal["threads", "processes"]
     memory: str
     window: Mapping[str, int]

@@ -199,8 +199,13 @@ def _weather(  # noqa: PLR0913 - what is known before, and the schedule
     rng: Random,
 ) -> Weather:
     weather = HandlerWeather(schedule, rng, state)
-    handler = app.handler_of(plan, worker, weather.time_ms)
-    weather.handler = loop.running(handler) if worker.is_async else handler
+    find: Any = app.batch_handler_of if worker.is_batch else app.handler_of
+    handler = find(plan, worker, weather.time_ms)
+    called: Any = loop.running(handler) if worker.is_async else handler
+    if worker.is_batch:
+        weather.batch_handler = called
+    else:
+        weather.handler = called
     return weather
 
 

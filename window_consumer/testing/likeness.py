@@ -7,7 +7,7 @@ where a window is full is not found in one of 16,000 records.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -18,6 +18,7 @@ from window_consumer.core.decisions import EngineRules
 from window_consumer.core.start import OnNoOffset
 from window_consumer.model.produce import results_of
 from window_consumer.model.record import Call, Record
+from window_consumer.runtime.batch_calls import failed_of
 from window_consumer.runtime.restarts import OnOutOfRange
 from window_consumer.testing.ledger import SimulatedCall
 from window_consumer.testing.schedule import Plan, draw
@@ -73,7 +74,8 @@ def _waits_s(engine: EngineRules) -> tuple[float, ...]:
     """Return how long records may have to wait, by one rule or another."""
     delays = (each.delay_s for each in engine.retry.levels)
     cool_down = (engine.breaker.cool_down_s,) if engine.breaker.enabled else ()
-    return (engine.retry.backoff_max_s, engine.commit_interval_s, *delays, *cool_down)
+    company = () if engine.batch is None else (engine.batch.max_wait_s,)
+    return (engine.retry.backoff_max_s, engine.commit_interval_s, *delays, *cool_down, *company)
 
 
 def _small(engine: EngineRules, drawn: EngineRules) -> EngineRules:
@@ -94,6 +96,8 @@ class HandlerWeather(Weather):
         super().__init__(plan, rng)
         self.handler: Callable[[Record], object] = lambda _record: None
         """What is called; whoever makes it knows the weather's time by then."""
+        self.batch_handler: Callable[[list[Record]], object] = lambda _records: None
+        """The same, for a worker of batch handlers."""
         self._state = state
         self._results = 0
         """How many records the last call has returned to be produced."""
@@ -116,6 +120,27 @@ class HandlerWeather(Weather):
         except Exception as error:
             return error
         return None
+
+    def endings(self, calls: Sequence[SimulatedCall]) -> list[Exception | None]:
+        """Call the batch handler; return of what each record failed, None where it is done.
+
+        A record that no handler was called for, because one before it has failed, fails with it.
+        """
+        self._results = 0
+        if self.calm:
+            return [None] * len(calls)
+        about = Call(calls[0].attempt, self._state)
+        records = [Record.of(call.record.message, about) for call in calls]
+        try:
+            self.batch_handler(records)
+        except Exception as error:
+            reasons = {id(record): reason for record, reason in failed_of(error, records)}
+            first = next((each for each in reasons.values() if isinstance(each, Exception)), error)
+            return [
+                None if reason is None else reason if isinstance(reason, Exception) else first
+                for reason in map(reasons.get, map(id, records))
+            ]
+        return [None] * len(calls)
 
     def returns(self, call: SimulatedCall) -> tuple[int, str]:  # noqa: ARG002 - it was asked before
         """Return how many results the handler has returned; where they go is not simulated."""
