@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
 from benchmarks.peers.comparison import Comparison, Row
 from benchmarks.peers.roster import PEERS
-from benchmarks.peers.table import in_order
+from benchmarks.peers.table import in_order, what
 from benchmarks.peers.workloads import WORKLOADS
 
 _COLUMNS = 2
@@ -17,8 +18,11 @@ _NAMES = 210
 _BAR = 11
 _LINE = 16
 _GROUP = 20
-_TITLE = 42
+_TITLE = 58
 _GAP = 26
+_LINES = 2
+_CHARACTERS = 88
+"""So much of what a workload is stands below its name."""
 _VALUES = 150
 """The room for figures to the right of the longest bar."""
 
@@ -31,7 +35,7 @@ _STYLE = """
   .group { font-weight: 600; }
   .page { fill: #ffffff; }
   .ours { fill: #0969da; } .other { fill: #8c959f; }
-  .unfinished { fill-opacity: 0.35; }
+  .unfinished { fill-opacity: 0.45; }
   text.own { font-weight: 600; }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; }
@@ -75,7 +79,8 @@ def _panel(rows: Sequence[Row], left: int, top: int) -> Iterator[str]:
     """Yield a workload's title, and its bars below the names of the orders that are kept."""
     workload = WORKLOADS[rows[0].workload]
     yield _text(left, top + 12, f"{workload.name}, records/s", "title")
-    yield _text(left, top + 28, _short(workload.what), "what")
+    for number, line in enumerate(textwrap.wrap(what(rows), _CHARACTERS)[:_LINES]):
+        yield _text(left, top + 28 + number * _LINE, line, "what")
     fastest = max((row.records_per_s or 0.0 for row in rows), default=0.0) or 1.0
     longest = _PANEL - _NAMES - _VALUES
     y, order = top + _TITLE, ""
@@ -110,10 +115,6 @@ def _said(row: Row) -> str:
     lost = row.most("lost")
     more = "" if row.complete else ", not finished"
     return f"{row.records_per_s:,.0f}{more}{f', {lost:,} lost' if lost else ''}"
-
-
-def _short(what: str) -> str:
-    return what if len(what) <= 88 else f"{what[:87].rstrip()}…"
 
 
 def _text(x: float, y: float, said: str, kind: str) -> str:

@@ -66,6 +66,15 @@ def in_order(comparison: Comparison, workload: str) -> Sequence[Row]:
     )
 
 
+def what(rows: Sequence[Row]) -> str:
+    """Return what the workload of some rows is, and with how many records if not with all."""
+    workload = WORKLOADS[rows[0].workload]
+    records = sorted({row.records for row in rows})
+    if records == [workload.contents.records]:
+        return workload.what
+    return f"{workload.what} (run with {', '.join(f'{count:,}' for count in records)} records)"
+
+
 def possible(row: Row) -> float | None:
     """Return how near a peer came to what the keys and the slots allow, if it keeps an order."""
     rate = row.records_per_s
@@ -91,11 +100,7 @@ def _where(comparison: Comparison) -> str:
 def _workload(comparison: Comparison, name: str) -> str:
     workload = WORKLOADS[name]
     rows = in_order(comparison, name)
-    records = {row.records for row in rows}
-    what = workload.what
-    if records != {workload.contents.records}:
-        what += f" (run with {', '.join(f'{count:,}' for count in sorted(records))} records)"
-    lines = [f"**`{name}`**: {what}", ""]
+    lines = [f"**`{name}`**: {what(rows)}", ""]
     lines.append(_HEAD.format(possible=" of what is possible |" if workload.possible else ""))
     lines.append(_RULE + ("---:|" if workload.possible else ""))
     lines.extend(_row(row) for row in rows)

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
+import click
 import pytest
 from attrs import evolve
 
 from benchmarks.children import CHECKOUT
 from benchmarks.peers import chart, table
-from benchmarks.peers.command import PAGE, peers_command
+from benchmarks.peers.command import CHART, PAGE, RESULTS, peers_command
 from benchmarks.peers.comparison import Comparison
 from benchmarks.peers.roster import PEERS
 from tests.benchmarks.peers import COMPARISON, row, turn
@@ -125,6 +127,14 @@ def test_the_page_has_the_markers() -> None:
     assert table.put_into(PAGE.read_text("utf-8"), "") != ""
 
 
+def test_page_and_chart_show_what_was_measured() -> None:
+    found = Comparison.load(RESULTS)
+    text = table.section(found, "images/peers.svg")
+    stale = "stale: python -m benchmarks peers --render"
+    assert table.put_into(PAGE.read_text("utf-8"), text) == PAGE.read_text("utf-8"), stale
+    assert CHART.read_text("utf-8") == chart.draw(found), stale
+
+
 def test_a_comparison_is_kept_as_json(tmp_path: Path) -> None:
     COMPARISON.save(tmp_path / "peers.json")
     kept = Comparison.load(tmp_path / "peers.json")
@@ -168,6 +178,13 @@ class TestChart:
         assert "400 of 1,000" not in chart.draw(COMPARISON)
         assert "100, not finished" in chart.draw(COMPARISON)
 
+    def test_it_says_of_each_workload_what_it_is(self) -> None:
+        said = " ".join(str(text.text) for text in self.drawn().iter(f"{SVG}text"))
+        assert all(
+            table.what(table.in_order(COMPARISON, name)) in said for name in ("noop", "zipf")
+        )
+        assert "(run with 1,000 records)" in said
+
     def test_a_loss_is_said(self) -> None:
         assert "450, 3 lost" in chart.draw(COMPARISON)
 
@@ -187,6 +204,10 @@ class TestChart:
                 assert 0 <= float(str(each.get("y"))) <= high
 
 
+def peers(*arguments: str) -> Any:
+    return peers_command.main(list(arguments), standalone_mode=False)
+
+
 class TestCommand:
     def test_it_lists_peers_and_workloads(self) -> None:
         done = benchmarks("peers", "--list")
@@ -194,19 +215,35 @@ class TestCommand:
         assert {"window-key", "parallel-consumer-key", "zipf"} <= set(done.stdout.split())
 
     def test_an_unknown_peer_is_wrong_usage_and_the_nearest_one_is_named(self) -> None:
-        done = benchmarks("peers", "--only", "window-key,windw-partition")
-        assert done.returncode == 2
-        assert "there is no peer 'windw-partition'; did you mean window-partition?" in done.stderr
+        told = "there is no peer 'windw-partition'; did you mean window-partition?"
+        with pytest.raises(click.UsageError, match=re.escape(told)):
+            peers("--only", "window-key,windw-partition")
+
+    def test_an_unknown_workload_is_wrong_usage(self) -> None:
+        with pytest.raises(click.UsageError, match="there is no workload 'nop'"):
+            peers("--workloads", "nop")
+
+    def test_results_that_could_not_be_kept_are_refused_before_anything_runs(
+        self, tmp_path: Path
+    ) -> None:
+        with pytest.raises(click.UsageError, match="there is no directory"):
+            peers("--results", str(tmp_path / "missing" / "try.json"))
 
     def test_rendering_without_results_is_wrong_usage(self, tmp_path: Path) -> None:
-        done = benchmarks("peers", "--render", "--results", str(tmp_path / "none.json"))
-        assert done.returncode == 2
-        assert "is not there" in done.stderr
+        with pytest.raises(UsageError, match="is not there"):
+            peers("--render", "--results", str(tmp_path / "none.json"))
+
+    def test_rendering_what_is_no_comparison_is_wrong_usage(self, tmp_path: Path) -> None:
+        other = tmp_path / "other.json"
+        for text in ("no json", '{"rows": [{"peer": 1}]}'):
+            other.write_text(text)
+            with pytest.raises(UsageError, match="is no comparison of peers"):
+                peers("--render", "--results", str(other))
 
     def test_rendering_writes_table_and_chart_beside_other_results(self, tmp_path: Path) -> None:
         COMPARISON.save(tmp_path / "try.json")
         before = (CHECKOUT / "docs" / "benchmarks.md").read_bytes()
-        peers_command.main(["--render", "--results", str(tmp_path / "try.json")], "", None, False)
+        assert peers("--render", "--results", str(tmp_path / "try.json")) == 0
         assert (tmp_path / "try.md").read_text("utf-8").startswith("![")
         ET.fromstring((tmp_path / "try.svg").read_text("utf-8"))  # noqa: S314 - our own picture
         assert (CHECKOUT / "docs" / "benchmarks.md").read_bytes() == before

@@ -13,45 +13,73 @@ _BATCH = 500
 _WAIT_S = 0.1
 
 
-def consume(trial: Trial) -> None:
-    """Ask, handle one after another, commit each batch."""
-    handle = trial.handler()
+class Loop(threading.Thread):
+    """Asks, handles one after another, commits each batch.
 
-    def on_message(message: confluent_kafka.Message) -> None:
-        handle(message.value() or b"")
+    It begins when each loop has its partition: else the first would have them all for as long as
+    its first batch takes, and a run of some seconds would show little else.
+    """
 
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": trial.bootstrap,
-            "group.id": trial.group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "fetch.queue.backoff.ms": 10,
-        }
-    )
-    consumer.subscribe([trial.topic])
-    while not trial.over.is_set():
-        batch = [each for each in consumer.consume(_BATCH, _WAIT_S) if each.error() is None]
-        for message in batch:
-            on_message(message)
-        if batch:
-            consumer.commit(asynchronous=True)
-    # Closing serves what the asynchronous commits have to say.
-    consumer.close()
+    def __init__(self, trial: Trial, loops: list[Loop]):
+        super().__init__(name=f"consumer-{len(loops)}")
+        self.owns = 0
+        self._begun = False
+        self._trial = trial
+        self._loops = loops
+
+    def run(self) -> None:
+        """Consume until it is over."""
+        trial, handle = self._trial, self._trial.handler()
+
+        def on_message(message: confluent_kafka.Message) -> None:
+            handle(message.value() or b"")
+
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": trial.bootstrap,
+                "group.id": trial.group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "fetch.queue.backoff.ms": 10,
+            }
+        )
+        consumer.subscribe([trial.topic], on_assign=self._assigned, on_revoke=self._revoked)
+        while not all(loop.owns for loop in self._loops) and not trial.over.is_set():
+            consumer.poll(_WAIT_S)
+        self._begun = True
+        consumer.resume(consumer.assignment())
+        while not trial.over.is_set():
+            batch = [each for each in consumer.consume(_BATCH, _WAIT_S) if each.error() is None]
+            for message in batch:
+                on_message(message)
+            if batch:
+                consumer.commit(asynchronous=True)
+        # Closing serves what the asynchronous commits have to say.
+        consumer.close()
+
+    def _assigned(
+        self, consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]
+    ) -> None:
+        consumer.assign(partitions)
+        if not self._begun:
+            consumer.pause(partitions)
+        self.owns = len(partitions)
+
+    def _revoked(self, _consumer: confluent_kafka.Consumer, _partitions: object) -> None:
+        self.owns = 0
 
 
 def main() -> None:
-    """Run as many threads as there are partitions: more would have nothing to do."""
+    """Run as many loops as there are partitions: more would have nothing to do."""
     trial = begin()
     note_hand_over(trial)
-    threads = [
-        threading.Thread(target=consume, args=(trial,), name=f"consumer-{number}")
-        for number in range(trial.partitions)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    loops: list[Loop] = []
+    for _ in range(trial.partitions):
+        loops.append(Loop(trial, loops))
+    for loop in loops:
+        loop.start()
+    for loop in loops:
+        loop.join()
     trial.answer("confluent-kafka")
 
 

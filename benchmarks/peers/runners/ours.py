@@ -23,6 +23,9 @@ def main() -> None:
     async def on_record_async(record: Any) -> None:
         await handle_async(record.value)
 
+    async def on_record_untimed(record: Any) -> None:
+        handle(record.value)
+
     workload = Workload(
         "peers",
         "",
@@ -30,7 +33,9 @@ def main() -> None:
         ordering=trial.options["ordering"],  # type: ignore[arg-type] # the worker checks it
         slots=int(trial.options.get("concurrency", trial.slots)),
     )
-    handler = on_record_async if trial.options.get("kind") == "async" else on_record
+    # A second coroutine would weigh where the handler does nothing.
+    coroutine = on_record_async if trial.timed else on_record_untimed
+    handler = coroutine if trial.options.get("kind") == "async" else on_record
     app, plan = framework.planned(trial.bootstrap, trial.topic, trial.group, workload, handler)
     running = app.start_plan(plan, start_timeout=framework.START_S)
     trial.over.wait()
