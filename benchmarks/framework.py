@@ -40,18 +40,20 @@ class Stretch:
     records_per_s: float
 
 
-def planned(
+def planned(  # noqa: PLR0913 - a run's where and what
     bootstrap: str,
     topic: str,
     group: str,
     workload: Workload,
     handler: Handler | BatchHandler | AsyncHandler,
     keys: Mapping[str, Any] = MappingProxyType({}),
+    app: App | None = None,
 ) -> tuple[App, Plan]:
     """Return an application with one worker, and the interpreter and the log as ``run`` has them.
 
     What fails stops the worker at once, unless told otherwise: then no run needs a dead-letter
-    topic of its own. ``keys`` are further keys of the worker.
+    topic of its own. ``keys`` are further keys of the worker. ``app`` is given where it has the
+    handler already.
     """
     worker: dict[str, Any] = {
         "topics": [topic],
@@ -66,8 +68,10 @@ def planned(
         worker["retry"]["on_failure"] = "overtake"
     set_up("text", "warning")
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
-    app = App("benchmarks")
-    if workload.batch:
+    given, app = app, app or App("benchmarks")
+    if given is not None:
+        """It was made where child processes can import it."""
+    elif workload.batch:
         app.batch_handler(name=WORKER, max_records=workload.batch)(handler)
     else:
         app.handler(name=WORKER)(handler)

@@ -74,7 +74,8 @@ class _Bench:
             return self._crowding()
         if self.workload.work == "redrive":
             return self._redrive(kill=checked)
-        return self._on_filled_topic("framework", checked=checked)
+        part = "processes" if self.workload.processes else "framework"
+        return self._on_filled_topic(part, checked=checked)
 
     def baseline(self, name: Baseline) -> Run:
         """Run what it is compared with."""
@@ -82,6 +83,8 @@ class _Bench:
             return self._ideal()
         if name == "no-hang":
             run = self._stuck(hang=False)
+        elif name == "one-thread":
+            run = self._on_filled_topic("processes", one_thread=True)
         elif name == "without":
             run = self._on_filled_topic("ladder", failing=False)
         else:

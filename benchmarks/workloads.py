@@ -10,9 +10,18 @@ from window_consumer.messaging.redrive import BATCH_RECORDS
 
 Ordering = Literal["unordered", "key", "partition"]
 Work = Literal[
-    "noop", "wait", "stuck", "failing", "dying", "climbing", "redrive", "outage", "crowding"
+    "noop",
+    "wait",
+    "stuck",
+    "failing",
+    "dying",
+    "climbing",
+    "redrive",
+    "outage",
+    "crowding",
+    "computing",
 ]
-Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without"]
+Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without", "one-thread"]
 
 PARTITIONS = 4
 
@@ -67,6 +76,8 @@ class Workload:
     work: Work = "noop"
     ordering: Ordering = "unordered"
     slots: int = 16
+    processes: bool = False
+    """Its slots are child processes."""
     batch: int = 0
     """The handler gets lists of up to so many records; 0: one record a call."""
     wait_s: float = 0.0
@@ -222,6 +233,25 @@ _ALL = (
         fails=0.01,
         baselines=("without",),
         floors=(Floor("without", 0.7),),
+        runs=_SHORT_RUNS,
+    ),
+    Workload(
+        "cpu-processes",
+        "20,000 records, the handler computes for 200 us, 2 child processes",
+        TopicSpec(records=20_000, keys=1_000),
+        work="computing",
+        slots=2,
+        processes=True,
+        baselines=("one-thread",),
+        floors=(Floor("one-thread", 1.7),),
+    ),
+    Workload(
+        "noop-processes",
+        "1,000,000 records of 100 B, the handler does nothing, 2 child processes",
+        _MILLION,
+        slots=2,
+        processes=True,
+        floors=(Floor("records_per_s", 500_000),),
         runs=_SHORT_RUNS,
     ),
     Workload(

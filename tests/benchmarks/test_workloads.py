@@ -46,6 +46,8 @@ PROMISED = {
     "dead-10": {"records_per_s": 100_000},
     "breaker": {"moved": 20, "full_speed_after_s": 2.0},
     "auto": {"best-fixed": 0.9},
+    "cpu-processes": {"one-thread": 1.7},
+    "noop-processes": {"records_per_s": 500_000},
     "retry-levels": {"without": 0.8, "early": 0, "p99_lateness_ms": 300},
 }
 each_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)

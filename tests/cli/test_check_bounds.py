@@ -34,6 +34,14 @@ def test_bytes_are_bounded_by_memory_and_records_by_the_window(shop: Commands) -
     assert found["resident_bytes"] == pytest.approx(1.5 * 64 * MIB + 600 * 400)
 
 
+def test_child_processes_have_memory_of_their_own(shop: Commands) -> None:
+    assert bounds(shop)["children_bytes"] == 0
+    found = bounds(shop, "pool=processes", "concurrency=3", "stall.max_abandoned=2")
+    assert (found["children_bytes"], found["max_abandoned"]) == (3 * 40 * MIB, 0)
+    ended = shop.run("check", "shop:app", "--set", "workers.charge.pool=processes")
+    assert "16 child processes: some 640MiB resident more" in ended.out
+
+
 @pytest.mark.parametrize(
     ("settings", "ends"),
     [

@@ -115,6 +115,7 @@ def check_command(**given: Any) -> int:
     """Check a configuration without running it, and work out its bounds."""
     app = load_app(given["application"])
     plan = app.plan(given["config"], only=given["only"], overrides=given["overrides"])
+    app.blueprints(plan)  # refuses what child processes could not import
     report = check(app, plan, connect=given["connect"], start_timeout=given["start_timeout"])
     click.echo(json.dumps(report.as_json(), indent=2) if given["as_json"] else report.as_text())
     return 0

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from window_consumer.runtime.berths import Harbour
 from window_consumer.runtime.child_logs import LogSettings
-from window_consumer.runtime.crossing import packed
+from window_consumer.runtime.crossing import packed, pickled
 from window_consumer.runtime.parcels import Posted
 from window_consumer.runtime.slot_process import STACK_SIGNAL, Boot
 
@@ -88,16 +88,15 @@ class Child:
         self._boot(equip)
 
     def _boot(self, equip: bytes) -> None:
-        self._send(
-            Boot(
-                [path or os.getcwd() for path in sys.path],  # noqa: PTH109 - sys.path has strings
-                equip,
-                LogSettings.of_this_process(),
-                gc.get_threshold(),
-                freezes=bool(gc.get_freeze_count()),
-                switch_interval_s=sys.getswitchinterval(),
-            )
+        boot = Boot(
+            [path or os.getcwd() for path in sys.path],  # noqa: PTH109 - sys.path has strings
+            equip,
+            LogSettings.of_this_process(),
+            gc.get_threshold(),
+            freezes=bool(gc.get_freeze_count()),
+            switch_interval_s=sys.getswitchinterval(),
         )
+        self._send(pickle.dumps(boot))
 
     def feed(self, look: Callable[[], float | None]) -> None:
         """Send what is posted, until the end. Runs on a thread of its own.
@@ -113,15 +112,15 @@ class Child:
             if item is None:
                 break
             slice_, messages = item.slice_, item.messages
-            self._send(tuple(packed(item.serial, item.berth, slice_, messages)))
+            self._send(pickled(packed(item.serial, item.berth, slice_, messages)))
             del item, slice_, messages
         with contextlib.suppress(OSError):
             self._down.send_bytes(b"")
 
-    def _send(self, message: object) -> None:
+    def _send(self, data: bytes | memoryview) -> None:
         # A child that is gone says so elsewhere: nobody hears its end as well as its keeper.
         with contextlib.suppress(OSError):
-            self._down.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+            self._down.send_bytes(data)
 
     def hear(self) -> Any:
         """Return what the child says next; EOFError once it has ended."""

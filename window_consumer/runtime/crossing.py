@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from itertools import repeat
+from operator import itemgetter
+from pickle import HIGHEST_PROTOCOL, Pickler
 from typing import Any, NamedTuple
 
 from window_consumer.core.ordering import Ordering
@@ -30,14 +34,21 @@ class Cargo(NamedTuple):
     """None where no record has one; the same holds for headers."""
     values: Column
     headers: Column | None
-    timestamps: Column
+    kinds: Column | int
+    """Of the timestamps; a number where all are of that kind."""
+    times: Column
 
 
 def packed(serial: int, berth: int, slice_: Slice, messages: Sequence[Message]) -> Cargo:
-    """Return what crosses of a slice whose records are ``messages``."""
-    first = messages[0]
-    keys = [message.key() for message in messages]
-    headers = [message.headers() for message in messages]
+    """Return what crosses of a slice whose records are ``messages``, all of one class.
+
+    Column by column, each by one call into C: this is the parent's share of the work.
+    """
+    first, kind = messages[0], type(messages[0])
+    keys = list(map(kind.key, messages))
+    headers = list(map(kind.headers, messages))
+    stamps = list(map(kind.timestamp, messages))
+    kinds = set(map(_KIND, stamps))
     return Cargo(
         serial,
         berth,
@@ -46,12 +57,22 @@ def packed(serial: int, berth: int, slice_: Slice, messages: Sequence[Message]) 
         slice_.call.attempt,
         slice_.call.before is not None,
         None if slice_.lane_of is None else type(slice_.partition.ordering),
-        [message.offset() for message in messages],
+        list(map(kind.offset, messages)),
         keys if any(key is not None for key in keys) else None,
-        [message.value() for message in messages],
+        list(map(kind.value, messages)),
         headers if any(headers) else None,
-        [message.timestamp() for message in messages],
+        kinds.pop() if len(kinds) == 1 else list(map(_KIND, stamps)),
+        array("q", list(map(_TIME, stamps))),
     )
+
+
+def pickled(cargo: Cargo) -> memoryview:
+    """Return the bytes of a cargo. Nothing in it is there twice, so nothing is looked up."""
+    data = BytesIO()
+    pickler = Pickler(data, HIGHEST_PROTOCOL)
+    pickler.fast = True
+    pickler.dump(tuple(cargo))
+    return data.getbuffer()
 
 
 def unpacked(cargo: Cargo) -> Iterator[CrossedMessage]:
@@ -64,11 +85,15 @@ def unpacked(cargo: Cargo) -> Iterator[CrossedMessage]:
             cargo.keys or nothing,
             cargo.values,
             cargo.headers or nothing,
-            cargo.timestamps,
+            repeat(cargo.kinds) if isinstance(cargo.kinds, int) else cargo.kinds,
+            cargo.times,
             repeat(cargo.topic),
             repeat(cargo.partition),
         ),
     )
+
+
+_KIND, _TIME = itemgetter(0), itemgetter(1)
 
 
 class CrossedMessage:
@@ -85,11 +110,11 @@ class CrossedMessage:
 
     def topic(self) -> str:
         """Return the topic's name."""
-        return str(self._fields[5])
+        return str(self._fields[6])
 
     def partition(self) -> int:
         """Return the partition's number."""
-        return int(self._fields[6])
+        return int(self._fields[7])
 
     def offset(self) -> int:
         """Return the record's own offset."""
@@ -112,5 +137,4 @@ class CrossedMessage:
 
     def timestamp(self) -> tuple[int, int]:
         """Return the kind of the time and milliseconds since 1970."""
-        kind, milliseconds = self._fields[4]
-        return kind, milliseconds
+        return self._fields[4], self._fields[5]

@@ -1,0 +1,25 @@
+"""Workers with child processes in TestApp: their handlers run in the test itself."""
+
+from __future__ import annotations
+
+import os
+
+from tests.testing.shops import config
+from window_consumer import App, Record
+from window_consumer.testing import DEAD_LETTERED, DONE, TestApp
+
+
+def test_handlers_for_processes_run_in_the_test_wherever_they_are_defined() -> None:
+    app = App("shop")
+    seen: list[int] = []
+
+    @app.handler("orders", group="shop", pool="processes", concurrency=2, retry={"attempts": 1})
+    def charge(order: Record) -> None:
+        if order.text() == "poison":
+            raise ValueError
+        seen.append(os.getpid())
+
+    with TestApp(app, config(charge={})) as test:
+        assert test.send("orders", b"one").outcome is DONE
+        assert test.send("orders", b"poison").outcome is DEAD_LETTERED
+    assert seen == [os.getpid()]
