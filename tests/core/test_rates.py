@@ -99,6 +99,16 @@ def test_the_next_tick_comes_with_the_next_token() -> None:
     assert len(driven.out) == 1
 
 
+def test_the_next_tick_comes_with_the_next_token_of_a_key() -> None:
+    driven = rated(10.0, per="key")
+    driven.deliver(*notes(0, 1, keys=[b"a", b"a"]))
+    driven.tick()
+    driven.finish(driven.out[0])
+    for _ in range(5):
+        driven.tick(0.001)
+    assert driven.engine.wait_s(driven.now, 60.0) == pytest.approx(0.095, abs=0.01)
+
+
 def test_nothing_more_is_asked_for_while_the_worker_waits_for_its_rate() -> None:
     driven = rated(1.0)
     driven.deliver(*notes(*range(10)))

@@ -14,7 +14,7 @@ from tests.commands import PATIENCE_S, Commands
 from tests.docs.pages import PAGES, ROOT, blocks, module_of
 
 README = ROOT / "README.md"
-WITH_HANDLERS = [ROOT / "docs/handlers.md", ROOT / "docs/routing.md"]
+WITH_HANDLERS = [ROOT / "docs" / name for name in ("concurrency.md", "handlers.md", "routing.md")]
 EXAMPLES = ROOT / "examples"
 
 SHOP = (

@@ -219,6 +219,7 @@ def test_no_more_slots_take_slices_than_may_be_used() -> None:
             completions.get(timeout=10)
         assert max(most) <= slots
         assert max(most) >= slots // 2
+        assert len(pool._threads) <= 50 + slots  # those that have ended are forgotten
     assert pool.stop(5.0) == 0
 
 
