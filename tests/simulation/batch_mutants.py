@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from window_consumer.core.batching import BatchDispatcher, Gathering
 from window_consumer.core.engine import Engine
-from window_consumer.core.ladder import FailedRecord, Retry, Spent
+from window_consumer.core.failures import Failures
+from window_consumer.core.ladder import Retry, Spent
 from window_consumer.core.partition import Partition
 from window_consumer.core.settling import Settling
-from window_consumer.core.slices import Lane, Results, Slice
+from window_consumer.core.slices import Lane, Slice
 from window_consumer.core.together import Together
 from window_consumer.model.fault import Failure
 
@@ -20,11 +20,13 @@ class _Engine(Engine):
 
     dispatcher_type: type[BatchDispatcher] = BatchDispatcher
     settling_type: type[Settling] = Settling
+    failures_type: type[Failures] = Failures
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.dispatcher.__class__ = self.dispatcher_type
         self.settling.__class__ = self.settling_type
+        self.failures.__class__ = self.failures_type
 
 
 class OwnsOnlyTheFirstLane(_Engine):
@@ -84,17 +86,10 @@ class CallsFailedOnesApart(_Engine):
 class FinishesTheRestOfALaneThatBlocks(_Engine):
     """What stands behind a failed record is done although its lane blocks."""
 
-    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
-        def _call_again(
-            self, slice_: Slice, _behind: dict[Lane, FailedRecord], _now: float
-        ) -> Results:
-            failed = self._failed_places(slice_)
-            return slice_.results(but=failed)
-
-        @staticmethod
-        def _failed_places(slice_: Slice) -> Sequence[int]:
-            open_ = slice_.partition.failed
-            return [place for place, seq in enumerate(slice_.seqs) if seq in open_]
+    class failures_type(Failures):  # noqa: N801 - takes the place of an attribute
+        @property
+        def blocks(self) -> bool:
+            return False
 
 
 class CallsAllAgain(_Engine):

@@ -12,6 +12,7 @@ from window_consumer.core.failures import Failures
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
 from window_consumer.core.producing import Producing, Production
+from window_consumer.core.regrouping import call_behind, lane_in, put_back
 from window_consumer.core.slices import Lane, Results, Returned, Slice
 from window_consumer.core.together import PARDONED, Together
 from window_consumer.model.errors import PublishFailedError
@@ -79,7 +80,7 @@ class Settling:
                 self._failures.not_called([partition.failed[seq] for seq in seqs])
         if past.messages:
             self._settle(past, now)
-        running = [_lane(slice_, index) for index in range(len(slice_.messages))]
+        running = [lane_in(slice_, index) for index in range(len(slice_.messages))]
         partition.ordering.release(slice_.lanes, partition.held_lanes.union(running))
         slice_.lanes = [lane for lane in running if lane is not None]
         self.go_on(partition, now)
@@ -123,7 +124,7 @@ class Settling:
         if slice_.is_batch:
             self._abandon_batch(slice_, failure, now)
             return
-        lanes = [_lane(slice_, index) for index in range(len(slice_.messages))]
+        lanes = [lane_in(slice_, index) for index in range(len(slice_.messages))]
         *held, message = slice_.messages
         *held_seqs, seq = slice_.seqs
         if held:
@@ -142,7 +143,7 @@ class Settling:
         together = self._failures.together()
         slice_.settled += len(slice_.messages)
         for index, (message, seq) in enumerate(zip(slice_.messages, slice_.seqs, strict=True)):
-            lane = _lane(slice_, index)
+            lane = lane_in(slice_, index)
             failed = self._failures.add(
                 partition, message, seq, lane, failure, now, together=together
             )
@@ -204,7 +205,7 @@ class Settling:
         failed: list[FailedRecord] = []
         behind: dict[Lane | None, FailedRecord] = {}
         for index, failure in results.failed:
-            lane = _lane(slice_, index)
+            lane = lane_in(slice_, index)
             if lane in behind:
                 continue
             each = self._fail(
@@ -215,7 +216,7 @@ class Settling:
             if together is not None and waits and self._failures.blocks:
                 behind[lane] = each
         if behind:
-            results = self._call_again(slice_, behind, now)
+            results = call_behind(slice_, behind, self._failures, now)
         self._drop_spent(failed, now)
         self._finish_called(slice_, results, now)
         self._tell_breaker(slice_, [done for done, _ in results.done], failed, now)
@@ -225,24 +226,7 @@ class Settling:
             producing = sum(len(each) for each, _ in results.returned)
             self._learn(slice_, calls, producing, size)
         if results.held and not partition.closing:
-            self._put_back(slice_, results.held, failed, now)
-
-    def _put_back(
-        self, slice_: Slice, held: Sequence[int], failed: Iterable[FailedRecord], now: float
-    ) -> None:
-        """Let records wait for an earlier one of their lane that has failed."""
-        messages, seqs = slice_.messages, slice_.seqs
-        partition = slice_.partition
-        if slice_.call.attempt == 1:
-            partition.ordering.put_back([messages[i] for i in held], [seqs[i] for i in held])
-            return
-        waiting = {each.lane: each for each in failed if each.reason is None}
-        for index in held:
-            again = partition.failed[seqs[index]]
-            if again.lane is not None and again.lane in waiting:
-                self._failures.add_behind(waiting[again.lane], messages[index], seqs[index], now)
-            else:
-                self._failures.not_called([again])
+            put_back(slice_, results.held, failed, self._failures, now)
 
     def _finish_called(self, slice_: Slice, results: Results, now: float) -> None:
         """Finish the records whose handler returned, or skipped them."""
@@ -259,21 +243,6 @@ class Settling:
             if failed_before:
                 partition.forget_failure(seqs[index])
 
-    def _call_again(
-        self, slice_: Slice, behind: dict[Lane | None, FailedRecord], now: float
-    ) -> Results:
-        """Let the later records of lanes that block be called again, whatever became of them.
-
-        ``behind`` names the first failed one of each such lane. Returns what is left.
-        """
-        again = set()
-        for index, (message, seq) in enumerate(zip(slice_.messages, slice_.seqs, strict=True)):
-            first = behind.get(_lane(slice_, index))
-            if first is not None and seq > first.seq:
-                again.add(index)
-                self._failures.add_behind(first, message, seq, now)
-        return slice_.results(but=again)
-
     def _produce(self, slice_: Slice, indices: Sequence[int], returned: Returned) -> int:
         """Let a call's results be produced; return for how many bytes they count."""
         if slice_ is self._breaker.probe:
@@ -282,7 +251,7 @@ class Settling:
             slice_.partition,
             returned,
             [slice_.seqs[index] for index in indices],
-            [_lane(slice_, index) for index in indices],
+            [lane_in(slice_, index) for index in indices],
             self.probe if slice_ is self.probe else None,
         )
 
@@ -414,10 +383,3 @@ def in_words(failed: FailedRecord) -> str:
     """Return what a record's last call failed with."""
     fault = failed.failure.fault
     return f"{fault.error_class}: {fault.message}"
-
-
-def _lane(slice_: Slice, index: int) -> Lane | None:
-    if slice_.lane_of is not None:
-        return slice_.lane_of(slice_.messages[index])
-    failed = slice_.partition.failed.get(slice_.seqs[index])
-    return failed.lane if failed else None
