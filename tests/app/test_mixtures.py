@@ -13,6 +13,7 @@ import pytest
 
 from tests.testing.shops import config
 from window_consumer import App, ConfigError, Record, UsageError
+from window_consumer.app.bounds import RESIDENT_BYTES_PER_COROUTINE, bounds_of
 from window_consumer.app.handlers import is_async
 from window_consumer.app.lifespans import is_async_lifespan
 from window_consumer.testing import DONE, TestApp
@@ -191,3 +192,12 @@ def test_a_lifespan_with_an_asynchronous_generator_method_belongs_to_its_object(
         assert pools.open == 1
         assert wc_app.send("orders").outcome is DONE
     assert pools.open == 0
+
+
+def test_what_ten_thousand_waiting_coroutines_hold_is_counted() -> None:
+    app = App("shop")
+    app.handler("orders", group="a", name="charge", concurrency=10_000)(coroutine)
+    app.handler("orders", group="b", name="refund", concurrency=10_000)(function)
+    with TestApp(app, config(charge={}, refund={})) as wc_app:
+        charge, refund = map(bounds_of, wc_app.plan.workers)
+    assert charge.resident_bytes - refund.resident_bytes == 10_000 * RESIDENT_BYTES_PER_COROUTINE

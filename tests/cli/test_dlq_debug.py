@@ -134,3 +134,61 @@ def test_a_dead_letter_that_there_is_not_ends_with_2(shop: Commands) -> None:
     ended = debug(shop, "orders/0/99")
     assert ended.code == 2
     assert "there is no dead letter" in ended.err
+
+
+COROUTINE = """
+import asyncio
+import contextlib
+
+from window_consumer import App, Record
+
+app = App("shop")
+
+
+@app.lifespan
+async def pool():
+    yield asyncio.get_running_loop()
+
+
+@app.middleware
+async def around(record, call_next):
+    try:
+        return await call_next(record)
+    finally:
+        print("around", flush=True)
+
+
+@app.handler("orders", group="shop")
+async def charge(order: Record) -> None:
+    amount = order.json()["amount"]
+    await asyncio.sleep(0)
+    assert order.state is asyncio.get_running_loop()
+    print("amount", amount, flush=True)
+    if amount == 0:
+        raise ValueError("nothing to charge")
+"""
+
+
+def test_a_coroutine_is_stepped_through_without_the_loop_below_it(shop: Commands) -> None:
+    shop.application(COROUTINE)
+    ended = debug(shop, "orders/0/17", "n", "n", "p amount + 1000", "n", "p 'here'", "c", "q")
+    assert ended.code == 1
+    assert "1000\n" in ended.out
+    assert ended.out.index("amount = order.json()") < ended.out.index("await asyncio.sleep(0)")
+    assert "asyncio/" not in ended.out.partition("amount 0")[0]
+    assert "around" in ended.out
+    assert "nothing to charge" in ended.err
+
+
+def test_a_coroutine_that_returns_ends_with_0_and_one_that_is_quit_does_not_return(
+    shop: Commands,
+) -> None:
+    shop.application(COROUTINE)
+    ended = debug(shop, "orders/0/18", "c")
+    assert ended.code == 0
+    assert "amount 5" in ended.out
+    assert "the record would be done" in ended.err
+    ended = debug(shop, "orders/0/18", "n", "q")
+    assert ended.code == 0
+    assert "amount" not in ended.out.partition("(Pdb)")[2].partition("amount = order")[0]
+    assert "quit: the handler was not run to its end" in ended.err

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import sys
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Coroutine
 from contextvars import ContextVar
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -414,3 +416,23 @@ def test_each_record_is_claimed_once_while_others_take_back() -> None:
     assert sorted(accounted) == list(range(records))
     assert set(called.values()) == {1}
     assert len(called) == records
+
+
+def test_the_loop_is_uvloops_where_that_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uvloop.py").write_text(
+        "import asyncio\n\n\nclass Loop(asyncio.SelectorEventLoop):\n    pass\n\n\n"
+        "def new_event_loop():\n    return Loop()\n"
+    )
+    monkeypatch.delitem(sys.modules, "uvloop", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    loops: list[str] = []
+
+    async def handler(_record: Record) -> None:
+        loops.append(type(asyncio.get_running_loop()).__module__)
+
+    with Coroutines(handler) as coroutines:
+        coroutines.run(0)
+    monkeypatch.delitem(sys.modules, "uvloop")
+    assert loops == ["uvloop"]

@@ -314,6 +314,17 @@ class FreesTheLaneOfAnAbandonedCall(Engine):
             slice_.partition.ordering.release(lanes, slice_.partition.held_lanes)
 
 
+class FreesTheLaneOfACallThatIsEnding(Engine):
+    """Takes a call that was told to end for one that has."""
+
+    def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
+        super().on_looked_at(stalled, failure, now)
+        partition = stalled.slice_.partition
+        if stalled.end and failure is not None and partition.owned:
+            partition.ordering.release(stalled.slice_.lanes)
+            self.dispatcher.wake(partition)
+
+
 class AbandonsAnyNumberOfCalls(Engine):
     """Threads are replaced without end."""
 

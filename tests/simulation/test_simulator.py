@@ -45,6 +45,7 @@ def test_every_promise_is_kept_in_every_schedule(part: int) -> None:
         (mutants.NeverHolds, "while no call returned"),
         (mutants.CountsTheResultOfAnAbandonedCall, "late result|covers|dies of a bug"),
         (mutants.FreesTheLaneOfAnAbandonedCall, "of lane"),
+        (mutants.FreesTheLaneOfACallThatIsEnding, "of lane|while its earlier call runs"),
         (mutants.AbandonsAnyNumberOfCalls, "has abandoned"),
         (mutants.RunsBeforeItIsDue, "before it is due"),
         (mutants.ForgetsARemovedLevel, "covers|not finished after|lost"),

@@ -377,15 +377,21 @@ class PollLoop:
 
     def _interrupt(self, names: Sequence[TopicPartition], why: str) -> None:
         """End the calls of these partitions that can be ended, and wait until they have."""
-        slices = self._engine.running(names)
-        if not slices or not self._parts.pool.interrupt(slices):
+        # What is only queued has nothing left that could be called.
+        calls = {
+            each: message.offset()
+            for each in self._engine.running(names)
+            if (message := each.running()) is not None
+        }
+        if not calls or not self._parts.pool.interrupt(list(calls)):
             return
         deadline = self._clock.now() + INTERRUPT_S
         while (left := deadline - self._clock.now()) > 0 and self._engine.running(names):
             self._take_completions(min(left, SERVE_S))
-        ended = len(slices) - len(self._engine.running(names))
-        if ended:
-            self._reports.interrupted(slices, ended, why)
+        go_on = len(calls.keys() & set(self._engine.running(names)))
+        if go_on < len(calls):
+            places = [(each.partition.name, offset) for each, offset in calls.items()]
+            self._reports.interrupted(places, go_on, why)
 
     def _give_up(self, names: Sequence[TopicPartition]) -> int:
         """Commit for the last time; return how many calls are still running."""

@@ -14,7 +14,6 @@ from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.limiter import LimitNews
 from window_consumer.core.producing import Production
-from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Returned, Stalled
 from window_consumer.model.errors import (
     NotCalled,
@@ -248,17 +247,18 @@ class Reports:
                 extra=_place(call.name, call.offset, None),
             )
 
-    def interrupted(self, slices: Sequence[Slice], ended: int, why: str) -> None:
+    def interrupted(
+        self, calls: Sequence[tuple[TopicPartition, int]], go_on: int, why: str
+    ) -> None:
         """Write down that calls were cancelled because their partitions are given up."""
-        calls = [(each.partition.name, each.messages[-1].offset()) for each in slices]
         shown = ", ".join(f"{name}@{offset}" for name, offset in calls[:4])
         more = f" and {len(calls) - 4} more" if len(calls) > 4 else ""
-        refused = f", {len(slices) - ended} go on" if ended < len(slices) else ""
+        refused = f", {go_on} go on" if go_on else ""
         self._logger.warning(
             "%s: %s: %d calls were cancelled (%s%s)%s; their records will run again",
             self._worker,
             why,
-            len(slices),
+            len(calls),
             shown,
             more,
             refused,

@@ -18,7 +18,13 @@ from window_consumer.core.partition import Partition
 from window_consumer.core.rungs import MAX_SKEW_S, Level, Rung
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Stalled
-from window_consumer.model.errors import NotCalled, ResultRefusedError, RetryLater, Skip
+from window_consumer.model.errors import (
+    NotCalled,
+    ResultRefusedError,
+    RetryLater,
+    Skip,
+    StalledError,
+)
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.testing.events import (
     Ended,
@@ -443,6 +449,27 @@ class History:
             if result == "dropped":
                 tenure.dropped.add(call.offset)
 
+    def interrupted(self, call: SimulatedCall) -> None:
+        """A call was ended because its partition is given up; its record stays open."""
+        tenure = call.tenure
+        tenure.running.discard(call.offset)
+        if call.lane is not None:
+            self._calls_of(call, call.lane).remove(call)
+        self.outages.ended(call, "failed")
+        self.say(f"{tenure.member} has ended the call for {tenure.name}@{call.offset}")
+        self.events.append(
+            Ended(
+                str(tenure.member),
+                self.topic_of(call.record.ledger),
+                tenure.name.partition,
+                call.offset,
+                None if call.lane is None else str(call.lane),
+                self.now(),
+                "failed",
+                call.attempt,
+            )
+        )
+
     def ended_together(
         self, calls: Sequence[SimulatedCall], errors: Sequence[Exception | None]
     ) -> None:
@@ -545,7 +572,8 @@ class History:
             return "done"
         if isinstance(error, Skip):
             return "skipped"
-        if isinstance(error, NotCalled) or retry.is_fatal(error):
+        stalled = isinstance(error, StalledError)
+        if isinstance(error, NotCalled) or (retry.is_fatal(error) and not stalled):
             end = error.end if isinstance(error, NotCalled) else retry.when_spent
             return "dropped" if end == "drop" else "spent"
         level = self._rung(call.tenure.name).level
@@ -554,7 +582,7 @@ class History:
         waits_long = isinstance(error, RetryLater) and error.after_s > retry.backoff_max_s
         if retry.on_failure == "block":
             return "failed"
-        if call.attempt < allowed and not (waits_long and further):
+        if call.attempt < allowed and not (waits_long and further) and not stalled:
             return "failed"
         return "dropped" if retry.when_spent == "drop" and not further else "spent"
 

@@ -234,7 +234,10 @@ class SimulatedMember:
         self.slices_out = 0
         """After its last turn."""
         self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
-        self.slots = SteppedSlots(plan.engine.slots, handler, scene.history, scene.clock.now)
+        rules = plan.engine
+        self.slots = SteppedSlots(
+            rules.slots, handler, scene.history, scene.clock.now, ends=rules.stall.ends
+        )
         self.source.member = self.sink.member = self.slots.member = self
         reports = Ears(self, scene)
         assignments = Assignments(self.source, plan.on_no_offset, reports.warn, self.rungs)

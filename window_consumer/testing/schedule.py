@@ -125,6 +125,9 @@ _NOW_AND_THEN: dict[Action, float] = {
 _WITH_BATCHES = 0.2
 """In so many schedules handlers get lists."""
 
+_WITH_COROUTINES = 0.3
+"""So many of the others have calls that can be ended."""
+
 _CLIMBING = 0.25
 """So many schedules are about records that fail and wait in retry levels."""
 
@@ -182,9 +185,12 @@ def draw(rng: Random) -> Plan:
     # Batches are drawn from numbers of their own: the schedules without them stay what they were.
     own = Random(str(rng.getstate()))
     plan = _drawn(rng)
-    if own.random() >= _WITH_BATCHES:
-        return plan
-    return evolve(plan, engine=evolve(plan.engine, batch=_batches(own, plan.engine)))
+    engine = plan.engine
+    if own.random() < _WITH_BATCHES:
+        return evolve(plan, engine=evolve(engine, batch=_batches(own, engine)))
+    if own.random() < _WITH_COROUTINES:
+        return evolve(plan, engine=evolve(engine, stall=evolve(engine.stall, ends=True)))
+    return plan
 
 
 def _batches(rng: Random, engine: EngineRules) -> BatchRules:

@@ -16,6 +16,9 @@ from window_consumer.testing.bounds import check_start
 from window_consumer.testing.history import History
 from window_consumer.testing.ledger import SimulatedCall
 
+_REFUSES = 4
+"""One coroutine in so many goes on when it is cancelled."""
+
 _LONG = "\u00e4\u4e16"
 _FAULTS = (
     Fault("SimulatedError", "made to fail", "no stack", "00"),
@@ -50,8 +53,20 @@ class SteppedSlots:
     be interrupted between claiming a record and calling the handler, and after the call.
     """
 
-    def __init__(self, slots: int, handler: Handler, history: History, now: Callable[[], float]):
+    def __init__(
+        self,
+        slots: int,
+        handler: Handler,
+        history: History,
+        now: Callable[[], float],
+        *,
+        ends: bool = False,
+    ):
+        """``ends`` says that calls can be ended: they are coroutines."""
         self._handler = handler
+        self._ends = ends
+        self._ending: dict[Slice, Exception | None] = {}
+        """Calls that are told to end, and what their records fail with; None: they stay open."""
         self._history = history
         self._now = now
         self._waiting: deque[Slice] = deque()
@@ -109,6 +124,8 @@ class SteppedSlots:
         if stalled.slice_ not in self._slices:
             return None
         index = self._slices.index(stalled.slice_)
+        if stalled.end:
+            self._ending.setdefault(stalled.slice_, StalledError("does not return"))
         if stalled.abandon:
             self._history.abandoned(self.member, stalled)
             work = self._steps[index]
@@ -117,9 +134,13 @@ class SteppedSlots:
             self._steps[index] = self._slices[index] = None
         return _failure(StalledError("does not return"), stalled.offset)
 
-    def interrupt(self, slices: Sequence[Slice]) -> bool:  # noqa: ARG002 - these are threads
-        """Do nothing: a thread cannot be ended."""
-        return False
+    def interrupt(self, slices: Sequence[Slice]) -> bool:
+        """End calls where they are coroutines; a thread cannot be ended."""
+        if self._ends:
+            for slice_ in slices:
+                if slice_ in self._slices:
+                    self._ending.setdefault(slice_, None)
+        return self._ends
 
     def _call_each(self, slice_: Slice, ident: int) -> Iterator[None]:
         history = self._history
@@ -142,7 +163,7 @@ class SteppedSlots:
             while call.record.deadly:
                 self.dying = True
                 yield
-            yield from self._last(call)
+            yield from self._last(call, slice_)
             if self._conclude(slice_, message, call) and lane_of is not None:
                 held_lanes.add(lane_of(message))
         slice_.elapsed = self._now() - started
@@ -160,7 +181,7 @@ class SteppedSlots:
         while any(call.record.deadly for call in calls):
             self.dying = True
             yield
-        yield from self._last(calls[0])
+        yield from self._last(calls[0], slice_)
         errors = self._handler.endings(calls)
         history.ended_together(calls, errors)
         for message, error in zip(messages, errors, strict=True):
@@ -171,7 +192,14 @@ class SteppedSlots:
 
     def _conclude(self, slice_: Slice, message: Message, call: SimulatedCall) -> bool:
         """Note how a call ends; tell whether its lane waits for it."""
-        error = self._handler.ending(call)
+        if slice_ in self._ending:
+            error = self._ending.pop(slice_)
+            if error is None:
+                self._history.interrupted(call)
+                slice_.deviate().held.append(message)
+                return False
+        else:
+            error = self._handler.ending(call)
         count, bad = (0, "") if error is not None else self._handler.returns(call)
         self._history.ended(call, error, is_open=count > 0)
         if isinstance(error, Skip):
@@ -184,10 +212,13 @@ class SteppedSlots:
             slice_.deviate().returned.append(Returned((message,), results))
         return count > 0
 
-    def _last(self, call: SimulatedCall) -> Iterator[None]:
+    def _last(self, call: SimulatedCall, slice_: Slice) -> Iterator[None]:
+        """Let a call last; one that is to end does, unless it is one of those that refuse to."""
         handler = self._handler
         steps = handler.steps(call)
         while steps and not handler.must_end():
+            if slice_ in self._ending and call.offset % _REFUSES:
+                return
             steps -= 1
             yield
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pdb  # noqa: T100 - the debugger is what `dlq debug` is for
 import sys
 import types
@@ -36,12 +37,8 @@ class Debugger(pdb.Pdb):
 
         What it waits for is not stepped through: the loop runs without the debugger meanwhile.
         """
-
-        async def awaited() -> object:
-            return await function(*arguments)
-
         try:
-            return await self._stepped(awaited())
+            return await self._stepped(_coroutine(function(*arguments)))
         finally:
             self._check()
 
@@ -52,11 +49,7 @@ class Debugger(pdb.Pdb):
         value: Any = None
         try:
             while True:
-                sys.settrace(self.trace_dispatch)
-                try:
-                    waits_for = send(value)
-                finally:
-                    sys.settrace(None)
+                waits_for = self._step(send, value)
                 try:
                     send, value = coroutine.send, (yield waits_for)
                 except BaseException as error:
@@ -66,7 +59,24 @@ class Debugger(pdb.Pdb):
         except BdbQuit:
             return None
 
+    def _step(self, send: Callable[[Any], object], value: Any) -> object:
+        # A function of its own: below a generator pdb stops at every StopIteration.
+        sys.settrace(self.trace_dispatch)
+        try:
+            return send(value)
+        finally:
+            sys.settrace(None)
+
     def _check(self) -> None:
         # Middleware must not take half a call for a whole one: it may commit what was done.
         if self.was_quit:
             raise BdbQuit
+
+
+def _coroutine(made: Any) -> Coroutine[Any, Any, object]:
+    """Return what a coroutine function has made; what only can be awaited in one of ours."""
+
+    async def awaited() -> object:
+        return await made
+
+    return made if inspect.iscoroutine(made) else awaited()
