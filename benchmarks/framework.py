@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from attrs import frozen
 
@@ -72,7 +72,7 @@ def planned(  # noqa: PLR0913 - a run's where and what
     if given is not None:
         """It was made where child processes can import it."""
     elif workload.batch:
-        app.batch_handler(name=WORKER, max_records=workload.batch)(handler)
+        app.batch_handler(name=WORKER, max_records=workload.batch)(cast("BatchHandler", handler))
     else:
         app.handler(name=WORKER)(handler)
     with tempfile.TemporaryDirectory() as directory:

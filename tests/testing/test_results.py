@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,57 @@ def test_what_else_a_handler_returns_is_ignored(returned: object) -> None:
     with running(lambda _: returned) as wc_app:
         assert wc_app.send("orders").outcome is DONE
         assert wc_app.produced == []
+
+
+@pytest.mark.parametrize("kind", ["functions", "coroutines"])
+def test_middleware_that_forgets_to_return_results_fails_the_record(kind: str) -> None:
+    async def charge(order: Record) -> Produce:
+        return invoice(order)
+
+    shop = App("shop")
+    shop.handler("orders", group="shop", name="charge")(invoice if kind == "functions" else charge)
+    if kind == "functions":
+
+        @shop.middleware
+        def forgets(record: Record, call_next: Callable[[Record], object]) -> None:
+            call_next(record)
+    else:
+
+        @shop.middleware
+        async def awaits(record: Record, call_next: Callable[[Record], Any]) -> None:
+            await call_next(record)
+
+    with TestApp(shop, config(charge={})) as wc_app:
+        result = wc_app.send("orders", "10", key="c")
+        assert result.outcome is RETRYING
+        assert "let it return what call_next returns" in str(result.error)
+
+
+def test_middleware_that_returns_nothing_is_fine_around_handlers_without_results() -> None:
+    shop = App("shop")
+    shop.handler("orders", group="shop", name="charge")(lambda _: None)
+
+    @shop.middleware
+    def plain(record: Record, call_next: Callable[[Record], object]) -> None:
+        call_next(record)
+
+    with TestApp(shop, config(charge={})) as wc_app:
+        assert wc_app.send("orders").outcome is DONE
+
+
+def test_middleware_may_change_what_is_produced() -> None:
+    shop = App("shop")
+    shop.handler("orders", group="shop", name="charge")(invoice)
+
+    @shop.middleware
+    def drops(record: Record, call_next: Callable[[Record], object]) -> object:
+        call_next(record)
+        return [] if record.key == b"test" else Produce("audit")
+
+    with TestApp(shop, config(charge={})) as wc_app:
+        wc_app.send("orders", key="test")
+        wc_app.send("orders", key="c")
+        assert wc_app.produced == [Produce("audit")]
 
 
 def test_a_list_with_something_else_in_it_fails_the_record() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +110,23 @@ async def waits(order: Record) -> None: ...
 @app.handler("orders")
 async def waits_for_an_object(order: Order, record: Record) -> Produce | None:
     return Produce("invoices", str(order.id)) if record.attempt == 1 else None
+
+
+@app.batch_handler("clicks", max_records=1000, min_records=100, max_wait="500ms")
+def gets_many(clicks: list[Record]) -> None:
+    failed = [click for click in clicks if click.value is None]
+    if failed:
+        raise PartialFailure(failed)
+
+
+@app.batch_handler("clicks", ordering="key", concurrency=4)
+def gets_many_objects(orders: list[Order], records: list[Record]) -> list[Produce]:
+    return [Produce("invoices", r.key, str(o.id)) for o, r in zip(orders, records, strict=True)]
+
+
+@app.batch_handler("clicks")
+def sums_up(orders: Sequence[Order]) -> Produce:
+    return Produce("sums", value=str(sum(order.id for order in orders)))
 
 
 @app.handler("orders", fatal=[ResultRefusedError])

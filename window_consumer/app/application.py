@@ -58,6 +58,9 @@ Token = tuple[str, float]
 
 # Type checkers refuse functions of another form, and see the decorated ones as what they are.
 HandlerT = TypeVar("HandlerT", bound=Callable[[Any], object] | Callable[[Any, Any], object])
+BatchHandlerT = TypeVar(
+    "BatchHandlerT", bound=Callable[[list[Any]], object] | Callable[[list[Any], list[Any]], object]
+)
 MiddlewareT = TypeVar("MiddlewareT", bound=Middleware)
 LifespanT = TypeVar("LifespanT", bound=Lifespan)
 TokenT = TypeVar("TokenT", bound=Callable[[str], Token])
@@ -179,9 +182,9 @@ class App:
         max_wait: str | None = None,
         name: str | None = None,
         when: When | None = None,
-        value: Any = None,
+        value: Callable[[bytes], object] | None = None,
         **keys: Unpack[WorkerKeys],
-    ) -> Callable[[HandlerT], HandlerT]:
+    ) -> Callable[[BatchHandlerT], BatchHandlerT]:
         """Register a function ``def f(records: list[Record]) -> None`` as a batch handler.
 
         It gets records of one partition in offset order, at most ``max_records`` of them. A batch
@@ -200,7 +203,7 @@ class App:
         given |= {"topics": list(topics) or None, "batch": batch, "retry": retries or None}
         defaults = {key: value for key, value in given.items() if value is not None}
 
-        def register(function: HandlerT) -> HandlerT:
+        def register(function: BatchHandlerT) -> BatchHandlerT:
             known = name or function.__name__
             what = f"@app.batch_handler {known}"
             condition = None if when is None else checked_condition(when, what)

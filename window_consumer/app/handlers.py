@@ -15,6 +15,7 @@ from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
 from window_consumer.runtime.batch_calls import BatchHandler
+from window_consumer.runtime.owed import demanding, noting
 
 F = TypeVar("F", bound=Callable[..., object])
 Handler = Callable[[Record], object]
@@ -151,18 +152,24 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 def with_middleware(handler: Handler, layers: Sequence[Layer], *, coroutines: bool) -> Handler:
     """Wrap a handler of a kind; the middleware that was registered first is the outermost."""
-    for layer in reversed(layers):
-        if layer.is_for(coroutines=coroutines):
-            handler = _wrap(layer.function, handler)
-    return handler
+    around = [each.function for each in reversed(layers) if each.is_for(coroutines=coroutines)]
+    if not around:
+        return handler
+    handler = noting(handler)
+    for function in around:
+        handler = _wrap(function, handler)
+    return demanding(handler)
 
 
 def with_batch_middleware(handler: BatchHandler, layers: Sequence[Layer]) -> BatchHandler:
     """Wrap a batch handler in what is for such; the one registered first is the outermost."""
-    for layer in reversed(layers):
-        if layer.around == "batches":
-            handler = functools.partial(_call_layer, layer.function, handler)
-    return handler
+    around = [layer.function for layer in reversed(layers) if layer.around == "batches"]
+    if not around:
+        return handler
+    handler = noting(handler)
+    for function in around:
+        handler = functools.partial(_call_layer, function, handler)
+    return demanding(handler)
 
 
 def _call_layer(

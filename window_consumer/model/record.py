@@ -55,7 +55,7 @@ TIMESTAMP_NOT_AVAILABLE = 0
 class Call:
     """What a record shares with the others of its slice: attempt, state and cancellation."""
 
-    __slots__ = ("attempt", "before", "cancelled", "handler", "state")
+    __slots__ = ("attempt", "before", "cancelled", "handler", "owes", "state")
 
     def __init__(
         self,
@@ -70,6 +70,8 @@ class Call:
         self.before = before
         """Tells how often a handler was called for a record in other topics of the ladder."""
         self.cancelled = False
+        self.owes = False
+        """A handler within middleware has returned records to produce."""
 
 
 class Record:

@@ -10,6 +10,7 @@ from types import CodeType, FrameType, TracebackType
 from window_consumer.model.errors import NotCalled, StalledError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.fingerprints import fingerprint
+from window_consumer.runtime import owed
 
 _CACHED_PLACES = 256
 _MAX_FRAMES = 50
@@ -18,6 +19,7 @@ _MAX_CHAIN = 5
 _LAYERS = frozenset(
     f"window_consumer.runtime.{layer}"
     for layer in (
+        "owed",
         "routing",
         "expiry",
         "coroutine_calls",
@@ -85,7 +87,12 @@ class Faults:
     def _stack(self, chain: list[BaseException]) -> str:
         parts = []
         for error in chain:
-            frames = traceback.extract_tb(_without_ours(error.__traceback__), limit=-_MAX_FRAMES)
+            trace = _without_ours(error.__traceback__)
+            frames = traceback.StackSummary.from_list(
+                each
+                for each in traceback.extract_tb(trace, limit=-_MAX_FRAMES)
+                if each.filename != owed.__file__  # it stands between middleware and handler
+            )
             parts.append(f"{class_name(type(error))}:\n{''.join(frames.format())}")
         return self._mask("which came from ".join(parts))
 

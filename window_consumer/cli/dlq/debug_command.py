@@ -22,6 +22,7 @@ from window_consumer.cli.dlq.show_command import latest
 from window_consumer.cli.errors import FAILED, OK
 from window_consumer.model.dead_letter import DeadLetter
 from window_consumer.model.errors import LifespanError, Skip
+from window_consumer.model.produce import results_of
 from window_consumer.runtime.hand_loop import HandLoop
 from window_consumer.testing import make_record
 
@@ -84,9 +85,10 @@ def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
             given: Any = [record] if handler.is_batch else record
             if handler.is_async:
                 call: Any = around(stepping_coroutine, coroutines=True)
-                loop.run(call(given))
+                returned = loop.run(call(given))
             else:
-                around(stepping)(given)
+                returned = around(stepping)(given)
+            results = results_of(returned)
         except BdbQuit:
             return _quit()
         except Skip as skip:
@@ -100,6 +102,8 @@ def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
     if debugger.was_quit:
         return _quit()
     click.echo("the handler returned: the record would be done", err=True)
+    for result in results:
+        click.echo(f"not produced, as this is no worker: {result!r}", err=True)
     return OK
 
 

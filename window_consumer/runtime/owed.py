@@ -1,0 +1,68 @@
+"""Layers on both sides of middleware: results must not get lost in one that returns nothing.
+
+Middleware that was written for handlers without results calls the next one and forgets to return
+what that has returned. The record would be finished, and nothing produced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any
+
+from window_consumer.model.produce import results_of
+from window_consumer.model.record import Call, Record
+
+Called = Callable[[Any], Any]
+"""A handler of whatever kind: it gets a record, or a list of them."""
+
+_LOST = (
+    "the handler has returned records to produce, and a middleware around it has returned nothing:"
+    " let it return what call_next returns (or an empty list, to produce nothing)"
+)
+
+
+def noting(handler: Called) -> Called:
+    """Return a handler that notes in its call when it has results; it stands inside."""
+
+    def note(given: Any, returned: object) -> object:
+        if returned is not None and results_of(returned):
+            _call_of(given).owes = True
+        return returned
+
+    return _followed(handler, note)
+
+
+def demanding(handler: Called) -> Called:
+    """Return a handler that raises TypeError where results were noted and nothing came out."""
+
+    def demand(given: Any, returned: object) -> object:
+        if returned is None and _call_of(given).owes:
+            raise TypeError(_LOST)
+        return returned
+
+    followed = _followed(handler, demand)
+
+    def call(given: Any) -> object:
+        _call_of(given).owes = False
+        return followed(given)
+
+    return call
+
+
+def _followed(handler: Called, by: Callable[[Any, object], object]) -> Called:
+    """Return a handler whose result goes through another function, when it is there."""
+
+    def call(given: Any) -> object:
+        returned = handler(given)
+        return later(given, returned) if isawaitable(returned) else by(given, returned)
+
+    async def later(given: Any, returned: Awaitable[object]) -> object:
+        return by(given, await returned)
+
+    return call
+
+
+def _call_of(given: Record | list[Record]) -> Call:
+    record = given if isinstance(given, Record) else given[0]
+    return record._call  # noqa: SLF001 - what a record shares with the others of its slice
