@@ -45,6 +45,8 @@ def test_an_exception_keeps_its_class_arguments_and_what_can_be_pickled_of_it() 
     assert failure.handler == "charge"
     refused = crossed(SlottedError("bank")).error
     assert (type(refused), refused.args) == (SlottedError, (111, "refused"))
+    group = crossed(ExceptionGroup("several", [ValueError("x")])).error
+    assert (type(group), group.message) == (ExceptionGroup, "several")
 
 
 def test_rules_judge_it_as_they_judge_it_on_a_thread() -> None:
