@@ -99,3 +99,25 @@ def many_results(rng: Random) -> Plan:
         pace_s=rng.choice((0.003, 0.02)),
         weights=tuple(accumulate(w * m for w, m in zip(weights, more, strict=True))),
     )
+
+
+def outages(rng: Random) -> Plan:
+    """Every call fails now and then, for long, with a breaker that should hold."""
+    plan = draw(rng)
+    while "weather" not in plan.actions:
+        plan = draw(rng)
+    weights = [after - before for before, after in pairwise((0.0, *plan.weights))]
+    more = ({"weather": 4.0, "turn": 2.0, "work": 3.0}.get(name, 1.0) for name in plan.actions)
+    retry = evolve(
+        plan.engine.retry, attempts=1, on_failure="overtake", levels=(), when_spent="dead_letter"
+    )
+    breaker = evolve(plan.engine.breaker, enabled=True, min_calls=2)
+    return evolve(
+        plan,
+        engine=evolve(plan.engine, retry=retry, breaker=breaker, slots=2, batch=None),
+        handlers=evolve(
+            plan.handlers, fails=0.0, fatal=0.0, skips=0.0, later=0.0, leaves=0.0, hangs=0.0
+        ),
+        copy_limit=100_000,
+        weights=tuple(accumulate(w * m for w, m in zip(weights, more, strict=True))),
+    )
