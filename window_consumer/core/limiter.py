@@ -39,7 +39,8 @@ STEPS = (2.0, 1.25, 1.1)
 """By which factors more are tried: coarse ones until a limit is too high, then finer ones."""
 
 USEFUL = 0.5
-"""Of the added slots this share has to be of use: with half of them idle a call only queues."""
+"""Of the added slots this share has to be of use. There throughput divided by latency is largest:
+Kleinrock's power (Power and Deterministic Rules of Thumb, 1979)."""
 
 AS_GOOD = 0.97
 """Fewer slots are as good where this share of the best throughput is left."""
@@ -54,7 +55,9 @@ REST_S = 2.0
 """How long a limit stays when neither more nor fewer were better; trying costs some throughput."""
 
 STRETCH_S = 0.1
-"""A stretch is no shorter: other processes take the processor for tens of milliseconds."""
+FINE_STRETCH_S = 0.25
+"""A stretch is no shorter, the second where small steps are tried: other processes take the
+processor for tens of milliseconds."""
 
 STRETCH_CALLS = 2.0
 """... nor than so many times what a slice takes: or the slow ones would not be in it."""
@@ -184,6 +187,8 @@ class Limiter:
         """... and when the limit came to rest."""
         self._best = 0.0
         """The best throughput since it began to go down."""
+        self._worse = False
+        """The last stretch at rest was worse than usual."""
         self._reason = ""
         """Why it goes down, where it is not just a try."""
         self._down = False
@@ -251,7 +256,8 @@ class Limiter:
 
     def _is_over(self, stretch: _Stretch, now: float) -> bool:
         lasted_s = now - stretch.since
-        if lasted_s < STRETCH_S or not stretch.done:
+        shortest_s = STRETCH_S if self._factor >= STEPS[0] else FINE_STRETCH_S
+        if lasted_s < shortest_s or not stretch.done:
             return False
         if min(stretch.own, stretch.slices) < STRETCH_SLICES:
             return False
@@ -279,14 +285,19 @@ class Limiter:
     def _give_up(self, now: float) -> None:
         """Start over from the base."""
         self.limit = self.base
-        self._usual, self._down, self._in_a_row = None, False, 0
+        self._usual, self._down, self._in_a_row, self._worse = None, False, 0, False
         self._factor = STEPS[self._step]
         self._begin(self.limit, now)
 
     def _look_at_base(self, measured: Measured, now: float) -> None:
         usual, self._reference = self._usual, measured
         if usual is not None:
-            if _is_worse(measured, usual):
+            worse = _is_worse(measured, usual)
+            if worse and not self._worse:
+                self._worse = True
+                return  # a moment in which somebody else had the processor is over by the next one
+            self._worse = False
+            if worse:
                 self._usual = None
                 self._down, self._best = True, measured.records_per_s
                 self._reason = (

@@ -29,8 +29,8 @@ Per = Literal["worker", "key", "partition"]
 FORGET_AT = 1000
 """From so many buckets on those that are full again are forgotten, whenever they have doubled."""
 
-_WHOLE = 1 - 1e-9
-"""A token that sums have rounded down is a token."""
+_ROUNDED = 1e-9
+"""A token that sums have rounded down by this is a token."""
 
 
 @frozen
@@ -64,7 +64,7 @@ class Bucket:
     @property
     def room(self) -> int:
         """How many records may be charged."""
-        return int(self.level + 1 - _WHOLE) if self.level > 0 else 0
+        return int(self.level + _ROUNDED) if self.level > 0 else 0
 
     def charge(self, records: int) -> None:
         """Take tokens; with too few it is in debt, and fills up later."""
@@ -83,7 +83,7 @@ class Bucket:
 
     def ready_at(self) -> float:
         """Return when there is a token, as things are."""
-        return self._at + max(0.0, _WHOLE - self.level) / self._per_s
+        return self._at + max(0.0, 1.0 - self.level) / self._per_s
 
     def is_full(self, now: float) -> bool:
         """Tell whether a new bucket would be the same."""
@@ -197,8 +197,8 @@ class Rates:
 
     @property
     def is_dry(self) -> bool:
-        """Nothing of the whole worker may start now, whatever comes in."""
-        return self.rules.per == "worker" and not self._named(None).room
+        """Nothing of the whole worker may start now, whatever comes in, and something waits."""
+        return self.rules.per == "worker" and bool(self._dry) and not self._named(None).room
 
     # ---- records
 
@@ -210,11 +210,6 @@ class Rates:
     def is_waiting(self, partition: Partition) -> bool:
         """Tell whether a partition could start something but for its rate."""
         return partition in self._dry
-
-    @property
-    def waiting(self) -> int:
-        """How many partitions wait for their rate."""
-        return len(self._dry)
 
     def charge(self, partition: Partition, messages: Iterable[Message]) -> None:
         """Charge records that are about to be handed out."""
