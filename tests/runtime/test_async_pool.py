@@ -7,8 +7,8 @@ import logging
 import random
 import sys
 import threading
-from collections import Counter
-from collections.abc import Awaitable, Coroutine
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from pathlib import Path
 from time import perf_counter
@@ -129,25 +129,45 @@ def test_a_slice_waits_for_no_other_ones_slow_call() -> None:
 
 
 def test_calls_that_never_wait_give_the_loop_to_those_that_do() -> None:
-    rounds = 0
-    done = threading.Event()
+    submitted = threading.Event()
+    seen: list[int] = []
 
     async def handler(record: Record) -> None:
-        nonlocal rounds
         if record.offset == 0:
+            assert submitted.wait(PATIENCE_S)
             for _ in range(10):
                 await asyncio.sleep(0)
-                rounds += 1
-            done.set()
+        seen.append(record.offset)
 
     with Coroutines(handler) as coroutines:
-        coroutines.submit(0)
-        submitted = 1
-        while not done.is_set():
-            coroutines.submit(1)
-            submitted += 1
-            coroutines.back()
-    assert rounds == 10
+        slices = [coroutines.submit(offset) for offset in range(100)]
+        submitted.set()
+        assert {coroutines.back() for _ in slices} == set(slices)
+    assert seen.index(0) < 50
+
+
+class ComesLate(deque[Slice]):
+    """Waiting slices, of which one comes right after a slot has seen that there is none."""
+
+    def __init__(self, submit: Callable[[], object]):
+        super().__init__()
+        self._submit = [submit]
+
+    def __bool__(self) -> bool:
+        is_there = len(self) > 0
+        if not is_there and self._submit:
+            self._submit.pop()()
+        return is_there
+
+
+def test_a_slice_that_comes_while_a_slot_falls_asleep_is_not_forgotten() -> None:
+    async def handler(_record: Record) -> None: ...
+
+    coroutines = Coroutines(handler, slots=1)
+    coroutines.pool._waiting = ComesLate(lambda: coroutines.submit(2))
+    with coroutines:
+        coroutines.submit(1)
+        assert [coroutines.back().messages[0].offset() for _ in range(2)] == [1, 2]
 
 
 @pytest.mark.parametrize("waits", [False, True])
