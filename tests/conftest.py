@@ -23,14 +23,11 @@ ConsumerOf = Callable[..., AbstractContextManager[Consumer]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a real Kafka; what starts one of its own has the machine to itself, too."""
+    """Mark what needs a real Kafka, the shared one or one of its own."""
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
-        if starts_its_own(item):
-            item.add_marker(pytest.mark.kafka)
-            item.add_marker(pytest.mark.alone)
-        elif "kafka" in item.fixturenames:
+        if "kafka" in item.fixturenames or starts_its_own(item):
             item.add_marker(pytest.mark.kafka)
 
 
