@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import Future
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -30,16 +29,21 @@ class Coordinator:
         self.member = ME
         self.refuses = False
         self.silent = False
-        self.watch = GroupWatch(self._ask, lambda: self.lines, lambda: self.now)
+        self.is_well = True
+        self.watch = GroupWatch(
+            self._ask, lambda: self.is_well, lambda: self.lines, lambda: self.now
+        )
 
-    def _ask(self) -> Future[Any]:
+    def _ask(self) -> Coordinator:
         self.questions.append(self.now)
-        answer: Future[Any] = Future()
-        if self.silent:
-            return answer
+        return self
+
+    def done(self) -> bool:
+        return not self.silent
+
+    def answer(self) -> Any:
         if self.refuses:
-            answer.set_exception(RuntimeError("no rights"))
-            return answer
+            return None
         mine = SimpleNamespace(
             member_id=self.member,
             assignment=SimpleNamespace(topic_partitions=names(self.dealt)),
@@ -47,9 +51,7 @@ class Coordinator:
             if self.target is None
             else SimpleNamespace(topic_partitions=names(self.target)),
         )
-        other = SimpleNamespace(member_id="other", assignment=None)
-        answer.set_result(SimpleNamespace(members=[other, mine]))
-        return answer
+        return SimpleNamespace(members=[SimpleNamespace(member_id="other", assignment=None), mine])
 
     def pass_time(self, seconds: float) -> list[float]:
         """Poll ten times a second; return when the watch said that the member is deaf."""
@@ -136,6 +138,17 @@ def test_a_coordinator_that_does_not_say_is_no_reason(
     coordinator.member = "somebody else" if trouble == "not listed" else ME
     coordinator.silent = trouble == "no answer"
     assert coordinator.pass_time(100.0) == []
+
+
+def test_a_coordinator_that_is_not_well_is_not_asked(coordinator: Coordinator) -> None:
+    coordinator.dealt = {0}
+    coordinator.is_well = False
+    for _ in range(10):
+        coordinator.lines += 1
+        assert coordinator.pass_time(10.0) == []
+    assert coordinator.questions == []
+    coordinator.is_well = True
+    assert len(coordinator.pass_time(25.0)) == 1
 
 
 def test_a_cure_that_does_not_help_is_tried_ever_more_seldom(coordinator: Coordinator) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from attrs import define
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -28,6 +27,7 @@ from window_consumer.kafka.answers import (
     in_words,
 )
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.coordinator import GroupQuestion, committed_offsets
 from window_consumer.kafka.features import Features
 from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.topics import Group, NewCopyTopic, Topic
@@ -81,6 +81,7 @@ class Cluster:
         conf = {**settings, **self._features.settings(), **token_setting(settings, oauth_token)}
         conf["error_cb"] = self._troubles.note
         try:
+            self._conf = conf
             self._admin = AdminClient(conf, logger=self._features)
         except KafkaException as exception:
             raise ConfigError(f"kafka: {exception.args[0]}") from exception
@@ -267,9 +268,9 @@ class Cluster:
             return Group(None, None)
         return Group.described(description)
 
-    def ask_for_group(self, group: str) -> Future[Any]:
-        """Ask for a group's description and return at once; the answer is the client's."""
-        return self._admin.describe_consumer_groups([group], request_timeout=_ASK_S)[group]
+    def ask_for_group(self, group: str) -> GroupQuestion:
+        """Ask for a group's description and return at once."""
+        return GroupQuestion(self._conf, self._features, group, _ASK_S)
 
     def backlog(self, group: str, topic: str, timeout_s: float = _ASK_S) -> int:
         """Return how many offsets of a topic a group has not committed; 0 where it has read all.
@@ -281,15 +282,12 @@ class Cluster:
             return 0  # it has been deleted since
         names = [TopicPartition(topic, partition) for partition in range(found.partitions)]
         what = f"backlog of {topic}"
-        asked = ConsumerGroupTopicPartitions(group, names)
-        futures = self._admin.list_consumer_group_offsets([asked], request_timeout=timeout_s)
-        committed = self._answer(iter([futures[group]]), what, timeout_s)
+        committed = committed_offsets(self._conf, group, names, what, timeout_s)
         ends, starts = (
             self._log_ends(names, spec, what, timeout_s) for spec in (_LATEST, _EARLIEST)
         )
         return sum(
-            ends[each.partition] - max(each.offset, starts[each.partition])
-            for each in committed.topic_partitions
+            ends[each.partition] - max(each.offset, starts[each.partition]) for each in committed
         )
 
     def _log_ends(

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from window_consumer.model.record import TopicPartition
 
 LOOK_S = 1.0
 """How often there may be something to do."""
 
-ASK_S = 3.0
+ASK_S = 5.0
 """Between two questions while there is reason to ask."""
 
 ALERT_S = 60.0
@@ -38,6 +37,19 @@ GENTLE_S = 30.0
 _LONGEST_S = 900.0
 
 
+class Question(Protocol):
+    """The group's description, asked for."""
+
+    def done(self) -> bool:
+        """Tell whether there is an answer, or none will come."""
+
+    def answer(self) -> Any:
+        """Return it, None where there was none: no rights, no coordinator.
+
+        Whoever polls hears of trouble that lasts.
+        """
+
+
 class GroupWatch:
     """Compares what a member holds with what its coordinator says that it holds.
 
@@ -46,19 +58,24 @@ class GroupWatch:
 
     def __init__(
         self,
-        ask: Callable[[], Future[Any]],
+        ask: Callable[[], Question],
+        coordinator_answers: Callable[[], bool],
         lines: Callable[[], int],
         now: Callable[[], float] = time.monotonic,
     ):
-        """Take how to have the group described, and how many lines the client has logged."""
+        """Take how to have the group described, and how many lines the client has logged.
+
+        ``coordinator_answers`` is asked before: who is in trouble is not to be bothered.
+        """
         self._ask = ask
+        self._coordinator_answers = coordinator_answers
         self._lines = lines
         self._now = now
         self._look_at = 0.0
         self._ask_at = now() + CALM_S
         self._lines_seen = 0
         self._alert_until = float("-inf")
-        self._asked: Future[Any] | None = None
+        self._asked: Question | None = None
         self._amiss: frozenset[TopicPartition] = frozenset()
         """Dealt, and the member has not heard of it; or not to be kept, and it has not heard."""
         self._amiss_since = 0.0
@@ -75,11 +92,13 @@ class GroupWatch:
         self._look_at = now + LOOK_S
         if self._asked is not None:
             if self._asked.done():
-                answer, self._asked = self._asked, None
-                self._compare(_said_of(member_id(), answer), frozenset(held()), now)
+                answer, self._asked = self._asked.answer(), None
+                says = None if answer is None else _said_of(member_id(), answer)
+                self._compare(says, frozenset(held()), now)
         elif self._should_ask(now):
-            self._asked = self._ask()
             self._ask_at = now + CALM_S
+            if self._coordinator_answers():
+                self._asked = self._ask()
         return self._is_sure(now)
 
     def _should_ask(self, now: float) -> bool:
@@ -118,10 +137,8 @@ class _Says(NamedTuple):
     """What it shall hold when everybody has given up what they have to."""
 
 
-def _said_of(member_id: str, answer: Future[Any]) -> _Says | None:
-    if answer.exception() is not None:
-        return None  # no rights, no coordinator: whoever polls hears of trouble that lasts
-    for member in answer.result().members:
+def _said_of(member_id: str, group: Any) -> _Says | None:
+    for member in group.members:
         if member.member_id == member_id and member.assignment is not None:
             dealt = _names(member.assignment)
             target = member.target_assignment

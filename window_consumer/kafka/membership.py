@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from window_consumer.kafka import errors, settings
@@ -26,6 +26,9 @@ _LET_GO_S = 0.05
 
 _JOIN_AGAIN_S = 1.0
 """Between a client that the broker refused and its successor: the broker is asked gently."""
+
+_PROBE_S = 0.5
+"""How long a coordinator that is well may take for a small answer."""
 
 
 class Membership:
@@ -48,7 +51,9 @@ class Membership:
         self._joined = False
         self._join_again_at: float | None = None
         self._raised: BaseException | None = None
-        self._watch = GroupWatch(lambda: cluster.ask_for_group(needs.group), lambda: log.lines)
+        self._watch = GroupWatch(
+            lambda: cluster.ask_for_group(needs.group), self._coordinator_answers, lambda: log.lines
+        )
         self.listener: Listener | None = None
         self.topics: list[str] = []
         self.in_callback = False
@@ -194,6 +199,15 @@ class Membership:
             given_up.close(_LET_GO_S)
         if self.listener is not None:
             self.subscribe(self.topics, self.listener)
+
+    def _coordinator_answers(self) -> bool:
+        """Ask it for something small, by the connection that heartbeats take."""
+        try:
+            wanted = [ClientPartition(self.topics[0], 0)]
+            self.connection.consumer.committed(wanted, timeout=_PROBE_S)
+        except KafkaException:
+            return False
+        return True
 
     def _start_anew(self) -> None:
         """Leave the group in order, as another member of it: this one would hear of nothing."""
