@@ -78,7 +78,8 @@ def test_a_second_signal_ends_all_at_once(shop: Commands, embedded: EmbeddedBrok
     command.wait_for("draining for at most")
     command.signal(signal.SIGINT)
     assert command.wait().code == 130
-    assert not any(map(is_alive, pids_of(command)))
+    # What ends with its parent ends after it.
+    wait_until(lambda: not any(map(is_alive, pids_of(command))))
 
 
 def test_what_all_copies_would_refuse_is_refused_once(shop: Commands) -> None:

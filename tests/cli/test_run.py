@@ -13,7 +13,6 @@ from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 
 SHOP = """
 import logging
-import threading
 
 from window_consumer import App, Record
 
@@ -30,13 +29,9 @@ def charge(order: Record) -> None:
         raise ValueError("not yet")
 
 
-@app.handler("parcels", group="shop-ship", concurrency=2)
+@app.handler("parcels", group="shop-ship", stop_timeout="9s")
 def ship(parcel: Record) -> None:
-    log.warning("shipping %s with %d threads", parcel.text(), count("wc-ship-slot"))
-
-
-def count(prefix: str) -> int:
-    return sum(thread.name.startswith(prefix) for thread in threading.enumerate())
+    log.warning("shipping %s", parcel.text())
 """
 
 
@@ -63,7 +58,7 @@ def lines(command: Command) -> list[dict[str, Any]]:
 def test_one_process_runs_all_workers_and_each_says_what_it_reads_and_did(shop: Commands) -> None:
     running = shop.start("run", "shop:app", "-c", "workers.yaml")
     running.wait_for("charging order 1")
-    running.wait_for("shipping parcel 1 with 2 threads")
+    running.wait_for("shipping parcel 1")
     ended = running.stop()
     assert ended.code == 0
     assert ended.out == ""
@@ -74,12 +69,16 @@ def test_one_process_runs_all_workers_and_each_says_what_it_reads_and_did(shop: 
     assert ended.err.count(f"ship: stopped: {did}") == 1
 
 
-def test_only_runs_the_workers_that_it_names_and_set_wins_over_the_rest(shop: Commands) -> None:
-    only = ("--only", "ship", "--set", "workers.ship.concurrency=5")
+def test_only_runs_the_workers_that_it_names_and_set_wins_over_the_rest(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    shop.configure(configuration(embedded, charge={}, ship={"stop_timeout": "8s"}))
+    only = ("--only", "ship", "--set", "workers.ship.stop_timeout=7s")
     running = shop.start("run", "shop:app", *only)
-    running.wait_for("shipping parcel 1 with 5 threads")
+    running.wait_for("shipping parcel 1")
     ended = running.stop()
     assert ended.code == 0
+    assert "draining for at most 7 s" in ended.err
     assert "charge" not in ended.err
 
 

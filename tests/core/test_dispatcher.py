@@ -42,6 +42,18 @@ def test_enough_is_asked_for_to_share_slices() -> None:
     assert driven.engine.appetite() > 0
 
 
+def test_slow_records_are_fetched_as_they_are_needed() -> None:
+    """What is fetched long before its turn waits in the window."""
+    assert with_learnt_cost(16, TEN_MS).engine.appetite() == 32
+    assert with_learnt_cost(100, TEN_MS).engine.appetite() == 200
+    assert with_learnt_cost(1, 10.0).engine.appetite() == 2
+
+
+def test_fast_records_are_fetched_in_full_batches() -> None:
+    driven = with_learnt_cost(16, 1e-6)
+    assert driven.engine.appetite() == driven.engine.rules.batch_records
+
+
 def test_results_may_lie_while_the_slots_have_enough_queued() -> None:
     driven = with_learnt_cost(16, TEN_MS)
     driven.deliver(*notes(*range(32)))

@@ -109,6 +109,11 @@ class BatchDispatcher(Dispatcher):
         return waiting < enough or any(len(each) < self._rules.min_records for each in gathered)
 
     @property
+    def appetite(self) -> int:
+        """How many records to ask for in one go: as many as there may be, to fill batches."""
+        return self._max_slice_records
+
+    @property
     def slice_records(self) -> int:
         """How many records a batch holds at most."""
         most = self._rules.max_records

@@ -418,11 +418,13 @@ class Engine:
         hands out in the order of fetching, and a copy that will be due comes behind all that was
         prefetched of the source. So the windows of the source fill up until it is paused.
         """
-        if self.stopping or not (self.dispatcher.hungry or (for_copies and self._expects_copies)):
+        for_copies = for_copies and self._expects_copies
+        if self.stopping or not (self.dispatcher.hungry or for_copies):
             return 0
         if self.partitions and not self.budget.wanted(self.partitions.values()):
             return 0
-        return self.budget.batch_records()
+        most = self.budget.batch_records()
+        return most if for_copies else min(most, self.dispatcher.appetite)
 
     @property
     def _expects_copies(self) -> bool:

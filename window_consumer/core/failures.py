@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from functools import partial
+from itertools import count, takewhile
 
 from window_consumer.core.budget import Budget
 from window_consumer.core.counters import Counters
@@ -184,7 +185,7 @@ class Failures:
             elif partition.away:
                 partition.held_calls.extend(line)
             elif partition.owned and not partition.closing:
-                room = self._room(partition, line[0].message, at_most)
+                room = self._room(line, at_most)
                 if not room:
                     self._dry[alike] = line
                     continue
@@ -202,14 +203,20 @@ class Failures:
         for failed in records:
             self._line_of(failed).append(failed)
 
-    def _room(self, partition: Partition, message: Message, at_most: int) -> int:
-        """Return how many records like this one may be called now."""
+    def _room(self, line: Sequence[FailedRecord], at_most: int) -> int:
+        """Return how many of those who wait in a line may be called now."""
         rates = self.rates
         if rates is None:
             return at_most
+        partition, message = line[0].partition, line[0].message
         if not rates.may_start(partition, message):
             return 0
-        return min(at_most, rates.bucket(partition, message).room)
+        bucket = rates.bucket(partition, message)
+        # They came in one list, so the burst is enough for them: they wait until it is there.
+        if bucket.room < min(_batch_in_front(line), rates.rules.burst):
+            rates.refused(bucket)
+            return 0
+        return min(at_most, bucket.room)
 
     def _line_of(self, failed: FailedRecord) -> deque[FailedRecord]:
         key = None
@@ -279,6 +286,13 @@ def _keep_together(records: list[FailedRecord], line: deque[FailedRecord]) -> No
     else:
         while line and _same_batch(last, line[0]):
             records.append(line.popleft())
+
+
+def _batch_in_front(line: Sequence[FailedRecord]) -> int:
+    """Return how many records are called together with the first one."""
+    if line[0].together is None:
+        return 1
+    return sum(1 for _ in takewhile(partial(_same_batch, line[0]), line))
 
 
 def _same_batch(one: FailedRecord, other: FailedRecord) -> bool:
