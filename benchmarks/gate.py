@@ -41,7 +41,6 @@ class Short:
 SHORT: tuple[Short, ...] = (
     Short("noop-unordered", "tuned-loop", 400_000),
     Short("noop-key", "tuned-loop", 400_000),
-    Short("batch", "tuned-loop", 400_000),
     Short("wait10-100", "ideal", 20_000, 0.8),
 )
 

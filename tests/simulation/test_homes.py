@@ -16,7 +16,7 @@ from window_consumer.testing.schedule import Action, Plan
 from window_consumer.testing.simulator import ViolationError, simulate
 from window_consumer.testing.subject import Subject
 
-SCHEDULES = 150
+SCHEDULES = 80
 
 ACTIONS: dict[Action, float] = {
     "turn": 60.0,

@@ -11,7 +11,7 @@ from tests.simulation.schedules import many_dead_letters
 from window_consumer.testing.simulator import ViolationError, simulate
 from window_consumer.testing.subject import MakeRedrive, Subject
 
-SCHEDULES = 400
+SCHEDULES = 200
 MUTANTS_SEEDS = 1000
 
 
