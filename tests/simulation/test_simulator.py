@@ -1,4 +1,4 @@
-"""The promises of the design, on more than a thousand schedules; and whether breaking them is noticed."""
+"""The promises of the design, on a thousand schedules; and whether breaking them is noticed."""
 
 from __future__ import annotations
 
