@@ -22,7 +22,8 @@ app = App("shop")
 
 @app.handler("orders", group="shop", retry={"attempts": 1, "when_spent": "stop"})
 def charge(order: Record) -> None:
-    print("charged", order.text(), "in", os.environ["WINDOW_CONSUMER_PROCESS"], flush=True)
+    text = f"charged {order.text()} in {os.environ['WINDOW_CONSUMER_PROCESS']}\\n"
+    os.write(1, text.encode())  # in one piece: others write to the same pipe
     if order.text() == "broken":
         raise ValueError
 """

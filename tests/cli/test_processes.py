@@ -25,16 +25,20 @@ from window_consumer import App, Record
 app = App("shop")
 
 
+def say(text):
+    os.write(1, f"{text}\\n".encode())  # in one piece: others write to the same pipe
+
+
 @app.lifespan
 def resources():
-    print("entered", os.getpid(), flush=True)
+    say(f"entered {os.getpid()}")
     yield os.getpid()
-    print("left", os.getpid(), flush=True)
+    say(f"left {os.getpid()}")
 
 
 @app.middleware
 def told(record, call_next):
-    print("calling", record.text(), flush=True)
+    say(f"calling {record.text()}")
     return call_next(record)
 
 
@@ -127,7 +131,7 @@ def test_signals_to_the_whole_group_are_the_parents(
 
 
 def test_a_lifespan_that_fails_in_a_child_ends_the_start(shop: Commands) -> None:
-    source = SHOP.replace('print("entered"', 'raise OSError("no database")\n    print("entered"')
+    source = SHOP.replace('say(f"entered', 'raise OSError("no database")\n    say(f"entered')
     shop.application(source)
     ended = shop.run("run", "shop:app")
     assert ended.code == 1
