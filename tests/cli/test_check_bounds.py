@@ -36,10 +36,14 @@ def test_bytes_are_bounded_by_memory_and_records_by_the_window(shop: Commands) -
 
 def test_child_processes_have_memory_of_their_own(shop: Commands) -> None:
     assert bounds(shop)["children_bytes"] == 0
-    found = bounds(shop, "pool=processes", "concurrency=3", "stall.max_abandoned=2")
-    assert (found["children_bytes"], found["max_abandoned"]) == (3 * 40 * MIB, 0)
-    ended = shop.run("check", "shop:app", "--set", "workers.charge.pool=processes")
-    assert "16 child processes: some 640MiB resident more" in ended.out
+    found = bounds(shop, "pool=processes", "concurrency=256", "stall.max_abandoned=2")
+    assert (found["children_bytes"], found["max_abandoned"]) == (256 * 40 * MIB, 0)
+    (warning,) = (each for each in found["warnings"] if "processes" in each)
+    assert warning.startswith("concurrency 256 with pool: processes, and this process may use ")
+    settings = ["pool=processes", "concurrency={auto: 1..256}"]
+    ended = shop.run("check", "shop:app", *(f"--set=workers.charge.{each}" for each in settings))
+    assert "at most 256 child processes: some 10GiB resident more" in ended.out
+    assert "concurrency 256 with pool: processes" not in ended.out
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,9 @@ def test_records_that_kill_or_hang_leave_and_the_others_are_done(
     ended = command.stop()
     assert ended.code == 0, ended.said
     assert "3 processed" in ended.err
+    assert "@1 failed at attempt 1 (crash 1 of 2) with" in ended.err
+    assert "@1 failed at attempt 2 (crash 2 of 2) with" not in ended.err  # of the same kind
+    assert "it is killed with its process, which is replaced; it stands at:" in ended.err
     assert ended.out.count("calling hang\n") == 1
     assert sorted(pids_of(command, "left")) == sorted(pids_of(command)[-2:])
     assert not any(map(is_alive, pids_of(command)))
@@ -132,11 +135,12 @@ def test_signals_to_the_whole_group_are_the_parents(
 
 def test_a_lifespan_that_fails_in_a_child_ends_the_start(shop: Commands) -> None:
     source = SHOP.replace('say(f"entered', 'raise OSError("no database")\n    say(f"entered')
-    shop.application(source)
+    shop.application(f"{source}\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n")
     ended = shop.run("run", "shop:app")
     assert ended.code == 1
     assert "@app.lifespan failed at" in ended.err
     assert "OSError: no database" in ended.err
+    assert "charge: concurrency 2 with pool: processes, and this process may use 1" in ended.err
 
 
 def test_an_application_that_children_cannot_import_is_refused(shop: Commands) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from window_consumer.config import Loaded
+from window_consumer.config import Loaded, loading
 from window_consumer.config.concurrency import AutoConcurrency, concurrency_kind
 
 Load = Callable[..., Loaded]
@@ -37,6 +37,37 @@ def test_what_is_written_is_read_again() -> None:
     kind = concurrency_kind()
     assert kind.write(AutoConcurrency(4, 64)) == "{auto: 4..64}"
     assert kind.read({"auto": "4..64"}) == AutoConcurrency(4, 64)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", 3),
+        ("concurrency: auto", AutoConcurrency(1, 3)),
+        ("concurrency: {auto: 2..200}", AutoConcurrency(2, 200)),
+        ("concurrency: 16", 16),
+    ],
+)
+def test_processes_are_as_many_as_cores_unless_it_is_said(
+    loaded: Load,
+    worker_text: WorkerText,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    expected: object,
+) -> None:
+    monkeypatch.setattr(loading, "usable_cores", lambda: 3)
+    worker = loaded(worker_text("pool: processes", text)).config.workers["charge"]
+    assert worker.concurrency == expected
+    threads = loaded(worker_text(text)).config.workers["charge"]
+    assert threads.concurrency != AutoConcurrency(1, 3)
+    assert threads.slots in {16, 200}
+
+
+def test_a_machine_with_many_cores_is_not_refused(
+    loaded: Load, worker_text: WorkerText, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "usable_cores", lambda: 512)
+    assert loaded(worker_text("pool: processes")).config.workers["charge"].slots == 256
 
 
 @pytest.mark.parametrize(

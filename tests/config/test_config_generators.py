@@ -221,7 +221,9 @@ def test_the_schema_describes_every_key_and_gives_its_default() -> None:
     worker = json_schema()["$defs"]["worker"]["properties"]
     assert all(schema["description"] for schema in worker.values())
     assert worker["memory"]["default"] == "256MiB"
-    assert worker["concurrency"]["default"] == 16
+    assert worker["window"]["properties"]["cells"]["default"] == 32
+    assert "default" not in worker["concurrency"]
+    assert "Default: 16; with pool: processes the processor" in worker["concurrency"]["description"]
     assert worker["enabled"]["default"] is True
     assert worker["retry"]["properties"]["fatal"]["default"] == []
     assert set(json_schema()["properties"]) == set(options(Config))

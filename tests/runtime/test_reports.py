@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
+from attrs import evolve
 
+from tests.core.support import ORDERS, Driven, failure, notes
 from window_consumer.core.decisions import Away, Outlived
+from window_consumer.core.ladder import RetryRules
+from window_consumer.core.stalls import Ending, Stalled
+from window_consumer.core.suspects import crashed
+from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.reports import Reports
 
@@ -51,3 +58,66 @@ def test_a_copy_that_outlives_its_home_is_not_said_to_be_ignored(
     assert "its result counts" in first
     assert "outlived its partition" in second
     assert "its result will be ignored" in second
+
+
+def test_a_record_that_ends_processes_is_told_with_how_often_it_may(
+    reports: Reports, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = RetryRules(attempts=1, crash_attempts=2)
+    driven = Driven(retry=rules, slots=1)
+    driven.deliver(*notes(0))
+    driven.tick()
+    for end in ("first", "second"):
+        died = failure(ProcessDiedError(f"the {end} process ended"))
+        died = evolve(died, fault=evolve(died.fault, fingerprint=end))
+        (slice_,) = driven.out
+        slice_.deviate().failed.append((slice_.messages[0], died))
+        driven.finish(slice_)
+        driven.tick()
+        reports.failed(driven.last.failed, rules, driven.now)
+        driven.tick(10.0)
+    first, second = caplog.messages
+    assert first.startswith("charge: orders[0]@0 failed at attempt 1 (crash 1 of 2) with ")
+    assert "the first process ended; next attempt in " in first
+    assert second.startswith("charge: orders[0]@0 failed at attempt 2 (crash 2 of 2) with ")
+    assert second.endswith("the second process ended; it is not called again, it leaves")
+
+
+def test_a_record_that_ended_the_whole_process_is_not_counted_by_attempts(
+    reports: Reports, caplog: pytest.LogCaptureFixture
+) -> None:
+    driven = Driven(retry=RetryRules(attempts=1, crash_attempts=3))
+    driven.deliver(*notes(0))
+    partition = driven.engine.partitions[ORDERS]
+    (message,) = notes(0)
+    driven.engine.settling.crashed(partition, message, 0, crashed(0, 3), 3, driven.now)
+    reports.failed(driven.engine.settling.take_news(), driven.engine.rules.retry, driven.now)
+    (text,) = caplog.messages
+    assert "failed at attempt 3 (its crash_attempts are spent) with " in text
+
+
+@pytest.mark.parametrize(
+    ("ending", "then", "interrupted"),
+    [
+        ("cancelled", "it is cancelled; it stands at:", "2 calls were cancelled (orders[0]@1"),
+        (
+            "killed",
+            "it is killed with its process, which is replaced; it stands at:",
+            "2 calls were killed with their processes (orders[0]@1",
+        ),
+    ],
+)
+def test_a_call_that_is_ended_is_told_with_how(
+    reports: Reports,
+    caplog: pytest.LogCaptureFixture,
+    ending: Ending,
+    then: str,
+    interrupted: str,
+) -> None:
+    slice_: Any = None
+    call = Stalled(slice_, ORDERS, 1, b"k", 1, 31.0, abandon=False, end=True)
+    reports.stalled(call, failure(), ending)
+    reports.interrupted([(ORDERS, 1), (ORDERS, 2)], 0, "revoke_timeout is over", ending)
+    stalled, ended = caplog.messages
+    assert then in stalled
+    assert interrupted in ended

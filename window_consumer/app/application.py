@@ -41,6 +41,7 @@ from window_consumer.app.parameters import parameters_of
 from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.app.plan import Plan, PlannedWorker, make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
+from window_consumer.app.process_warnings import process_warnings
 from window_consumer.app.wiring import setup_of, wire
 from window_consumer.app.worker_keys import WorkerKeys
 from window_consumer.config import TopicsConfig
@@ -334,6 +335,9 @@ class App:
         StartStoppedError when that says so.
         """
         blueprints = self.blueprints(plan)
+        for worker in plan.workers:
+            for warning in process_warnings(worker):
+                LOGGER.warning("%s: %s", worker.name, warning)
         prepared = self.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
         loops = {
             each.name: EventLoop(f"wc-{each.name}-loop") for each in plan.workers if each.is_async

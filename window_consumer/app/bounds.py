@@ -8,6 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer.app.plan import PlannedWorker
+from window_consumer.app.process_warnings import process_warnings
 from window_consumer.app.retry_warnings import retry_warnings
 from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
 from window_consumer.config.ttl import ttl_kind
@@ -193,6 +194,7 @@ def _warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str
     yield from retry_warnings(worker)
     yield from _routing_warnings(worker)
     yield from _stall_warnings(worker, window)
+    yield from process_warnings(worker)
     yield from _kafka_warnings(worker)
     config = worker.config
     if config.stop_timeout > _KUBERNETES_S - STOP_GRACE_S:

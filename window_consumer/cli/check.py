@@ -84,9 +84,10 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
     if bounds.rate is not None:
         yield f"  starts calls no faster than {bounds.rate} in this process, retries included"
     if bounds.children_bytes:
+        up_to, size = "at most " if auto else "", format_size(bounds.children_bytes)
         yield (
-            f"  {bounds.concurrency} child processes: some {format_size(bounds.children_bytes)}"
-            " resident more, and in each what the application loads"
+            f"  {up_to}{bounds.concurrency} child processes: some {size} resident more, and in each"
+            " what the application loads"
         )
     if bounds.max_abandoned:
         yield (

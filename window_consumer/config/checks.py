@@ -10,7 +10,6 @@ from typing import Final
 from attrs import evolve
 
 from window_consumer.config import names, units
-from window_consumer.config.concurrency import AutoConcurrency
 from window_consumer.config.kafka_properties import CLIENTS
 from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, WorkerConfig, effective_kafka
@@ -59,14 +58,9 @@ two calls of one key could run at once
 MAX_PROCESSES: Final = 256
 """More than any machine has use for, and each is an interpreter with 40 MiB or more."""
 
-_NO_AUTO: Final = """\
-cannot be auto with pool: processes, whose number is fixed; choose:
-  a number: as many as there are processor cores to spare
-  pool: threads: for handlers that wait for something else"""
-
 _TOO_MANY: Final = """\
-is {given}, and pool is processes: that would start as many, and {most} are the most; choose about \
-as many as there are processor cores"""
+is {given}, and pool is processes, of which {most} are the most; choose about as many as there are \
+processor cores, or leave it out: then it is that"""
 
 _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
@@ -147,9 +141,7 @@ def _processes(worker: WorkerConfig) -> Iterator[Problem]:
     path: Path = ("workers", worker.name, "concurrency")
     if worker.pool != "processes":
         return
-    if isinstance(worker.concurrency, AutoConcurrency):
-        yield Problem(path, _NO_AUTO)
-    elif worker.concurrency > MAX_PROCESSES:
+    if worker.slots > MAX_PROCESSES:
         yield Problem(path, _TOO_MANY.format(given=worker.concurrency, most=MAX_PROCESSES))
 
 

@@ -28,6 +28,17 @@ class AutoConcurrency:
         return f"{{auto: {self.lower}..{self.upper}}}"
 
 
+def with_processes(given: Any, read: int | AutoConcurrency, cores: int) -> int | AutoConcurrency:
+    """Return the concurrency of a worker with ``pool: processes``.
+
+    Where nothing is ``given``, or just auto, it follows from the cores that there are to use:
+    more processes than that only take turns.
+    """
+    if given is None:
+        return cores
+    return AutoConcurrency(1, cores) if given == "auto" else read
+
+
 def concurrency_kind() -> Kind:
     """A whole number, or an AutoConcurrency."""
     number = kinds.whole_number(1, MOST)

@@ -10,7 +10,9 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
-from window_consumer.config.checks import check, with_defaults
+from window_consumer.config.checks import MAX_PROCESSES, check, with_defaults
+from window_consumer.config.concurrency import with_processes
+from window_consumer.config.cores import usable_cores
 from window_consumer.config.decorators import HandlerDefaults, explained, lay, with_handler_defaults
 from window_consumer.config.interpolation import Interpolation
 from window_consumer.config.kafka_properties import as_text
@@ -74,6 +76,7 @@ def load(
     tree = with_handler_defaults(tree, handler_defaults, problems)
     secrets = frozenset(interpolation.secrets | set(_secret_properties(tree))) - {""}
     config, not_structured = structure(tree)
+    config = _with_cores(config, tree)
     problems += [*not_filled_in, *not_structured]
     problems += check(config, tree, problems, without_handlers=without_handlers)
     if problems:
@@ -81,6 +84,18 @@ def load(
         raise to_error(problems, tree, Mask(secrets))
     workers = {name: with_defaults(worker) for name, worker in config.workers.items()}
     return Loaded(evolve(config, workers=workers), secrets, tree)
+
+
+def _with_cores(config: Config, tree: Tree) -> Config:
+    """Fill in how many child processes there are where that is left to us."""
+    workers = dict(config.workers)
+    for name, worker in config.workers.items():
+        if worker.pool == "processes":
+            given = tree.get(("workers", name, "concurrency"))
+            cores = min(usable_cores(), MAX_PROCESSES)
+            concurrency = with_processes(given, worker.concurrency, cores)
+            workers[name] = evolve(worker, concurrency=concurrency)
+    return evolve(config, workers=workers)
 
 
 def _with_overrides(tree: Tree, overrides: Iterable[str], problems: list[Problem]) -> Tree:

@@ -100,9 +100,12 @@ class WorkerConfig:
         default=16,
         metadata=about(
             "The handler calls that may run at once. auto, which is {auto: 1..200}: as many as "
-            "the worker finds to be of use, from throughput and from how long calls take.",
+            "the worker finds to be of use, from throughput and from how long calls take. With "
+            "pool: processes auto ends at the processor cores that the process may use.",
             kind=concurrency_kind(),
-            reason="16 handlers of 10 ms do 1,600 records/s, and a database stands 16 connections",
+            reason="16 handlers of 10 ms do 1,600 records/s, and a database stands 16 "
+            "connections; more processes than cores take turns",
+            default="16; with pool: processes the processor cores that the process may use",
         ),
     )
     pool: Literal["threads", "processes"] = field(

@@ -44,6 +44,10 @@ ENDING_S = 5.0
 ``after``."""
 
 
+Ending = Literal["cancelled", "killed"]
+"""What becomes of a call that is ended: as a coroutine, or with its process."""
+
+
 @frozen
 class StallRules:
     """The ``stall`` section of a worker's configuration; seconds."""

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Sequence
 from operator import length_hint
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 from window_consumer.core.slices import Slice
-from window_consumer.core.stalls import Stalled
+from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.coroutine_calls import (
     INTERRUPTED,
@@ -45,6 +45,8 @@ class AsyncPool:
     that is through with it, on the loop, or the poll thread. Everything else of the slots belongs
     to the loop.
     """
+
+    ending: ClassVar[Ending] = "cancelled"
 
     def __init__(
         self,

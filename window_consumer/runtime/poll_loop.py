@@ -275,7 +275,7 @@ class PollLoop:
         for stalled in decisions.stalled:
             failure = parts.pool.look_at(stalled)
             if failure is not None:
-                self._reports.stalled(stalled, failure)
+                self._reports.stalled(stalled, failure, parts.pool.ending)
             self._engine.on_looked_at(stalled, failure, self._clock.now())
         self._reports.returned(decisions.returned)
 
@@ -391,7 +391,7 @@ class PollLoop:
         go_on = len(calls.keys() & set(self._engine.running(names)))
         if go_on < len(calls):
             places = [(each.partition.name, offset) for each, offset in calls.items()]
-            self._reports.interrupted(places, go_on, why)
+            self._reports.interrupted(places, go_on, why, self._parts.pool.ending)
 
     def _give_up(self, names: Sequence[TopicPartition]) -> int:
         """Commit for the last time; return how many calls are still running."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from window_consumer.core.slices import Slice
-from window_consumer.core.stalls import Stalled
+from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.thread_pool import Caller
 
@@ -19,6 +19,9 @@ class Pool(Protocol):
     records that nobody took back are over. An abandoned slice comes back when its call has really
     ended, which may be never.
     """
+
+    ending: ClassVar[Ending]
+    """What becomes of a call that is told to end."""
 
     def start(self) -> None:
         """Start the slots."""

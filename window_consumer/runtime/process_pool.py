@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from itertools import count
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from window_consumer.core.slices import Slice
-from window_consumer.core.stalls import Stalled
+from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.errors import ProcessDiedError, WindowConsumerError, WorkerStoppedError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.fingerprints import fingerprint
@@ -41,6 +41,8 @@ _DEATH_S: Final = 5.0
 
 class ProcessPool:
     """A fixed number of child processes. Owner: poll thread, ``start`` and ``stop`` aside."""
+
+    ending: ClassVar[Ending] = "killed"
 
     def __init__(  # noqa: PLR0913 - what every pool gets, and what its children are made of
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import define
 
@@ -14,9 +14,11 @@ from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.limiter import LimitNews
 from window_consumer.core.producing import Production
-from window_consumer.core.stalls import Returned, Stalled
+from window_consumer.core.stalls import Ending, Returned, Stalled
 from window_consumer.model.errors import (
     NotCalled,
+    ProcessCrashedError,
+    ProcessDiedError,
     PublishFailedError,
     WindowConsumerError,
 )
@@ -35,6 +37,15 @@ _NOW = {
     BreakerState.OPEN: "nothing starts and nothing leaves until the cool-down is over",
     BreakerState.HALF_OPEN: "one call at a time finds out whether it is over",
     BreakerState.CLOSED: "everything goes on",
+}
+
+_ENDED: Mapping[Ending, str] = {
+    "cancelled": "is cancelled",
+    "killed": "is killed with its process, which is replaced",
+}
+_INTERRUPTED: Mapping[Ending, str] = {
+    "cancelled": "cancelled",
+    "killed": "killed with their processes",
 }
 
 MUCH = 1.25
@@ -212,12 +223,12 @@ class Reports:
                 "%s: concurrency %d, it was %d: %s", self._worker, news.limit, said, news.why
             )
 
-    def stalled(self, call: Stalled, failure: Failure) -> None:
+    def stalled(self, call: Stalled, failure: Failure, ending: Ending) -> None:
         """Write down where a call stands that does not return, and what becomes of it."""
         what = "holds up its window, in which all else is done" if call.is_relief else "stalls"
         then = "is only reported"
         if call.end:
-            then = "is cancelled"
+            then = _ENDED[ending]
         elif call.abandon:
             then = "is abandoned, its record leaves"
         self._logger.warning(
@@ -248,17 +259,22 @@ class Reports:
             )
 
     def interrupted(
-        self, calls: Sequence[tuple[TopicPartition, int]], go_on: int, why: str
+        self,
+        calls: Sequence[tuple[TopicPartition, int]],
+        go_on: int,
+        why: str,
+        ending: Ending,
     ) -> None:
-        """Write down that calls were cancelled because their partitions are given up."""
+        """Write down that calls were ended because their partitions are given up."""
         shown = ", ".join(f"{name}@{offset}" for name, offset in calls[:4])
         more = f" and {len(calls) - 4} more" if len(calls) > 4 else ""
         refused = f", {go_on} go on" if go_on else ""
         self._logger.warning(
-            "%s: %s: %d calls were cancelled (%s%s)%s; their records will run again",
+            "%s: %s: %d calls were %s (%s%s)%s; their records will run again",
             self._worker,
             why,
             len(calls),
+            _INTERRUPTED[ending],
             shown,
             more,
             refused,
@@ -294,11 +310,21 @@ def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: s
     fault = failed.failure.fault
     if isinstance(failed.failure.error, NotCalled):
         return f"{fault.message}; {_ENDS[failed.end]}{more}"
-    attempts = failed.hop.attempts + rules.allowed(failed.partition.rung.level)
+    stack = f"\n{fault.stack.rstrip()}" if fault.stack else ""
     return (
-        f"failed at attempt {failed.calls} of {attempts} with {fault.error_class}:"
-        f" {fault.message}; {_next_step(failed, now)}{more}\n{fault.stack.rstrip()}"
+        f"failed at attempt {failed.calls} {_of_how_many(failed, rules)} with {fault.error_class}:"
+        f" {fault.message}; {_next_step(failed, now)}{more}{stack}"
     )
+
+
+def _of_how_many(failed: FailedRecord, rules: RetryRules) -> str:
+    """Say how far the record is on its way out: what ends processes has attempts of its own."""
+    kind = type(failed.failure.error)
+    if kind is ProcessDiedError:
+        return f"(crash {failed.deaths} of {rules.crash_attempts})"
+    if kind is ProcessCrashedError:
+        return "(its crash_attempts are spent)"
+    return f"of {failed.hop.attempts + rules.allowed(failed.partition.rung.level)}"
 
 
 def _next_step(failed: FailedRecord, now: float) -> str:

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import define, field, frozen
 
 from window_consumer.core.slices import LaneOf, Slice, Work
-from window_consumer.core.stalls import Stalled
+from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
@@ -58,6 +58,9 @@ class ThreadPool:
     Whether a slice is over or abandoned is decided by who takes it out of ``_running``: a slot
     that is through with it, or the poll thread. Taking out is one call into C.
     """
+
+    ending: ClassVar[Ending] = "cancelled"
+    """A thread's call never is."""
 
     def __init__(
         self, worker: str, slots: int, caller: Caller, completions: SimpleQueue[Any], state: Any

@@ -11,10 +11,10 @@ from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
 
 from window_consumer.core.slices import Slice
-from window_consumer.core.stalls import Stalled
+from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.batch_calls import call_batch
 from window_consumer.runtime.current import Slot, current_slot
@@ -25,6 +25,9 @@ from window_consumer.testing.journal import Journal, watched, watched_batches
 
 class InlineSlots:
     """A pool that calls handlers when it is told to. Owner: one thread."""
+
+    ending: ClassVar[Ending] = "cancelled"
+    """No call ever is: nothing happens while one runs."""
 
     def __init__(  # noqa: PLR0913 - what every pool gets, and the test's parts
         self,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from window_consumer.core.slices import Lane, Returned, Slice
-from window_consumer.core.stalls import Stalled
+from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.errors import Skip, StalledError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.record import Message
@@ -52,6 +52,8 @@ class SteppedSlots:
     ``_call_each`` is ``runtime.thread_pool.call_each`` with its pauses made visible: a thread may
     be interrupted between claiming a record and calling the handler, and after the call.
     """
+
+    ending: ClassVar[Ending] = "cancelled"
 
     def __init__(
         self,

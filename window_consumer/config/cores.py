@@ -1,0 +1,53 @@
+"""How many processor cores this process may use: what the machine has is not what it is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from math import ceil
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+_MEMBERSHIP: Final = Path("/proc/self/cgroup")
+_GROUPS: Final = Path("/sys/fs/cgroup")
+
+
+def usable_cores(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int:
+    """Return how many cores this process may use, at least 1.
+
+    Those that it may run on, or what its control group is given of their time, rounded up, where
+    that is less: so much a container has that is limited to 1.5 processors, whatever its node has.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min([cores, *(max(1, ceil(quota)) for quota in _quotas(membership, groups))])
+
+
+def _quotas(membership: Path, groups: Path) -> Iterator[float]:
+    """Yield how many cores' time the control groups have that this process is in."""
+    for line in _text(membership).splitlines():
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if number == "0" and not controllers:
+            yield from _limits(groups, path, ("cpu.max",))
+        elif "cpu" in controllers.split(","):
+            yield from _limits(groups / "cpu", path, ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+
+
+def _limits(groups: Path, path: str, names: tuple[str, ...]) -> Iterator[float]:
+    """Yield the limits of a group and of those around it.
+
+    Within a container its own group may be mounted as the outermost one; what is not there has no
+    limit.
+    """
+    inner = PurePosixPath(path.lstrip("/"))
+    for group in (inner, *inner.parents) if inner.parts else (inner,):
+        words = " ".join(_text(groups / group / name) for name in names).split()
+        if len(words) == 2 and all(map(str.isdigit, words)) and int(words[1]):  # "max", -1: none
+            yield int(words[0]) / int(words[1])
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError:
+        return ""
