@@ -3,95 +3,81 @@
 A child has two *berths*, so that its next slice lies ready while it works on one. One token stands
 for the whole slice: the child takes it when it begins, or the parent, to give the slice to somebody
 else. Beside it there is one token a record. Whoever wants a record takes a token: the child one,
-for the first record that nobody has; the parent all that are left, for as many from the end. Taking
-is one read of an eventfd, which the kernel makes atomic: a record goes to one side, and
-neither a child that dies nor one that is stopped in the middle can hold anything up.
+for the first record that nobody has; the parent all that are left, for as many from the end.
+Taking is one atomic step (see ``tallies``): a record goes to one side, and neither a child that
+dies nor one that is stopped in the middle can hold anything up. A record that the child has taken
+a token for has begun.
 
-What the child did is in words that only it writes: how many records it has begun, how many are
-over, of how many it has told that their handler did not just return. The parent writes only
-``cancelled``.
+What the child did stands where only it writes: how many records are over, of how many it has told
+that their handler did not just return. The parent writes only ``cancelled``.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Sequence
 from typing import Final
+
+from window_consumer.runtime.tallies import TALLY_BYTES, Tally
 
 BERTHS: Final = 2
 
-_WORDS: Final = 8
-"""A line of the processor's cache for each berth."""
+_WORD_BYTES: Final = 8
+_TALLIES: Final = 3
+_BERTH_BYTES: Final = (1 + _TALLIES) * TALLY_BYTES
+"""Words, and tallies: a line of the processor's cache for each of them."""
 
-BEGUN, OVER, TOLD, CANCELLED = range(4)
+TOLD, CANCELLED = range(2)
+_WORDS: Final = 2
 
 
 class Berth:
     """A place for one slice on its way through a child. Owner: see the module's docstring."""
 
-    __slots__ = ("_whole", "tokens", "words")
+    __slots__ = ("_whole", "over", "tokens", "words")
 
-    def __init__(self, words: memoryview, whole: int, tokens: int):
-        self.words = words
-        self._whole = whole
-        self.tokens = tokens
-        """The eventfd."""
+    def __init__(self, memory: mmap.mmap, offset: int):
+        words = memoryview(memory)[offset : offset + _WORDS * _WORD_BYTES]
+        self.words = words.cast("Q")
+        self._whole, self.tokens, self.over = (
+            Tally(memory, offset + number * TALLY_BYTES) for number in range(1, 1 + _TALLIES)
+        )
 
     def load(self, records: int) -> None:
         """Put a slice in, before the child hears of it."""
-        for word in range(len(self.words)):
+        for word in range(_WORDS):
             self.words[word] = 0
-        os.eventfd_write(self.tokens, records)
-        os.eventfd_write(self._whole, 1)
+        self.over.set(0)
+        self.tokens.set(records)
+        self._whole.set(1)
 
     def take_whole(self) -> bool:
         """Take the token of the slice; False where somebody has it."""
-        try:
-            os.eventfd_read(self._whole)
-        except BlockingIOError:
-            return False
-        return True
+        return bool(self._whole.take(False))
 
     def take_all(self) -> int:
         """Take the tokens of all records that nobody has claimed; return how many."""
+        take = self.tokens.take
         taken = 0
-        try:
-            while True:
-                os.eventfd_read(self.tokens)
-                taken += 1
-        except BlockingIOError:
-            return taken
+        while take(False):
+            taken += 1
+        return taken
 
 
 class Harbour:
-    """The berths of one child. Made by the parent, joined by the child with ``fds``.
+    """The berths of one child. Made by the parent, joined by the child with ``fd``.
 
     It has no name in the file system: nothing stays behind, however both of them end.
     """
 
-    def __init__(self, fds: Sequence[int] = ()):
-        if fds:
-            memory, *tokens = fds
-        else:
-            memory = os.memfd_create("window-consumer")
-            os.truncate(memory, mmap.PAGESIZE)
-            flags = os.EFD_SEMAPHORE | os.EFD_NONBLOCK | os.EFD_CLOEXEC
-            tokens = [os.eventfd(0, flags) for _ in range(2 * BERTHS)]
-        self.fds = (memory, *tokens)
-        self._memory = mmap.mmap(memory, mmap.PAGESIZE)
-        self._words = memoryview(self._memory).cast("Q")
-        pairs = zip(tokens[::2], tokens[1::2], strict=True)
-        self.berths = tuple(
-            Berth(self._words[number * _WORDS : (number + 1) * _WORDS], *pair)
-            for number, pair in enumerate(pairs)
-        )
+    def __init__(self, fd: int | None = None):
+        if fd is None:
+            fd = os.memfd_create("window-consumer")
+            os.truncate(fd, mmap.PAGESIZE)
+        self.fd = fd
+        memory = mmap.mmap(fd, mmap.PAGESIZE)
+        self.berths = tuple(Berth(memory, number * _BERTH_BYTES) for number in range(BERTHS))
 
     def close(self) -> None:
-        """Let go of everything; nobody may touch a berth any more."""
-        for berth in self.berths:
-            berth.words.release()
-        self._words.release()
-        self._memory.close()
-        for fd in self.fds:
-            os.close(fd)
+        """Let go of it. The mapping stays for as long as somebody has a berth."""
+        os.close(self.fd)

@@ -60,7 +60,7 @@ class Child:
         os.set_blocking(stack, False)
         with contextlib.suppress(OSError):  # as large as the system allows
             fcntl.fcntl(down, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        given = (child_down, child_up, child_stack, *self.harbour.fds)
+        given = (child_down, child_up, child_stack, self.harbour.fd)
         # Signals wait until the child can take them; the process group's are for the parent.
         waiting = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         try:

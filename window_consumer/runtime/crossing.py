@@ -15,6 +15,7 @@ from window_consumer.core.slices import Slice
 from window_consumer.model.record import Message
 
 Column = Sequence[Any]
+Row = tuple[Any, ...]
 
 
 class Cargo(NamedTuple):
@@ -75,21 +76,18 @@ def pickled(cargo: Cargo) -> memoryview:
     return data.getbuffer()
 
 
-def unpacked(cargo: Cargo) -> Iterator[CrossedMessage]:
-    """Yield a cargo's messages, each made when it is asked for."""
+def unpacked(cargo: Cargo) -> Iterator[Row]:
+    """Return what the messages of a cargo are made of, in their order."""
     nothing = repeat(None)
-    return map(
-        CrossedMessage,
-        zip(
-            cargo.offsets,
-            cargo.keys or nothing,
-            cargo.values,
-            cargo.headers or nothing,
-            repeat(cargo.kinds) if isinstance(cargo.kinds, int) else cargo.kinds,
-            cargo.times,
-            repeat(cargo.topic),
-            repeat(cargo.partition),
-        ),
+    return zip(
+        cargo.offsets,
+        cargo.keys or nothing,
+        cargo.values,
+        cargo.headers or nothing,
+        repeat(cargo.kinds) if isinstance(cargo.kinds, int) else cargo.kinds,
+        cargo.times,
+        repeat(cargo.topic),
+        repeat(cargo.partition),
     )
 
 
@@ -99,42 +97,41 @@ _KIND, _TIME = itemgetter(0), itemgetter(1)
 class CrossedMessage:
     """What a slot in another process has for the client's message."""
 
-    __slots__ = ("_fields",)
-
-    def __init__(self, fields: tuple[Any, ...]):
-        self._fields = fields
+    # Set by whoever makes one: a call of __init__ would take three times as long as all the rest.
+    __slots__ = ("row",)
+    row: Row
 
     def __len__(self) -> int:
-        value = self._fields[2]
+        value = self.row[2]
         return 0 if value is None else len(value)
 
     def topic(self) -> str:
         """Return the topic's name."""
-        return str(self._fields[6])
+        return str(self.row[6])
 
     def partition(self) -> int:
         """Return the partition's number."""
-        return int(self._fields[7])
+        return int(self.row[7])
 
     def offset(self) -> int:
         """Return the record's own offset."""
-        return int(self._fields[0])
+        return int(self.row[0])
 
     def key(self) -> bytes | None:
         """Return the key's bytes or None."""
-        key: bytes | None = self._fields[1]
+        key: bytes | None = self.row[1]
         return key
 
     def value(self) -> bytes | None:
         """Return the value's bytes, None for a tombstone."""
-        value: bytes | None = self._fields[2]
+        value: bytes | None = self.row[2]
         return value
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
         """Return pairs of name and bytes (or None), None where there are no headers."""
-        headers: list[tuple[str, bytes | None]] | None = self._fields[3]
+        headers: list[tuple[str, bytes | None]] | None = self.row[3]
         return headers
 
     def timestamp(self) -> tuple[int, int]:
         """Return the kind of the time and milliseconds since 1970."""
-        return self._fields[4], self._fields[5]
+        return self.row[4], self.row[5]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from window_consumer.core.slices import Deviations, Returned, Slice
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Call, Message
-from window_consumer.runtime.berths import BEGUN, CANCELLED, OVER, TOLD, Berth
+from window_consumer.runtime.berths import CANCELLED, TOLD, Berth
 from window_consumer.runtime.carried_errors import restored
 from window_consumer.runtime.coroutine_calls import Interrupted
 
@@ -80,10 +80,8 @@ class Parcel:
         """Return how many records nobody has claimed."""
         berth = self.berth
         if berth is not None:
-            try:
-                return max(0, len(self.messages) - berth.words[BEGUN])
-            except ValueError:  # the child has just ended
-                return 0
+            # It may hold another parcel by now.
+            return min(len(self.messages), berth.tokens.value)
         return len(self.messages) if self.waits else 0
 
     def take_back(self) -> list[Message]:
@@ -151,17 +149,17 @@ class Parcel:
         """
         assert self.berth is not None
         unclaimed = self._cut(self.berth.take_all())
-        begun, over = self.berth.words[BEGUN], self.berth.words[OVER]
+        over = self.berth.over.value
         self._leave()
-        if not begun:
-            self.messages += unclaimed
+        if not self.messages:
+            self.messages = unclaimed
             self.slice_.started = 0.0
             self.waits = True
             return False
         noted = self.slice_.deviate()
-        if begun > over:
+        if over < len(self.messages):
             self._end(self.messages[over], self.ending or failure, noted)
-        noted.held.extend(self.messages[begun:] + unclaimed)
+        noted.held.extend(unclaimed)
         return True
 
     @staticmethod
@@ -175,8 +173,13 @@ class Parcel:
         """Tell whether the child is about the record of this offset."""
         if self.berth is None:
             return False
-        begun, over = self.berth.words[BEGUN], self.berth.words[OVER]
-        return bool(begun > over and self.messages[begun - 1].offset() == offset)
+        begun = self.begun
+        return begun > self.berth.over.value and self.messages[begun - 1].offset() == offset
+
+    @property
+    def begun(self) -> int:
+        """How many records its child has begun."""
+        return 0 if self.berth is None else len(self.messages) - self.berth.tokens.value
 
     def _cut(self, count: int) -> list[Message]:
         rest = len(self.messages) - count

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from window_consumer.model.errors import LifespanError, RunError, UsageError, WindowConsumerError
-from window_consumer.runtime.berths import BEGUN, Berth
+from window_consumer.runtime.berths import Berth
 from window_consumer.runtime.child import Child, end_in_words
 from window_consumer.runtime.child_logs import Line, log
 from window_consumer.runtime.parcels import Parcel, Posted
@@ -68,7 +68,7 @@ class ProcessSlot:
     def lies_ready(self) -> Parcel | None:
         """The parcel that it has not begun, if there is one behind another."""
         parcels = list(self.parcels.values())
-        if len(parcels) < 2 or parcels[-1].berth is None or parcels[-1].berth.words[BEGUN]:
+        if len(parcels) < 2 or parcels[-1].berth is None or parcels[-1].begun:
             return None
         return parcels[-1]
 
@@ -219,8 +219,7 @@ class ProcessSlot:
             if parcel is None or self.child is None:
                 return None
             (serial, first), *_ = self.parcels.items()
-            begun = first.berth.words[BEGUN] if first.berth else 0
-            seen, self._seen = self._seen, (serial, begun)
+            seen, self._seen = self._seen, (serial, first.begun)
             if seen == self._seen and self.give(parcel):
                 self.is_stuck = True
                 self._pool.put_back(parcel)

@@ -31,10 +31,10 @@ from window_consumer.core.slices import Deviations, LaneOf
 from window_consumer.model.errors import UsageError, WindowConsumerError
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message
-from window_consumer.runtime.berths import BEGUN, CANCELLED, OVER, TOLD, Berth, Harbour
+from window_consumer.runtime.berths import CANCELLED, TOLD, Berth, Harbour
 from window_consumer.runtime.carried_errors import CarriedFailure, carried
 from window_consumer.runtime.child_logs import LogSettings, to_parent
-from window_consumer.runtime.crossing import Cargo, CrossedMessage, unpacked
+from window_consumer.runtime.crossing import Cargo, CrossedMessage, Row, unpacked
 from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.running import lifespan_error
 from window_consumer.runtime.thread_pool import Caller, call_each
@@ -108,7 +108,7 @@ class Finished(NamedTuple):
 
 def main() -> None:
     """Run a child to its end."""
-    name, parent, down, up, stack, *harbour = sys.argv[1:]
+    name, parent, down, up, stack, harbour = sys.argv[1:]
     _tie_to(int(parent), name)
     listening = Connection(int(down), writable=False)
     speaker = Speaker(Connection(int(up), readable=False))
@@ -118,8 +118,8 @@ def main() -> None:
         signal.signal(number, _nothing)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     threading.current_thread().name = name
-    harbour_ = Harbour([int(fd) for fd in harbour])
-    for fd in (down, up, stack, *harbour):
+    harbour_ = Harbour(int(harbour))
+    for fd in (down, up, stack, harbour):
         os.set_inheritable(int(fd), False)
     try:
         boot: Boot = pickle.loads(listening.recv_bytes())  # noqa: S301 - from our own parent
@@ -259,23 +259,23 @@ class CrossedSlice:
             self._noted = Deviations()
         return self._noted
 
-    def _claim(self, messages: Iterator[CrossedMessage]) -> Iterator[Message]:
+    def _claim(self, rows: Iterator[Row]) -> Iterator[Message]:
         """Yield the records that the parent does not take back."""
-        words, tokens = self._berth.words, self._berth.tokens
-        take = os.eventfd_read
-        for number, message in enumerate(messages, 1):
-            try:
-                take(tokens)
-            except BlockingIOError:
+        take, add_to_over = self._berth.tokens.take, self._berth.over.add
+        make = CrossedMessage
+        for row in rows:
+            if not take(False):
                 return
-            words[BEGUN] = number
+            message = make()
+            message.row = row
             yield message
             if self._noted is not None:
                 # Before the next one is claimed: whoever takes the rest back then knows of it.
-                self._tell(number - 1)
-            words[OVER] = number
+                self._tell()
+            add_to_over()
 
-    def _tell(self, place: int) -> None:
+    def _tell(self) -> None:
+        place = self._berth.over.value  # those before it are over, and nobody else adds to them
         noted, self._noted = self._noted, None
         assert noted is not None
         failure = carried(noted.failed[0][1]) if noted.failed else None
