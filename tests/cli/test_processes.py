@@ -105,6 +105,64 @@ def test_records_that_kill_or_hang_leave_and_the_others_are_done(
     assert not any(map(is_alive, pids_of(command)))
 
 
+BATCHES = """
+import os
+from dataclasses import dataclass
+
+from window_consumer import App, Fatal, PartialFailure, Produce, Record
+
+app = App("shop")
+
+
+@dataclass
+class Click:
+    what: str
+
+
+@app.middleware(around="batches")
+def told(records, call_next):
+    os.write(1, f"calling {[record.offset for record in records]}\\n".encode())
+    return call_next(records)
+
+
+@app.batch_handler("orders", group="shop", pool="processes", concurrency=1, ordering="partition",
+                   max_records=4, min_records=4, max_wait="60s", stall={"after": "1s"},
+                   retry={"attempts": 1, "crash_attempts": 1, "on_failure": "overtake"})
+def store(clicks: list[Click], records: list[Record]) -> Produce | None:
+    for click in clicks:
+        if click.what == "exit":
+            os._exit(3)
+    bad = [record for click, record in zip(clicks, records) if click.what == "bad"]
+    if bad:
+        raise PartialFailure(failed=[(record, Fatal("bad")) for record in bad])
+    return Produce("results", None, str(records[0].offset))
+"""
+
+
+def test_a_batch_that_kills_is_halved_and_every_record_has_its_own_end(
+    commands: Commands, embedded: EmbeddedBroker
+) -> None:
+    embedded.create_topic("orders", 1)
+    embedded.create_topic("results", 1)
+    commands.application(BATCHES)
+    commands.configure({"kafka": kafka_of(embedded), "workers": {"store": {}}})
+    for what in ("ok", "bad", "ok", "", "ok", "ok", "exit", "ok"):
+        value = b'{"what": "%s"}' % what.encode() if what else b"no JSON"
+        embedded.produce("orders", value, partition=0)
+    command = commands.start("run", "shop:app")
+    client: dict[str, Any] = {"bootstrap.servers": embedded.bootstrap}
+    wait_until(lambda: len(read_all(client, "results")) == 2)
+    found = [dict(each.headers()) for each in read_all(client, "shop.orders.dlq")]
+    ended = command.stop()
+    assert ended.code == 0, ended.said
+    reasons = sorted(each["wc-reason"] for each in found)
+    assert reasons == [b"CRASHED", b"DECODE", b"FATAL"]
+    assert "5 processed" in ended.err
+    calls = [line for line in ended.out.splitlines() if line.startswith("calling")]
+    parts = [0, 1, 2, 3], [4, 5, 6, 7], [4, 5], [6, 7], [6], [7]
+    assert calls == [f"calling {offsets}" for offsets in parts]
+
+
 def test_children_do_not_outlive_a_parent_that_is_killed(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer import Fatal, Produce, Record, Skip
+from window_consumer import Fatal, PartialFailure, Produce, Record, RetryLater, Skip
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.current import current_record
 from window_consumer.runtime.faults import Faults
@@ -87,6 +87,22 @@ def obey(record: Record) -> Produce | None:
     if what == "produce":
         return Produce("results", None, more)
     return None
+
+
+def obey_all(records: list[Record]) -> Produce | None:
+    """Do what the values of a batch say: what they raise is of each record alone."""
+    failed: list[tuple[Record, BaseException]] = []
+    common = RetryLater(1.0)
+    for record in records:
+        try:
+            if record.text() == "common":
+                failed.append((record, common))
+            obey(record)
+        except BaseException as error:
+            failed.append((record, error))
+    if failed:
+        raise PartialFailure(failed=failed)
+    return Produce("results", None, str(len(records))) if records[0].text() == "count" else None
 
 
 def _mark(path: str, record: Record) -> None:

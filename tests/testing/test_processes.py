@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from tests.testing.shops import config
-from window_consumer import App, Record
+from window_consumer import App, PartialFailure, Record
 from window_consumer.testing import DEAD_LETTERED, DONE, TestApp
 
 
@@ -23,3 +23,19 @@ def test_handlers_for_processes_run_in_the_test_wherever_they_are_defined() -> N
         assert test.send("orders", b"one").outcome is DONE
         assert test.send("orders", b"poison").outcome is DEAD_LETTERED
     assert seen == [os.getpid()]
+
+
+def test_batch_handlers_for_processes_run_in_the_test_as_well() -> None:
+    app = App("shop")
+    seen: list[int] = []
+
+    @app.batch_handler("clicks", group="shop", pool="processes", retry={"attempts": 1})
+    def store(records: list[Record]) -> None:
+        bad = [record for record in records if record.text() == "poison"]
+        seen.append(os.getpid())
+        raise PartialFailure(failed=bad)
+
+    with TestApp(app, config(store={})) as test:
+        assert test.send("clicks", b"one").outcome is DONE
+        assert test.send("clicks", b"poison").outcome is DEAD_LETTERED
+    assert seen == [os.getpid()] * 2

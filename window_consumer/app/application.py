@@ -385,9 +385,13 @@ class App:
 
     def calls_of(
         self, worker: PlannedWorker, topics: TopicsConfig, wall_ms: WallMs, warn: Warn
-    ) -> Handler:
-        """Do as ``handler_of``, without a whole plan: a child process has none."""
-        return handler_of(worker, self._middleware, topics, wall_ms, warn)
+    ) -> Handler | BatchHandler:
+        """Return what a slot calls, see ``handler_of`` and ``batch_handler_of``.
+
+        It needs no whole plan: a child process has none.
+        """
+        make = batch_handler_of if worker.is_batch else handler_of
+        return make(worker, self._middleware, topics, wall_ms, warn)
 
     def resources(self, run: Run | None = None) -> AbstractContextManager[Any]:
         """Return the lifespan, not entered: what it yields is ``record.state``, None without one.
@@ -423,7 +427,7 @@ class App:
 
         ``wall_ms`` is the time by which records expire, in milliseconds since 1970.
         """
-        return self.calls_of(worker, plan.config.topics, wall_ms, warn)
+        return handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
 
     def batch_handler_of(
         self, plan: Plan, worker: PlannedWorker, wall_ms: WallMs, warn: Warn = lambda _text: None

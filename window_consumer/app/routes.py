@@ -70,6 +70,4 @@ def _no_processes(handler: HandlerSpec) -> str | None:
             "is a coroutine, which runs on an event loop: write it as a plain function, or leave"
             " pool out"
         )
-    if handler.is_batch:
-        return "takes batches, which run on threads: leave pool out, or let it take one record"
     return None

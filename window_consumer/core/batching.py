@@ -11,7 +11,8 @@ out
 
 While all slots are busy it grows. Once it is out it is one running unit: it owns its lanes until
 its call has ended, nothing is taken back from it, and it is claimed as a whole. What has not been
-claimed goes back as a whole.
+claimed goes back as a whole. Halves of a batch on which its process died go out before, see
+``halving``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from operator import attrgetter
 from attrs import frozen
 
 from window_consumer.core.dispatcher import SLICES_PER_SLOT, Dispatcher
+from window_consumer.core.halving import Halves
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
 from window_consumer.core.runs import Run
@@ -88,9 +90,17 @@ class Gathering:
 class BatchDispatcher(Dispatcher):
     """Turns waiting records into batches. Owner: poll thread."""
 
-    def __init__(self, slots: int, max_slice_records: int, slices_per_slot: int, rules: BatchRules):
+    def __init__(
+        self,
+        slots: int,
+        max_slice_records: int,
+        slices_per_slot: int,
+        rules: BatchRules,
+        halves: Halves,
+    ):
         super().__init__(slots, max_slice_records, slices_per_slot)
         self._rules = rules
+        self._halves = halves
         self._gathered: dict[Partition, Gathering] = {}
 
     @property
@@ -122,6 +132,7 @@ class BatchDispatcher(Dispatcher):
     def forget(self, partition: Partition) -> None:
         """Stop looking at a partition; its batches that are out stay known until they are back."""
         super().forget(partition)
+        self._halves.forget(partition)
         batch = self._gathered.pop(partition, None)
         if batch is not None and self.rates is not None:
             self.rates.give_back(partition, batch.messages)
@@ -138,12 +149,35 @@ class BatchDispatcher(Dispatcher):
                 self.rates.give_back(partition, batch.messages)
             partition.ordering.put_back(batch.messages, batch.seqs)
             partition.ordering.release(batch.lanes)
+        self.join_up(partition)
         return batch is not None
 
     def break_all_up(self) -> None:
         """Put the records of all batches back that have not gone out."""
-        for partition in list(self._gathered):
+        for partition in [*self._gathered, *self._halves.partitions()]:
             self.break_up(partition)
+
+    def part(self, slice_: Slice) -> None:
+        """Let the halves of a batch on which its process died go out."""
+        self._halves.part(slice_)
+
+    def half(self, now: float) -> Slice | None:
+        """Make a batch of the next half that may go out, None where none may."""
+        half = self._halves.next(self.rates)
+        if half is None:
+            return None
+        if half.attempt > 1:
+            return super().again(half.failed_before(), now)
+        size = sum(map(len, half.messages))
+        slice_ = Slice(half.partition, half.messages, half.seqs, size, half.lanes)
+        slice_.deviate()  # not plain: the other half may hold its lanes when it is over
+        self._charge(slice_)
+        self._send(slice_, now)
+        return slice_
+
+    def join_up(self, partition: Partition) -> None:
+        """Let the records of such halves wait again: others that are put back go before them."""
+        self._halves.dissolve(partition, self.slices_of(partition))
 
     def next_due(self) -> float:
         """Return when a batch goes out although it is short; infinity while no slot is free."""
@@ -152,8 +186,10 @@ class BatchDispatcher(Dispatcher):
         return min(each.since for each in self._gathered.values()) + self._rules.max_wait_s
 
     def slices(self, now: float) -> Iterable[Slice]:
-        """Yield the batches that should go out now, from the partitions in turn."""
+        """Yield the batches that should go out now, halves first, from the partitions in turn."""
         self._length.learn()
+        while not self.full and (slice_ := self.half(now)) is not None:
+            yield slice_
         passed_over = 0
         while passed_over < len(self._partitions):
             partition = self._partitions.popleft()

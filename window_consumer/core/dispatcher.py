@@ -166,6 +166,17 @@ class Dispatcher:
         """
         return False
 
+    def part(self, slice_: Slice) -> None:
+        """Let the halves of a batch on which its process died go out."""
+        raise NotImplementedError  # other slices are settled record by record
+
+    def half(self, now: float) -> Slice | None:  # noqa: ARG002 - batches have such
+        """Make a batch of the next such half that may go out, None where none may."""
+        return None
+
+    def join_up(self, partition: Partition) -> None:
+        """Let go of such halves: records that are put back go before them."""
+
     def break_all_up(self) -> None:
         """Let go of all such records: nothing may go out for a while."""
 

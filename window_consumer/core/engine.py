@@ -44,6 +44,7 @@ from window_consumer.core.dispatcher import (
     Dispatcher,
 )
 from window_consumer.core.failures import Failures
+from window_consumer.core.halving import Halves
 from window_consumer.core.homes import Homes
 from window_consumer.core.housekeeping import Housekeeping
 from window_consumer.core.hovering import HoverWatch
@@ -93,18 +94,24 @@ class Engine:
         self.counters = Counters()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
+        self.failures = Failures(rules.retry, jitter, self.counters)
         self.limiter = None if rules.limit is None else Limiter(rules.limit, rules.slots)
         ahead = SLICES_PER_SLOT if self.limiter is None else 1
         self.dispatcher = (
             Dispatcher(rules.slots, rules.batch_records, ahead)
             if rules.batch is None
-            else BatchDispatcher(rules.slots, rules.batch_records, ahead, rules.batch)
+            else BatchDispatcher(
+                rules.slots,
+                rules.batch_records,
+                ahead,
+                rules.batch,
+                Halves(self.failures.call_again),
+            )
         )
         if self.limiter is not None:
             self.dispatcher.slots = self.limiter.limit
         self.rates = None if rules.rate is None else Rates(rules.rate)
         self.dispatcher.rates = self.rates
-        self.failures = Failures(rules.retry, jitter, self.counters)
         self.failures.rates = self.rates
         self.breaker = Breaker(rules.breaker)
         self.producing = Producing(rules.slots, self.budget, jitter, self.counters)

@@ -219,8 +219,10 @@ class Failures:
         return min(at_most, bucket.room)
 
     def _line_of(self, failed: FailedRecord) -> deque[FailedRecord]:
-        key = None
-        if self.rates is not None and self.rates.rules.per == "key":
+        key: object = None
+        if failed.deaths:
+            key = failed  # its process may die again: it is called alone
+        elif self.rates is not None and self.rates.rules.per == "key":
             key = failed.message.key()
         return self._ready.setdefault((failed.partition, failed.attempts, key), deque())
 

@@ -12,6 +12,7 @@ Retries and copies are charged like any call.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Literal
@@ -185,6 +186,18 @@ class Rates:
             return True
         self.refused(bucket)
         return False
+
+    def may_all_start(self, partition: Partition, messages: Sequence[Message]) -> bool:
+        """Tell whether these records may be charged together; the burst is enough for any number.
+
+        Where they may not, see ``next_at``.
+        """
+        buckets = Counter(self.bucket(partition, message) for message in messages)
+        for bucket, records in buckets.items():
+            if bucket.room < min(records, self.rules.burst):
+                self.refused(bucket)
+                return False
+        return True
 
     def refused(self, bucket: Bucket) -> float:
         """Note that somebody waits for a bucket; return when it may have a token."""

@@ -9,6 +9,7 @@ from window_consumer.core.breaker import Breaker
 from window_consumer.core.counters import Counters
 from window_consumer.core.dispatcher import Dispatcher
 from window_consumer.core.failures import Failures
+from window_consumer.core.halving import died_on
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
 from window_consumer.core.producing import Producing, Production
@@ -200,6 +201,11 @@ class Settling:
         """Give each record of a slice that is over its outcome or its next step."""
         partition = slice_.partition
         messages, seqs = slice_.messages, slice_.seqs
+        if died_on(slice_):
+            # It says nothing of any record, and so the breaker does not hear of it.
+            if not partition.closing:
+                self._dispatcher.part(slice_)
+            return
         results = slice_.results()
         together = self._failures.together() if slice_.is_batch and results.failed else None
         failed: list[FailedRecord] = []
@@ -226,6 +232,7 @@ class Settling:
             producing = sum(len(each) for each, _ in results.returned)
             self._learn(slice_, calls, producing, size)
         if results.held and not partition.closing:
+            self._dispatcher.join_up(partition)
             put_back(slice_, results.held, failed, self._failures, now)
 
     def _finish_called(self, slice_: Slice, results: Results, now: float) -> None:

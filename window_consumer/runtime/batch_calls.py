@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from window_consumer.core.slices import Slice
+from window_consumer.core.slices import Work
 from window_consumer.model.errors import NotInBatchError, PartialFailure, Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Record
@@ -45,7 +45,7 @@ class Sorted(PartialFailure):
         """What the handlers have returned that were called for the others."""
 
 
-def call_batch(slice_: Slice, caller: Caller, slot: Slot) -> None:
+def call_batch(slice_: Work, caller: Caller, slot: Slot) -> None:
     """Call the handler for all records of the slice at once, unless they were taken back."""
     records = claim_all(slice_)
     if not records:
@@ -59,7 +59,7 @@ def call_batch(slice_: Slice, caller: Caller, slot: Slot) -> None:
         slot.batch = ()
 
 
-def claim_all(slice_: Slice) -> list[Record]:
+def claim_all(slice_: Work) -> list[Record]:
     """Claim a batch: all of its records, or none where they were taken back."""
     call = slice_.call
     records: list[Record] = []
@@ -72,7 +72,7 @@ def claim_all(slice_: Slice) -> list[Record]:
     return records
 
 
-def note_answer(slice_: Slice, records: list[Record], returned: object) -> None:
+def note_answer(slice_: Work, records: list[Record], returned: object) -> None:
     """Note what the handler has returned to be produced, if it has."""
     if returned is not None:
         messages = [record._message for record in records]
@@ -118,7 +118,7 @@ def _not_in_batch(named: object, records: Sequence[Record]) -> NotInBatchError:
     )
 
 
-def note_error(slice_: Slice, caller: Caller, records: list[Record], error: BaseException) -> None:
+def note_error(slice_: Work, caller: Caller, records: list[Record], error: BaseException) -> None:
     """Tell the slice what became of records whose handler did not just return."""
     handlers: Mapping[int, str] = {}
     if isinstance(error, Sorted):
@@ -141,7 +141,7 @@ def note_error(slice_: Slice, caller: Caller, records: list[Record], error: Base
             noted.failed.append((message, failure))
 
 
-def _with_answers(slice_: Slice, error: Sorted) -> Sorted:
+def _with_answers(slice_: Work, error: Sorted) -> Sorted:
     """Note what handlers have returned; what cannot be meant fails the records that it is for."""
     failed: list[Failed] = list(error.failed)
     handlers = dict(error.handlers)

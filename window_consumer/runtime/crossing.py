@@ -28,6 +28,8 @@ class Cargo(NamedTuple):
     partition: int
     attempt: int
     is_copy: bool
+    is_batch: bool
+    """One call gets all of its records."""
     ordering: type[Ordering] | None
     """Tells lanes; None where the slot need not care what failed before."""
     offsets: Column
@@ -57,6 +59,7 @@ def packed(serial: int, berth: int, slice_: Slice, messages: Sequence[Message]) 
         first.partition(),
         slice_.call.attempt,
         slice_.call.before is not None,
+        slice_.is_batch,
         None if slice_.lane_of is None else type(slice_.partition.ordering),
         list(map(kind.offset, messages)),
         keys if any(key is not None for key in keys) else None,

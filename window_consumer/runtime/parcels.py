@@ -74,6 +74,11 @@ class Parcel:
         self._news = news
         self._emptied = emptied
 
+    @property
+    def is_halved(self) -> bool:
+        """It comes back in halves if its child dies now."""
+        return False
+
     # ---- what the core asks of claims
 
     def left(self) -> int:
@@ -107,7 +112,7 @@ class Parcel:
         """Note that a child is about to get it."""
         self.slot, self.berth, self.serial, self.waits = slot, berth, serial, False
         self.told = 0
-        berth.load(len(self.messages))
+        berth.load(1 if self.slice_.is_batch else len(self.messages))
         call = self.slice_.call
         if isinstance(call, WatchedCall):
             call.berth = berth

@@ -25,6 +25,7 @@ from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.errors import ProcessDiedError, WindowConsumerError, WorkerStoppedError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.fingerprints import fingerprint
+from window_consumer.runtime.batch_parcels import BatchParcel
 from window_consumer.runtime.child import Child
 from window_consumer.runtime.coroutine_calls import INTERRUPTED
 from window_consumer.runtime.faults import class_name, handlers_lines
@@ -92,7 +93,8 @@ class ProcessPool:
     def submit(self, slice_: Slice) -> None:
         """Deal a slice; a child that has nothing to do takes it."""
         slice_.call = WatchedCall(slice_.call)
-        parcel = Parcel(slice_, self.news, self._emptied)
+        kind = BatchParcel if slice_.is_batch else Parcel
+        parcel = kind(slice_, self.news, self._emptied)
         slice_.claims = parcel
         with self.news:
             self._waiting.append(parcel)

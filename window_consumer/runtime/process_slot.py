@@ -7,9 +7,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from window_consumer.model.errors import LifespanError, RunError, UsageError, WindowConsumerError
+from window_consumer.runtime.batch_parcels import BatchParcel
 from window_consumer.runtime.berths import Berth
 from window_consumer.runtime.child import Child, end_in_words
 from window_consumer.runtime.child_logs import Line, log
+from window_consumer.runtime.crossed_batch import ToldOfBatch
 from window_consumer.runtime.parcels import Parcel, Posted
 from window_consumer.runtime.slot_process import Broken, Finished, Ready, Told
 
@@ -48,6 +50,8 @@ class ProcessSlot:
         self._seen = (0, 0)
         self.is_stuck = False
         """Nothing is laid ready behind its record."""
+        self._is_halving = False
+        """The last child died on a batch: there are no more such deaths than records in it."""
         self.failure: WindowConsumerError | None = None
         """Why no child became ready."""
         self.thread = threading.Thread(target=self._keep, name=f"{name}-keeper", daemon=True)
@@ -114,11 +118,14 @@ class ProcessSlot:
                 return
             unready = 0 if was_ready else unready + 1
             lived_s = perf_counter() - born
-            quick = 0 if was_killed or lived_s > MAX_BACKOFF_S else quick + 1
+            if was_killed or lived_s > MAX_BACKOFF_S:
+                quick = 0
+            elif not self._is_halving:
+                quick += 1
             if not was_ready and (not pool.started.is_set() or unready >= MAX_STARTS):
                 pool.gave_up(self)
                 return
-            if quick:
+            if quick and not self._is_halving:
                 pool.stopping.wait(min(MAX_BACKOFF_S, BACKOFF_S * 2 ** min(quick - 1, 16)))
 
     def _one_life(self) -> tuple[bool, bool]:
@@ -185,6 +192,11 @@ class ProcessSlot:
                 if parcel is not None:
                     parcel.note(said)
                     pool.news.notify_all()
+        elif isinstance(said, ToldOfBatch):
+            with pool.news:
+                parcel = self.parcels.get(said.serial)
+                if isinstance(parcel, BatchParcel):
+                    parcel.note_batch(said)
         elif isinstance(said, Line):
             log(said)
 
@@ -195,6 +207,7 @@ class ProcessSlot:
             was_serving, self.child = self.child is not None, None
             parcels = list(self.parcels.values())
             self.parcels.clear()
+            self._is_halving = any(parcel.is_halved for parcel in parcels)
             killed = any(parcel.ending is not None for parcel in parcels)
             for parcel in reversed(parcels):
                 parcel.slice_.elapsed = max(0.0, perf_counter() - parcel.slice_.started)

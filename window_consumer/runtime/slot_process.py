@@ -34,6 +34,7 @@ from window_consumer.model.record import Call, Message
 from window_consumer.runtime.berths import CANCELLED, TOLD, Berth, Harbour
 from window_consumer.runtime.carried_errors import CarriedFailure, carried
 from window_consumer.runtime.child_logs import LogSettings, to_parent
+from window_consumer.runtime.crossed_batch import run_batch
 from window_consumer.runtime.crossing import Cargo, CrossedMessage, Row, unpacked
 from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.running import lifespan_error
@@ -209,7 +210,11 @@ class SlotLoop:
             berth = self._harbour.berths[cargo.berth]
             before = self._equipment.attempts_before if cargo.is_copy else None
             call = CrossedCall(cargo.attempt, state, before, berth)
-            if berth.take_whole():
+            if not berth.take_whole():
+                pass  # somebody else has it
+            elif cargo.is_batch:
+                run_batch(cargo, call, berth, self.speaker.say, self._equipment.caller, slot)
+            else:
                 slice_ = CrossedSlice(cargo, berth, call, self.speaker.say)
                 call_each(slice_, self._equipment.caller, slot)
             self.speaker.say(Finished(cargo.serial, perf_counter() - started))

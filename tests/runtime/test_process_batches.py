@@ -1,0 +1,157 @@
+"""Batches in child processes: one running unit each, of which every record has its own end."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from tests.core.support import ORDERS, Driven, Note
+from tests.runtime import children
+from tests.runtime.test_process_pool import held, offsets, wait_until
+from window_consumer.core.batching import BatchRules
+from window_consumer.core.ladder import RetryRules
+from window_consumer.core.slices import Slice
+from window_consumer.core.stalls import Stalled
+from window_consumer.model.errors import Fatal, ProcessDiedError, RetryLater, StalledError
+from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.process_pool import ProcessPool
+from window_consumer.runtime.thread_pool import Caller
+
+PATIENCE_S = 60.0
+
+Submit = Callable[..., Slice]
+
+
+@pytest.fixture(scope="module")
+def completions() -> SimpleQueue[Any]:
+    return SimpleQueue()
+
+
+@pytest.fixture(scope="module")
+def pool(completions: SimpleQueue[Any]) -> Iterator[ProcessPool]:
+    faults = Faults()
+    before = held()
+    made = ProcessPool(
+        "work",
+        1,
+        Caller(None, faults.failure, faults.stalled),
+        completions,
+        None,
+        equip=pickle.dumps(children.Equip("obey_all")),
+        logger=logging.getLogger("tests.processes"),
+    )
+    made.start()
+    yield made
+    assert made.stop(5.0) == 0
+    assert held() == before
+
+
+@pytest.fixture
+def submit(pool: ProcessPool) -> Submit:
+    partition = Driven().engine.partitions[ORDERS]
+
+    def submit(*values: str) -> Slice:
+        messages: list[Any] = [Note(n, value=text.encode()) for n, text in enumerate(values)]
+        slice_ = Slice(partition, messages, range(len(values)), 10, ())
+        slice_.is_batch = True
+        pool.submit(slice_)
+        return slice_
+
+    return submit
+
+
+def test_every_record_of_a_batch_comes_back_with_its_own_end(
+    submit: Submit, completions: SimpleQueue[Any]
+) -> None:
+    slice_ = submit("ok", "fail", "common", "skip", "common", "ok")
+    plain, counted = submit("ok", "ok"), submit("count", "ok", "ok")
+    assert [completions.get(timeout=PATIENCE_S) for _ in range(3)] == [slice_, plain, counted]
+    noted = slice_.deviate()
+    assert isinstance(noted.failed[0][1].error, Fatal)
+    assert offsets([message for message, _ in noted.failed]) == [1, 2, 4]
+    assert isinstance(noted.failed[1][1].error, RetryLater)
+    assert noted.failed[1][1] is noted.failed[2][1]
+    assert offsets(noted.skipped) == [3]
+    assert [list(seqs) for seqs, _ in slice_.results().done] == [[0], [5]]
+    assert plain.plain
+    (returned,) = counted.deviate().returned
+    assert offsets(list(returned.messages)) == [0, 1, 2]
+    assert returned.results[0].value == b"3"
+
+
+def test_nothing_is_taken_back_from_a_batch_that_has_begun(
+    submit: Submit, completions: SimpleQueue[Any], tmp_path: Path
+) -> None:
+    running = submit("ok", f"wait {tmp_path}/gate", "ok")
+    ready, behind = submit("ok", "ok"), submit("ok")
+    wait_until(lambda: running.claimed() == 3)
+    assert running.running() is running.messages[0]
+    assert offsets(running.all_running()) == [0, 1, 2]
+    assert running.split()[1] == []
+    assert (ready.claimed(), ready.running()) == (0, None)
+    assert offsets(ready.split()[1]) == [0, 1]
+    assert offsets(behind.split()[1]) == [0]
+    (tmp_path / "gate").touch()
+    back = [completions.get(timeout=PATIENCE_S) for _ in range(3)]
+    assert [each.messages for each in back if each is not running] == [[], []]
+    assert offsets(running.messages) == [0, 1, 2]
+    assert running.plain
+
+
+def test_a_batch_on_which_its_process_dies_fails_as_a_whole_and_one_behind_it_does_not(
+    submit: Submit, completions: SimpleQueue[Any]
+) -> None:
+    slice_, behind = submit("ok", "fail", "exit 3", "ok"), submit("ok")
+    assert [completions.get(timeout=PATIENCE_S) for _ in range(2)] == [slice_, behind]
+    failed = slice_.deviate().failed
+    assert offsets([message for message, _ in failed]) == [0, 1, 2, 3]
+    assert {type(failure.error) for _, failure in failed} == {ProcessDiedError}
+    assert behind.plain
+
+
+def test_a_batch_that_hangs_ends_with_its_process(
+    pool: ProcessPool, submit: Submit, completions: SimpleQueue[Any]
+) -> None:
+    hanging, given_up = submit("ok", "spin", "ok"), submit("ok", "spin")
+    wait_until(lambda: hanging.claimed() == 3)
+    failure = pool.look_at(Stalled(hanging, ORDERS, 0, None, 1, 31.0, abandon=False, end=True))
+    assert failure is not None
+    assert "in _spin" in failure.fault.stack
+    assert "run_batch" not in failure.fault.stack
+    assert completions.get(timeout=PATIENCE_S) is hanging
+    noted = hanging.deviate().failed
+    assert offsets([message for message, _ in noted]) == [0, 1, 2]
+    assert {type(each.error) for _, each in noted} == {StalledError}
+    wait_until(lambda: given_up.claimed() == 2)
+    pool.interrupt([given_up])
+    assert completions.get(timeout=PATIENCE_S) is given_up
+    noted_too = given_up.deviate()
+    assert (offsets(noted_too.held), noted_too.failed) == ([0, 1], [])
+
+
+def test_a_batch_is_halved_until_the_record_that_ends_processes_is_alone(
+    pool: ProcessPool, completions: SimpleQueue[Any]
+) -> None:
+    retry = RetryRules(crash_attempts=1)
+    it = Driven(batch=BatchRules(100, 1, 60.0), ordering="partition", retry=retry)
+    deeds = ["ok", "segv"]
+    it.deliver(*[Note(offset, value=deed.encode()) for offset, deed in enumerate(deeds)])
+    left: list[Any] = []
+    while it.engine.partitions[ORDERS].window.open:
+        it.tick()
+        for slice_ in it.last.dispatch:
+            pool.submit(slice_)
+        for failed in it.last.publish:
+            left.append(failed)
+            it.engine.on_published(failed, None, it.now)
+        if it.engine.dispatcher.out:
+            it.engine.on_completion(completions.get(timeout=PATIENCE_S), it.now)
+    ((message, reason, attempts),) = [(each.message, each.reason, each.attempts) for each in left]
+    assert (message.offset(), str(reason), attempts) == (1, "CRASHED", 1)
+    assert it.engine.counters.processed == 1
