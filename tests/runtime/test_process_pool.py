@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import pickle
@@ -143,6 +144,19 @@ def test_a_handler_sees_all_of_its_record_and_what_it_returns_comes_back(pools: 
         "current": True,
         "cancelled": False,
     }
+
+
+def test_records_that_are_over_leave_nothing_for_the_garbage_collector(pools: MakePool) -> None:
+    pool = pools(1)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            pool.slice_of("done", "done")
+            pool.back()
+        assert not [each for each in gc.get_objects() if isinstance(each, Slice)]
+    finally:
+        gc.enable()
 
 
 def test_what_did_not_just_return_is_told_and_its_lane_held(pools: MakePool) -> None:

@@ -10,6 +10,7 @@ from operator import itemgetter
 from pickle import HIGHEST_PROTOCOL, Pickler
 from typing import Any, NamedTuple
 
+from window_consumer.core.offsets import after, is_contiguous
 from window_consumer.core.ordering import Ordering
 from window_consumer.core.slices import Slice
 from window_consumer.model.record import Message
@@ -61,13 +62,21 @@ def packed(serial: int, berth: int, slice_: Slice, messages: Sequence[Message]) 
         slice_.call.before is not None,
         slice_.is_batch,
         None if slice_.lane_of is None else type(slice_.partition.ordering),
-        list(map(kind.offset, messages)),
-        keys if any(key is not None for key in keys) else None,
+        _offsets(slice_, messages),
+        None if keys[0] is None and keys.count(None) == len(keys) else keys,
         list(map(kind.value, messages)),
         headers if any(headers) else None,
         kinds.pop() if len(kinds) == 1 else list(map(_KIND, stamps)),
         array("q", list(map(_TIME, stamps))),
     )
+
+
+def _offsets(slice_: Slice, messages: Sequence[Message]) -> Column:
+    if isinstance(slice_.seqs, range):  # in the order of the log
+        low, high = messages[0].offset(), messages[-1].offset()
+        if is_contiguous(low, high, len(messages)):
+            return range(low, after(high))
+    return list(map(type(messages[0]).offset, messages))
 
 
 def pickled(cargo: Cargo) -> memoryview:

@@ -171,7 +171,7 @@ class ProcessPool:
 
     def completed(self, parcel: Parcel) -> None:
         """Report a slice."""
-        self._completions.put(parcel.slice_)
+        self._completions.put(parcel.part())
 
     def put_back(self, parcel: Parcel) -> None:
         """Let a parcel that was not begun wait again, in front."""
