@@ -33,6 +33,10 @@ class World:
         self.failed = 0
         """How many of a slice's records fail."""
         self.records = 1
+        self.there = 10**9
+        """How many slots there are; more of them come ``comes_s`` after the limit wants them."""
+        self.comes_s = 0.0
+        self._wanted_at: float | None = None
         self._ends: list[tuple[float, int, float]] = []
         self._ties = 0
 
@@ -41,11 +45,16 @@ class World:
         until, ended = self.now + seconds, 0
         limiter = self.limiter
         while self.now < until:
-            while len(self._ends) < min(limiter.limit, self.work):
+            while len(self._ends) < min(limiter.limit, self.work, self.there):
                 self._ties += 1
                 took_s = self.takes(len(self._ends) + 1) * self.records
                 heapq.heappush(self._ends, (self.now + took_s, self._ties, self.now))
-            news = limiter.look(self.now, len(self._ends))
+            self._get_slots()
+            missing = max(0, limiter.limit - self.there)
+            if missing:
+                limiter.wait(self.now)
+            # What no slot takes waits for one, as a slice that is out.
+            news = None if missing else limiter.look(self.now, len(self._ends))
             if news is not None:
                 self.news.append(news)
             end, _, sent = heapq.heappop(self._ends)
@@ -54,6 +63,14 @@ class World:
             self.limits.append(limiter.limit)
             ended += 1
         return ended
+
+    def _get_slots(self) -> None:
+        if self.limiter.limit <= self.there:
+            self._wanted_at = None
+            return
+        self._wanted_at = self._wanted_at or self.now
+        if self.now - self._wanted_at >= self.comes_s:
+            self.there, self._wanted_at = self.limiter.limit, None
 
     def even(self, seconds: float, stands: int = 50) -> Takes:
         """Calls that are much alike; beyond so many at once throughput falls."""
@@ -100,6 +117,16 @@ def test_it_goes_to_the_upper_end_where_every_slot_is_of_use() -> None:
     world.takes = world.even(TEN_MS, stands=1000)
     world.go_on(10.0)
     assert world.limiter.base == 200
+
+
+def test_slots_that_take_long_to_come_are_not_judged_before_they_are_there() -> None:
+    world = World(upper=8)
+    world.there, world.comes_s = 2, 3.0
+    world.limiter = Limiter(LimitRules(1, first=2), 8)
+    world.takes = world.even(TEN_MS)
+    world.go_on(30.0)
+    assert world.limits[0] == 2
+    assert world.limiter.base == 8
 
 
 def test_it_stays_near_what_is_enough_where_slots_wait_for_each_other() -> None:
@@ -245,17 +272,31 @@ def test_no_more_slices_are_out_than_the_limit_says() -> None:
     assert len(driven.tick().dispatch) == 2
 
 
-def test_an_engine_finds_its_limit() -> None:
-    driven = Driven(slots=64, limit=LimitRules(), cell_records=5_000)
-    offset = 0
-    for _ in range(400):
+def keep_busy(driven: Driven, turns: int) -> None:
+    """Let an Engine have enough to do, with calls of 10 ms."""
+    for _ in range(turns):
         if driven.engine.appetite():
-            driven.deliver(*notes(*range(offset, offset + 500)))
-            offset += 500
+            delivered = driven.engine.counters.delivered
+            driven.deliver(*notes(*range(delivered, delivered + 500)))
         driven.tick()
         driven.now += TEN_MS
         for slice_ in list(driven.out):
             driven.finish(slice_, elapsed=TEN_MS * len(slice_.messages))
+
+
+def test_an_engine_finds_its_limit() -> None:
+    driven = Driven(slots=64, limit=LimitRules(), cell_records=5_000)
+    keep_busy(driven, turns=400)
     assert driven.engine.limiter is not None
     assert driven.engine.limiter.base > 30
     assert driven.engine.dispatcher.slots == driven.engine.limiter.limit
+
+
+def test_an_engine_waits_for_slots_that_are_not_there() -> None:
+    driven = Driven(slots=64, limit=LimitRules(first=2), cell_records=5_000)
+    driven.engine.slots_ready = False
+    keep_busy(driven, turns=100)
+    assert driven.engine.dispatcher.slots == 2
+    driven.engine.slots_ready = True
+    keep_busy(driven, turns=100)
+    assert driven.engine.dispatcher.slots > 2

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -51,6 +52,8 @@ def _lifespan(trouble: str) -> Iterator[str]:
     if trouble == "lifespan":
         raise ConnectionError("no database")
     yield f"state of {os.getpid()}"
+    if trouble == "second stays" and threading.current_thread().name == "wc-work-slot-1":
+        _spin("")
 
 
 def nothing(_record: Record) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from window_consumer.core.decisions import Assigned, EngineRules
 from window_consumer.core.engine import Engine
+from window_consumer.core.limiter import LimitRules
 from window_consumer.core.rungs import Level, Rung
 from window_consumer.model import headers as names
 from window_consumer.model.protocols import Batch, TopicFacts
@@ -82,14 +83,13 @@ def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> 
     return Parts(
         source=source,
         engine=engine,
-        pool=source,
         publisher=source,
         assignments=source,
         restarts=source,
         clock=clock,
         copy_of=source,
         on_phase=lambda _phase: None,
-        **{"completions": SimpleQueue(), "reports": source, **others},
+        **{"completions": SimpleQueue(), "pool": source, "reports": source, **others},
     )
 
 
@@ -163,3 +163,30 @@ def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
     completions.put(TopicNews({"orders": TopicFacts(3, None), LEVEL.topic: TopicFacts(4, None)}))
     loop._take_completions(0.0)
     assert not engine.partitions[copies].away
+
+
+class FewSlots:
+    """A pool that is asked for slots and does not have them yet."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.is_ready = False
+
+    def use(self, slots: int) -> None:
+        self.asked.append(slots)
+
+
+def test_the_limiter_hears_whether_its_slots_are_there_and_the_pool_what_is_needed() -> None:
+    clock = ManualClock(now=100.0)
+    loops: list[PollLoop] = []
+    engine = Engine(EngineRules(slots=8, limit=LimitRules(first=2)), lambda: 0.0, {})
+    nothing: Any = LateSource(clock, loops)
+    pool = FewSlots()
+    loops.append(PollLoop("w", parts_of(nothing, engine, clock, pool=pool), LoopRules(topics=())))
+    assert pool.asked == [2]
+    loops[0]._turn()
+    told = [engine.slots_ready]
+    pool.is_ready = True
+    loops[0]._turn()
+    assert [*told, engine.slots_ready] == [False, True]
+    assert pool.asked[1:] == [2, 2]  # what rests for long is let go of then

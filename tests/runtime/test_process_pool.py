@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import os
 import pickle
 import random
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,6 +32,7 @@ from window_consumer.model.errors import (
     StalledError,
     UsageError,
 )
+from window_consumer.runtime import process_pool, process_slot
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.process_pool import ProcessPool
 from window_consumer.runtime.thread_pool import Caller
@@ -43,7 +46,7 @@ MakePool = Callable[..., "Pool"]
 class Pool:
     """A pool and its completions queue."""
 
-    def __init__(self, slots: int, handler: str = "obey", trouble: str = ""):
+    def __init__(self, slots: int, handler: str = "obey", trouble: str = "", used: int = 0):
         faults = Faults()
         self.completions: SimpleQueue[Any] = SimpleQueue()
         self.pool = ProcessPool(
@@ -55,6 +58,8 @@ class Pool:
             equip=pickle.dumps(children.Equip(handler, trouble)),
             logger=LOGGER,
         )
+        if used:
+            self.pool.use(used)
         self.partition = Driven(ordering="key").engine.partitions[ORDERS]
 
     def slice_of(self, *values: str, keys: Any = None, first: int = 0) -> Slice:
@@ -231,6 +236,123 @@ def test_a_child_that_does_not_get_on_has_nothing_laid_ready(
     assert {id(each) for each in back} == {id(slow[1]), *map(id, behind)}
     gates[0].touch()
     assert pool.back() is slow[0]
+
+
+def busy_with(pool: Pool, gate: Path, slices: int) -> list[Slice]:
+    """Submit slices that last until there is a file."""
+    return [pool.slice_of(f"wait {gate}", first=number) for number in range(slices)]
+
+
+def running(slices: list[Slice]) -> int:
+    return sum(each.running() is not None for each in slices)
+
+
+def test_children_are_started_when_they_are_needed_and_rest_when_they_are_not(
+    pools: MakePool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = pools(2, "obey", "", 1)
+    assert (len(pool.pids), pool.pool.is_ready) == (1, True)
+    pool.pool.use(2)
+    assert not pool.pool.is_ready
+    wait_until(lambda: pool.pool.is_ready)
+    both = pool.pids
+    slow = busy_with(pool, tmp_path / "one", 4)
+    wait_until(lambda: running(slow) == 2)
+    pool.pool.use(1)  # what lay ready in the second one goes to the first
+    (tmp_path / "one").touch()
+    assert {id(pool.back()) for _ in slow} == set(map(id, slow))
+    slow = busy_with(pool, tmp_path / "two", 3)
+    wait_until(lambda: running(slow) == 1)
+    assert pool.pids == both
+    pool.pool.use(2)
+    wait_until(lambda: running(slow) == 2)
+    (tmp_path / "two").touch()
+    assert {id(pool.back()) for _ in slow} == set(map(id, slow))
+    assert pool.pids == both
+    assert caplog.text == ""
+
+
+def test_what_was_taken_back_meanwhile_goes_to_no_other_child(
+    pools: MakePool, tmp_path: Path
+) -> None:
+    pool = pools(2)
+    pool.pool.use(1)
+    (slow,) = busy_with(pool, tmp_path / "gate", 1)
+    with pool.pool.news:
+        ready = pool.slice_of("ok", "ok", first=1)
+        _, unclaimed, _ = ready.split()
+        assert offsets(unclaimed) == [1, 2]
+        pool.pool.use(2)
+    assert pool.back() is ready
+    (tmp_path / "gate").touch()
+    assert pool.back() is slow
+    others = [pool.slice_of("ok", first=number) for number in range(3, 7)]
+    assert {pool.back() for _ in others} == set(others)
+
+
+def test_a_child_that_has_rested_for_long_ends_and_comes_back(
+    pools: MakePool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(process_pool, "REST_S", 0.0)
+    pool = pools(2)
+    first, second = pool.pids
+    slow = busy_with(pool, tmp_path / "gate", 2)
+    wait_until(lambda: running(slow) == 2)
+    pool.pool.use(1)
+    assert pool.pids == [first, second]  # it works on something
+    (tmp_path / "gate").touch()
+    assert {pool.back(), pool.back()} == set(slow)
+    wait_until(lambda: pool.pool._slots[1].is_idle)
+    pool.pool.use(1)
+    assert pool.pids == [first]
+    wait_until(lambda: not Path(f"/proc/{second}").exists())
+    wait_until(lambda: pool.pool._slots[1].join(0.0))
+    pool.pool.use(2)
+    wait_until(lambda: pool.pool.is_ready)
+    assert second not in pool.pids
+    assert caplog.text == ""
+
+
+def test_a_child_that_is_called_back_while_it_leaves_is_replaced(
+    pools: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_pool, "REST_S", 0.0)
+    pool = pools(2)
+    first, second = pool.pids
+    pool.pool.use(1)
+    pool.pool.use(2)
+    wait_until(lambda: pool.pool.is_ready)
+    assert pool.pids[0] == first
+    assert pool.pids[1] != second
+
+
+def test_a_child_that_is_not_needed_and_does_not_leave_is_killed(
+    pools: MakePool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process_pool, "REST_S", 0.0)
+    monkeypatch.setattr(process_slot, "LEAVE_S", 0.0)
+    pool = pools(2, "obey", "second stays")
+    _, second = pool.pids
+    pool.pool.use(1)
+    assert Path(f"/proc/{second}").exists()
+    pool.pool.use(1)
+    wait_until(lambda: not Path(f"/proc/{second}").exists())
+    assert "wc-work-slot-1 is not needed, and did not leave its lifespan" in caplog.text
+
+
+def test_a_resting_child_that_dies_is_not_replaced(
+    pools: MakePool, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = pools(2)
+    first, second = pool.pids
+    pool.pool.use(1)
+    os.kill(second, signal.SIGKILL)
+    wait_until(lambda: pool.pool._slots[1].join(0.0))
+    assert pool.pids == [first]
+    assert "was killed by SIGKILL, by itself; it is not needed for now" in caplog.text
 
 
 def stalled(slice_: Slice, offset: int, *, end: bool) -> Stalled:

@@ -23,6 +23,7 @@ from window_consumer.config import (
     load,
 )
 from window_consumer.config.concurrency import AutoConcurrency
+from window_consumer.config.cores import usable_cores
 from window_consumer.config.ttl import HeaderTtl
 from window_consumer.config.units import DURATION_UNITS
 from window_consumer.core.batching import BatchRules
@@ -135,7 +136,11 @@ def _rate(config: WorkerConfig) -> RateRules | None:
 
 def _limit(config: WorkerConfig) -> LimitRules | None:
     auto = config.concurrency
-    return LimitRules(auto.lower) if isinstance(auto, AutoConcurrency) else None
+    if not isinstance(auto, AutoConcurrency):
+        return None
+    if config.pool == "processes":  # which are for what computes
+        return LimitRules(auto.lower, first=usable_cores())
+    return LimitRules(auto.lower)
 
 
 @frozen

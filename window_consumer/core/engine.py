@@ -148,6 +148,8 @@ class Engine:
             ordered=rules.ordering != "unordered",
         )
         self.stopping = False
+        self.slots_ready = True
+        """False while the runtime has not got as many slots yet as the limiter wants."""
         self._epochs = 0
         self._doubt_until = float("-inf")
 
@@ -514,6 +516,9 @@ class Engine:
         limiter.note(slice_.sent, now, records, failed, slice_.elapsed)
 
     def _look_at_limit(self, limiter: Limiter, now: float) -> LimitNews | None:
+        if not self.slots_ready:
+            limiter.wait(now)
+            return None
         news = limiter.look(now, len(self.dispatcher.out))
         self.dispatcher.slots = limiter.limit
         return news

@@ -87,6 +87,8 @@ class LimitRules:
     """``concurrency: {auto: 1..200}``: the ends, both included. The upper one is ``slots``."""
 
     lower: int = 1
+    first: int = FIRST
+    """Where it begins, as far as that lies between the ends."""
 
 
 @frozen
@@ -173,7 +175,7 @@ class Limiter:
         self._lower, self._upper = rules.lower, upper
         self.ahead = 1
         """The slices that may be out for each slot."""
-        self.base = min(upper, max(rules.lower, FIRST))
+        self.base = min(upper, max(rules.lower, rules.first))
         """The best limit that is known."""
         self.limit = self.base
         """How many slices may be out now: the base, or another one that is tried."""
@@ -244,6 +246,11 @@ class Limiter:
         before = self.base
         self._conclude(measured, now)
         return LimitNews(before, self.base, self.why) if self.base != before else None
+
+    def wait(self, now: float) -> None:
+        """Hear that not all of the slots are there yet, whose number is to be judged."""
+        self._stretch = None
+        self._begin(self.limit, now)
 
     # ---- stretches
 

@@ -92,6 +92,11 @@ class AsyncPool:
             self._rousing = True
             self._loop.call(self._rouse)
 
+    @property
+    def is_ready(self) -> bool:
+        """Slots need no time to begin."""
+        return True
+
     def use(self, slots: int) -> None:
         """Let no more than so many slots take slices from now on; what runs may end."""
         self._loop.call(self._resize, slots - self._slots)

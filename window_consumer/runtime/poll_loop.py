@@ -246,10 +246,13 @@ class PollLoop:
             self._reports.trouble(item)
 
     def _resize(self) -> None:
-        slots = self._engine.dispatcher.slots
-        if slots != self._slots and self._resizable is not None:
+        slots, resizable = self._engine.dispatcher.slots, self._resizable
+        if resizable is None:
+            return
+        if slots != self._slots:
             self._slots = slots
-            self._resizable.use(slots)
+            resizable.use(slots)
+        self._engine.slots_ready = resizable.is_ready
 
     def _carry_out(self, decisions: Decisions) -> None:
         parts = self._parts
@@ -282,6 +285,8 @@ class PollLoop:
     def _look_around(self, now: float) -> None:
         """Do what has to be done now and then."""
         self._positions_at = now
+        if self._resizable is not None:
+            self._resizable.use(self._slots)
         idle = [name for name, each in self._engine.partitions.items() if each.idle]
         if idle:
             self._engine.on_positions(self._source.positions(idle))

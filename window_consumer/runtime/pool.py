@@ -50,8 +50,15 @@ class Pool(Protocol):
 class ResizablePool(Protocol):
     """A pool of which fewer slots can be used for a while."""
 
+    @property
+    def is_ready(self) -> bool:
+        """As many slots as may be used could take slices."""
+
     def use(self, slots: int) -> None:
-        """Let no more than so many slots take slices from now on; what runs may end."""
+        """Let no more than so many slots take slices from now on; what runs may end.
+
+        Called now and then with the same number, too: what has rested for long may be let go of.
+        """
 
 
 MakePool = Callable[[str, int, Caller, SimpleQueue[Any], Any], Pool]

@@ -33,6 +33,10 @@ from window_consumer.runtime.parcels import Parcel, WatchedCall
 from window_consumer.runtime.process_slot import ProcessSlot
 from window_consumer.runtime.thread_pool import Caller
 
+REST_S = 60.0
+"""A child that is not needed rests: starting one takes a good part of a second, and a limit that is
+tried comes back within seconds. After this long it ends."""
+
 LEAVE_S: Final = 2.0
 """Children get so long at least for leaving their lifespan."""
 
@@ -41,7 +45,7 @@ _DEATH_S: Final = 5.0
 
 
 class ProcessPool:
-    """A fixed number of child processes. Owner: poll thread, ``start`` and ``stop`` aside."""
+    """Child processes, at most ``slots``. Owner: poll thread, ``start`` and ``stop`` aside."""
 
     ending: ClassVar[Ending] = "killed"
 
@@ -70,7 +74,9 @@ class ProcessPool:
         self.next_serial = count(1).__next__
         self._waiting: deque[Parcel] = deque()
         self._slots = [ProcessSlot(f"wc-{worker}-slot-{n}", self) for n in range(slots)]
-        self._unready = set(self._slots)
+        self._used = self._slots
+        """Those that may take slices; the others rest, or have no child."""
+        self._unready = set(self._used)
         self._failure: WindowConsumerError | None = None
 
     # ---- the pool
@@ -81,14 +87,40 @@ class ProcessPool:
         Raises UsageError where they cannot load the application, LifespanError where its lifespan
         fails, RunError where one dies; all have ended then.
         """
-        for slot in self._slots:
-            slot.thread.start()
         with self.news:
+            for slot in self._used:
+                slot.engage()
             self.news.wait_for(lambda: not self._unready or self._failure is not None)
         if self._failure is not None:
             self.stop(0.0)
             raise self._failure
         self.started.set()
+
+    @property
+    def is_ready(self) -> bool:
+        """All children that may be used can work."""
+        return all(slot.child is not None for slot in self._used)
+
+    def use(self, slots: int) -> None:
+        """Let no more than so many children take slices from now on; what runs may end.
+
+        Those that are missing are started. What is too much rests, and ends after REST_S.
+        """
+        now = perf_counter()
+        with self.news:
+            self._used = self._slots[:slots]
+            if not self.started.is_set():
+                self._unready = set(self._used)
+                return
+            if self.stopping.is_set():
+                return
+            for slot in self._used:
+                slot.engage()
+            for slot in self._slots[slots:]:
+                ready = slot.rest(now, REST_S)
+                if ready is not None:
+                    self.put_back(ready)
+            self.deal()
 
     def submit(self, slice_: Slice) -> None:
         """Deal a slice; a child that has nothing to do takes it."""
@@ -140,14 +172,10 @@ class ProcessPool:
         now = perf_counter()
         for slots, seconds in ((busy, timeout_s), (self._slots, max(timeout_s, LEAVE_S))):
             for slot in slots:
-                slot.thread.join(max(0.0, now + seconds - perf_counter()))
-                self._kill(slot)
+                if not slot.join(max(0.0, now + seconds - perf_counter())):
+                    slot.kill()
+                    slot.join(_DEATH_S)
         return 0
-
-    def _kill(self, slot: ProcessSlot) -> None:
-        if slot.thread.is_alive():
-            slot.kill()
-            slot.thread.join(_DEATH_S)
 
     # ---- for slots; they hold the lock
 
@@ -158,16 +186,19 @@ class ProcessPool:
             if slot is None:
                 return
             slot.take(self._waiting.popleft())
-        for idle in [slot for slot in self._slots if slot.is_idle]:
+        for idle in [slot for slot in self._used if slot.is_idle]:
             for busy in self._slots:
                 parcel = busy.lies_ready
-                if parcel is not None and busy.give(parcel):
+                if parcel is None or not busy.give(parcel):
+                    continue
+                if parcel.messages:
                     idle.take(parcel)
                     break
+                self.put_back(parcel)  # all of it was taken back meanwhile
 
     def _next_slot(self) -> ProcessSlot | None:
-        idle = next((slot for slot in self._slots if slot.is_idle), None)
-        return idle or next((slot for slot in self._slots if slot.has_room), None)
+        idle = next((slot for slot in self._used if slot.is_idle), None)
+        return idle or next((slot for slot in self._used if slot.has_room), None)
 
     def completed(self, parcel: Parcel) -> None:
         """Report a slice."""
@@ -187,7 +218,7 @@ class ProcessPool:
         self._waiting.remove(parcel)
         self.completed(parcel)
 
-    def is_ready(self, slot: ProcessSlot) -> None:
+    def has_begun(self, slot: ProcessSlot) -> None:
         """Note that a slot has a child that can work."""
         self._unready.discard(slot)
         self.news.notify_all()
@@ -215,10 +246,21 @@ class ProcessPool:
         """Write down that a child has died, and is replaced."""
         why = "as its call did not return" if killed else "by itself"
         self._logger.warning(
-            "%s: the process %s (%d) %s, %s; it is replaced",
+            "%s: the process %s (%d) %s, %s; it is %s",
             self._worker,
             slot.name,
             child.process.pid,
             end,
             why,
+            "not needed for now" if slot.rests else "replaced",
+        )
+
+    def say_killed(self, slot: ProcessSlot, seconds: float) -> None:
+        """Write down that a child that is not needed did not end."""
+        self._logger.warning(
+            "%s: the process %s is not needed, and did not leave its lifespan within %g s: it is"
+            " killed",
+            self._worker,
+            slot.name,
+            seconds,
         )

@@ -25,6 +25,9 @@ BACKOFF_S: Final = 0.1
 MAX_BACKOFF_S: Final = 5.0
 """A child that has died is replaced after a wait that doubles while children live for less."""
 
+LEAVE_S = 10.0
+"""A child that is not needed any more gets so long for leaving its lifespan."""
+
 MAX_STARTS: Final = 5
 """So many children in a row that never became ready, and the worker stops: nothing will change."""
 
@@ -54,7 +57,12 @@ class ProcessSlot:
         """The last child died on a batch: there are no more such deaths than records in it."""
         self.failure: WindowConsumerError | None = None
         """Why no child became ready."""
-        self.thread = threading.Thread(target=self._keep, name=f"{name}-keeper", daemon=True)
+        self._rests_since: float | None = None
+        """Since when it may not be used; None while it may."""
+        self._leaves_since: float | None = None
+        """Since when its child has been told to end, as it is not needed."""
+        self._thread: threading.Thread | None = None
+        """Its keeper."""
 
     # ---- for the pool; it holds the lock
 
@@ -62,6 +70,11 @@ class ProcessSlot:
     def is_idle(self) -> bool:
         """It could begin with a parcel at once."""
         return self.child is not None and not self._berths
+
+    @property
+    def rests(self) -> bool:
+        """It may not be used for now."""
+        return self._rests_since is not None
 
     @property
     def has_room(self) -> bool:
@@ -95,6 +108,44 @@ class ProcessSlot:
         del self.parcels[parcel.serial]
         return True
 
+    def engage(self) -> None:
+        """Have a child from now on: start a keeper, unless there is one."""
+        self._rests_since = None
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._keep, name=f"{self.name}-keeper", daemon=True
+            )
+            self._thread.start()
+
+    def rest(self, now: float, at_most_s: float) -> Parcel | None:
+        """Take nothing from now on, and end the child when it has rested for so long.
+
+        Returns what lay ready for it and was not begun, if anything did.
+        """
+        if self._thread is None:
+            return None
+        if self._rests_since is None:
+            self._rests_since = now
+        if self._leaves_since is not None:
+            if now - self._leaves_since > LEAVE_S:
+                self._leaves_since = now
+                self._pool.say_killed(self, LEAVE_S)
+                self.kill()
+        elif self.is_idle and now - self._rests_since >= at_most_s:
+            self._leaves_since = now
+            self.end()
+            self.child = None
+        ready = self.lies_ready
+        return ready if ready is not None and self.give(ready) else None
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until the slot has no child and no keeper; False where it still has."""
+        thread = self._thread
+        if thread is None:
+            return True
+        thread.join(timeout_s)
+        return not thread.is_alive()
+
     def end(self) -> None:
         """Let the child end after what it has."""
         if self.child is not None:
@@ -114,7 +165,7 @@ class ProcessSlot:
         while not pool.stopping.is_set():
             born = perf_counter()
             was_ready, was_killed = self._one_life()
-            if pool.stopping.is_set():
+            if pool.stopping.is_set() or self._is_over():
                 return
             unready = 0 if was_ready else unready + 1
             lived_s = perf_counter() - born
@@ -127,6 +178,15 @@ class ProcessSlot:
                 return
             if quick and not self._is_halving:
                 pool.stopping.wait(min(MAX_BACKOFF_S, BACKOFF_S * 2 ** min(quick - 1, 16)))
+
+    def _is_over(self) -> bool:
+        """Tell whether the slot needs no child for now; its keeper ends then."""
+        with self._pool.news:
+            self._leaves_since = None
+            is_over = self._rests_since is not None
+            if is_over:
+                self._thread = None
+            return is_over
 
     def _one_life(self) -> tuple[bool, bool]:
         """Run one child to its end; tell whether it became ready, and whether we killed it."""
@@ -149,7 +209,8 @@ class ProcessSlot:
                     self._hear(said)
         except EOFError:
             end = end_in_words(child.process.wait())
-        killed = self._bury(child, end)
+        left = self._leaves_since is not None
+        killed = self._bury(child, end) or left
         if not ready and self.failure is None:
             self.failure = RunError(f"the process {self.name} {end} before it could begin")
         child.posted.put(None)
@@ -165,7 +226,7 @@ class ProcessSlot:
             self._free = list(child.harbour.berths)
             self._berths.clear()
             self.is_stuck = False
-            pool.is_ready(self)
+            pool.has_begun(self)
             pool.deal()
             if pool.stopping.is_set():
                 self.end()

@@ -89,6 +89,11 @@ class ThreadPool:
         if len(self._threads) - self._leaving < self._slots:
             self._fill_up()
 
+    @property
+    def is_ready(self) -> bool:
+        """Slots need no time to begin."""
+        return True
+
     def use(self, slots: int) -> None:
         """Let no more than so many slots take slices from now on; what runs may end."""
         for thread, progress in list(self._threads.items()):
