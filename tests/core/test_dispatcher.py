@@ -38,15 +38,39 @@ def test_no_more_records_share_a_slice_than_wait_for_each_slot() -> None:
 
 def test_enough_is_asked_for_to_share_slices() -> None:
     driven = with_learnt_cost(400, TEN_MS)
-    driven.deliver(*notes(*range(3_000)))
+    driven.deliver(*notes(*range(400 * 8)))
     assert driven.engine.appetite() > 0
 
 
 def test_slow_records_are_fetched_as_they_are_needed() -> None:
     """What is fetched long before its turn waits in the window."""
-    assert with_learnt_cost(16, TEN_MS).engine.appetite() == 32
-    assert with_learnt_cost(100, TEN_MS).engine.appetite() == 200
-    assert with_learnt_cost(1, 10.0).engine.appetite() == 2
+    assert with_learnt_cost(16, 0.020).engine.appetite() == 16 + 8
+    assert with_learnt_cost(16, 0.002).engine.appetite() == 16 * 2 + 80
+    assert with_learnt_cost(1, 0.020).engine.appetite() == 1 + 1
+    assert with_learnt_cost(1, 10.0).engine.appetite() == 1
+
+
+def test_more_is_fetched_when_a_part_of_what_waits_has_gone_to_slots() -> None:
+    """Asking for each record alone would cost more than it takes."""
+    driven = with_learnt_cost(16, 0.005)
+    driven.deliver(*notes(*range(16 + 32)))
+    driven.tick()
+    asked = []
+    for _ in range(16):
+        driven.finish(driven.out[0], elapsed=0.005)
+        asked.append(driven.engine.appetite())
+    assert asked == [0] * 13 + [14, 15, 16]
+
+
+def test_what_waits_for_a_slot_is_no_more_than_some_milliseconds_of_work() -> None:
+    driven = with_learnt_cost(50, TEN_MS)
+    delivered = 0
+    while want := driven.engine.appetite():
+        driven.deliver(*notes(*range(delivered, delivered + want)))
+        driven.tick()
+        delivered += want
+    assert delivered == 50 + 50
+    assert driven.engine.unfinished() == delivered
 
 
 def test_fast_records_are_fetched_in_full_batches() -> None:

@@ -36,9 +36,20 @@ records, as far as so many wait: handing over and switching threads is most of t
 MAX_SHARED = 16
 """... but no more than these."""
 
-AHEAD_S = 0.02
-"""How much work to fetch in one go. More would wait here for longer than it takes: of 6,000 records
-of 10 ms in 16 slots the last one waited for 4 s, and who stops leaves them to be fetched again."""
+AHEAD_S = 0.01
+"""How much work may wait for the slots. More would wait here for longer than it takes: of 6,000
+records of 10 ms in 16 slots the last one waited for 4 s, and who stops leaves them to be fetched
+again."""
+
+LEFT_S = 0.006
+"""So much of it is left when more is fetched: asking for each record costs more than it takes."""
+
+QUICK_S = 0.0001
+"""Where a call takes less, what waits is measured in slices: a batch is handled in no time."""
+
+LONG_CALL_S = 0.1
+"""Where a call takes longer nothing has to wait beside it: what a slot loses until its next record
+has been fetched is nothing to that."""
 
 REST_S = 0.001
 """How long results may lie while the slots have enough queued: reading twenty at once costs the
@@ -105,15 +116,38 @@ class Dispatcher:
         """Further records could be put to use now: less is waiting than the slots take next."""
         if self.full or (self.rates is not None and self.rates.is_dry):
             return False
-        enough = self.slots * SLICES_PER_SLOT * self._length.records
-        enough = max(min(enough, self._max_slice_records), self.slots * self._most_shared())
-        return self._waiting() < enough
+        if self._is_quick:
+            enough = self.slots * SLICES_PER_SLOT * self._length.records
+            return self._waiting() < min(enough, self._max_slice_records)
+        return self._supply() < self._ahead(LEFT_S)
 
     @property
     def appetite(self) -> int:
-        """How many records to ask for in one go: what the slots do in ``AHEAD_S``."""
-        ahead = self.slots * AHEAD_S / self._length.cost_s
-        return max(self.slots * self.slices_per_slot, int(min(ahead, self._max_slice_records)))
+        """How many records to ask for in one go: until what waits is ``AHEAD_S`` of work."""
+        if self._is_quick:
+            # There is more on its way and before the slots, a slice each: twice as much in one go.
+            ahead = int(self.slots * 2 * AHEAD_S / self._length.cost_s)
+            return min(ahead, self._max_slice_records)
+        return max(1, min(self._ahead(AHEAD_S) - self._supply(), self._max_slice_records))
+
+    @property
+    def _is_quick(self) -> bool:
+        """Handing over costs more than waiting: records go in long slices, and full batches."""
+        return self._length.cost_s < QUICK_S
+
+    def _ahead(self, seconds: float) -> int:
+        """Return how many records the slots begin in so many seconds, beside one for each of them.
+
+        What else is in the slices that run comes on top. Where a call takes long, but not very
+        long, one record is ready at least.
+        """
+        cost_s = self._length.cost_s
+        in_slices = self.slots * (max(self._length.records, self._most_shared()) - 1)
+        return in_slices + max(cost_s < LONG_CALL_S, int(self.slots * seconds / cost_s))
+
+    def _supply(self) -> int:
+        """Return how many records are there beyond one for each slot, less than none included."""
+        return self._records_out + self._waiting() - self.slots
 
     @property
     def rest_s(self) -> float:
