@@ -42,12 +42,18 @@ def told(record, call_next):
     return call_next(record)
 
 
-@app.handler("orders", group="shop", concurrency=2, pool="processes", stall={"after": "1s"},
-             retry={"attempts": 1, "crash_attempts": 2, "backoff": "10ms..10ms"})
+KEYS = {"group": "shop", "concurrency": 2, "pool": "processes", "stall": {"after": "1s"},
+        "retry": {"attempts": 1, "crash_attempts": 2, "backoff": "10ms..10ms"}}
+
+
+@app.handler("orders", **KEYS, when=lambda order: order.text() == "exit")
+def leave(order: Record) -> None:
+    os._exit(3)
+
+
+@app.handler("orders", **KEYS)
 def charge(order: Record) -> None:
     assert order.state == os.getpid()
-    if order.text() == "exit":
-        os._exit(3)
     while order.text() == "hang":
         pass
 """
@@ -57,7 +63,8 @@ def charge(order: Record) -> None:
 def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
     embedded.create_topic("orders", 2)
     commands.application(SHOP)
-    commands.configure({"kafka": kafka_of(embedded), "workers": {"charge": {}}})
+    worker = {"handler": ["leave", "charge"]}
+    commands.configure({"kafka": kafka_of(embedded), "workers": {"charge": worker}})
     return commands
 
 
@@ -91,6 +98,8 @@ def test_records_that_kill_or_hang_leave_and_the_others_are_done(
     assert found[b"exit"]["wc-reason"] == b"CRASHED"
     assert found[b"exit"]["wc-attempts"] == b"2"
     assert b"ended with exit code 3" in found[b"exit"]["wc-error-message"]
+    assert found[b"exit"]["wc-handler"] == b"leave"
+    assert found[b"hang"]["wc-handler"] == b"charge"
     assert found[b"hang"]["wc-reason"] == b"STALLED"
     assert b"in charge" in found[b"hang"]["wc-error-stack"]
     command.wait_for("entered ", times=5)  # two at first, and one for each that ended
@@ -99,6 +108,7 @@ def test_records_that_kill_or_hang_leave_and_the_others_are_done(
     assert "3 processed" in ended.err
     assert "@1 failed at attempt 1 (crash 1 of 2) with" in ended.err
     assert "@1 failed at attempt 2 (crash 2 of 2) with" not in ended.err  # of the same kind
+    assert "while it was on this record, in the handler leave; next attempt in" in ended.err
     assert "it is killed with its process, which is replaced; it stands at:" in ended.err
     assert ended.out.count("calling hang\n") == 1
     assert sorted(pids_of(command, "left")) == sorted(pids_of(command)[-2:])
@@ -211,6 +221,7 @@ def make():
     def charge(order):
         pass
 
+    made.handler("orders", group="shop", pool="processes", name="leave", when=bool)(charge)
     return made
 """)
     ended = shop.script("""

@@ -21,6 +21,7 @@ from window_consumer import Fatal, PartialFailure, Produce, Record, RetryLater, 
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.current import current_record
 from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.routing import Route, routed
 from window_consumer.runtime.slot_process import Equipment
 from window_consumer.runtime.thread_pool import Caller
 
@@ -43,7 +44,10 @@ class Equip:
             os._exit(7)
         handler = globals()[self.handler]
         return Equipment(
-            Caller(handler, Faults().failure), _lifespan(self.trouble), lambda _message: 40
+            Caller(handler, Faults().failure),
+            _lifespan(self.trouble),
+            lambda _message: 40,
+            NAMES if self.handler == "either" else (),
         )
 
 
@@ -106,6 +110,24 @@ def obey_all(records: list[Record]) -> Produce | None:
     if failed:
         raise PartialFailure(failed=failed)
     return Produce("results", None, str(len(records))) if records[0].text() == "count" else None
+
+
+NAMES = ("first", "second")
+
+_route = routed(
+    [
+        Route("first", obey, lambda record: record.key == b"first"),
+        Route("second", obey, None),
+    ],
+    "dead_letter",
+)
+
+
+def either(record: Record) -> object:
+    """Choose between two handlers, but die before that where the key says so."""
+    if record.key == b"before":
+        os._exit(3)
+    return _route(record)
 
 
 def _mark(path: str, record: Record) -> None:

@@ -389,6 +389,33 @@ def test_a_call_that_hangs_says_where_and_its_process_is_replaced(
     assert new != pid
 
 
+@pytest.mark.parametrize(
+    ("key", "handler"), [(b"first", "first"), (b"other", "second"), (b"before", "")]
+)
+def test_a_death_names_the_handler_that_was_called_for_its_record(
+    pools: MakePool, key: bytes, handler: str
+) -> None:
+    pool = pools(1, "either")
+    slice_ = pool.slice_of("ok", "ok", "exit 3", keys=[b"first", b"other", key])
+    assert pool.back() is slice_
+    ((message, failure),) = slice_.deviate().failed
+    assert (message.offset(), failure.handler) == (2, handler)
+    end = f"this record, in the handler {handler}" if handler else "this record"
+    assert failure.fault.message.endswith(end)
+
+
+def test_a_stall_names_the_handler_that_does_not_return(pools: MakePool) -> None:
+    pool = pools(1, "either")
+    slice_ = pool.slice_of("ok", "spin", keys=[b"first", b"other"])
+    wait_until(lambda: slice_.claimed() == 2)
+    slot = pool.pool._slots[0]
+    wait_until(lambda: bool(slot.handler_of(next(iter(slot.parcels.values())))))
+    failure = pool.pool.look_at(stalled(slice_, 1, end=True))
+    assert failure is not None
+    assert failure.handler == "second"
+    assert pool.back() is slice_
+
+
 def test_a_call_that_has_returned_cannot_be_given_up(pools: MakePool) -> None:
     pool = pools(1)
     slice_ = pool.slice_of("ok")

@@ -116,8 +116,9 @@ def test_a_call_that_is_ended_is_told_with_how(
 ) -> None:
     slice_: Any = None
     call = Stalled(slice_, ORDERS, 1, b"k", 1, 31.0, abandon=False, end=True)
-    reports.stalled(call, failure(), ending)
+    reports.stalled(call, evolve(failure(), handler="refund"), ending)
     reports.interrupted([(ORDERS, 1), (ORDERS, 2)], 0, "revoke_timeout is over", ending)
     stalled, ended = caplog.messages
     assert then in stalled
+    assert "(key b'k', attempt 1, handler refund) has been running" in stalled
     assert interrupted in ended

@@ -64,7 +64,8 @@ class Blueprint:
 
         handler = app.calls_of(worker, self.topics, SystemClock().wall_ms, warn)
         caller = Caller(handler, Faults(self.mask).failure)
-        return Equipment(caller, app.resources_of_child(), attempts_before)
+        resources = app.resources_of_child()
+        return Equipment(caller, resources, attempts_before, self.config.handlers)
 
 
 def blueprint_of(app: App, plan: Plan, worker: PlannedWorker) -> Blueprint:

@@ -9,7 +9,8 @@ dies nor one that is stopped in the middle can hold anything up. A record that t
 a token for has begun.
 
 What the child did stands where only it writes: how many records are over, of how many it has told
-that their handler did not just return. The parent writes only ``cancelled``.
+that their handler did not just return, which of several handlers it has called last. The parent
+writes only ``cancelled``.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ _TALLIES: Final = 3
 _BERTH_BYTES: Final = (1 + _TALLIES) * TALLY_BYTES
 """Words, and tallies: a line of the processor's cache for each of them."""
 
-TOLD, CANCELLED = range(2)
-_WORDS: Final = 2
+TOLD, CANCELLED, HANDLER = range(3)
+_WORDS: Final = 3
+
+_HANDLER_BITS: Final = 16
 
 
 class Berth:
@@ -42,6 +45,19 @@ class Berth:
         self._whole, self.tokens, self.over = (
             Tally(memory, offset + number * TALLY_BYTES) for number in range(1, 1 + _TALLIES)
         )
+
+    def note_handler(self, number: int) -> None:
+        """Note which handler is called for the record that the child is on; numbers begin at 1."""
+        self.words[HANDLER] = self.over.value << _HANDLER_BITS | number
+
+    @property
+    def handler(self) -> int:
+        """Which handler is called for the record that the child is on, 0 where that is not noted.
+
+        What was noted for an earlier record does not count: no handler may be chosen yet.
+        """
+        records, number = divmod(self.words[HANDLER], 1 << _HANDLER_BITS)
+        return number if records == self.over.value else 0
 
     def load(self, records: int) -> None:
         """Put a slice in, before the child hears of it."""

@@ -145,7 +145,7 @@ class ProcessPool:
                 return None
             where = handlers_lines(slot.child.frames())
             note = "" if where else ", and its process does not say where it stands"
-            handler = stalled.slice_.call.handler
+            handler = slot.handler_of(parcel)
             failure = self._caller.describe_stall(where, stalled.seconds, handler, note)
             if stalled.end or stalled.abandon:
                 parcel.ending = failure
@@ -235,12 +235,17 @@ class ProcessPool:
             WorkerStoppedError(f"the process {slot.name} cannot be replaced: {failure}")
         )
 
-    def death_of(self, slot: ProcessSlot, end: str) -> Failure:
-        """Return the failure of the record that a child was on when it died."""
-        error = ProcessDiedError(f"the process {slot.name} {end} while it was on this record")
+    def death_of(self, slot: ProcessSlot, end: str, handler: str) -> Failure:
+        """Return the failure of the record that a child was on when it died.
+
+        ``handler`` is empty where it is the only one, or none had been chosen.
+        """
+        where = f", in the handler {handler}" if handler else ""
+        text = f"the process {slot.name} {end} while it was on this record{where}"
+        error = ProcessDiedError(text)
         name = class_name(type(error))
-        digest = end  # alike are those that ended alike
-        return Failure(error, Fault(name, str(error), "", fingerprint(name, digest)))
+        digest = end + where  # alike are those that ended alike
+        return Failure(error, Fault(name, str(error), "", fingerprint(name, digest)), handler)
 
     def say_died(self, slot: ProcessSlot, child: Child, end: str, *, killed: bool) -> None:
         """Write down that a child has died, and is replaced."""

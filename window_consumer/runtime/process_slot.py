@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -57,6 +58,8 @@ class ProcessSlot:
         """The last child died on a batch: there are no more such deaths than records in it."""
         self.failure: WindowConsumerError | None = None
         """Why no child became ready."""
+        self._handlers: Sequence[str] = ()
+        """The names of the handlers that its child calls."""
         self._rests_since: float | None = None
         """Since when it may not be used; None while it may."""
         self._leaves_since: float | None = None
@@ -88,6 +91,14 @@ class ProcessSlot:
         if len(parcels) < 2 or parcels[-1].berth is None or parcels[-1].begun:
             return None
         return parcels[-1]
+
+    def handler_of(self, parcel: Parcel) -> str:
+        """Return which handler the child calls for the record that it is on.
+
+        Empty where there is only one, or none has been chosen yet.
+        """
+        number = 0 if parcel.berth is None else parcel.berth.handler
+        return self._handlers[number - 1] if number else ""
 
     def take(self, parcel: Parcel) -> None:
         """Send a parcel."""
@@ -202,6 +213,7 @@ class ProcessSlot:
                 said = child.hear()
                 if isinstance(said, Ready):
                     ready = True
+                    self._handlers = said.handlers
                     self._begin(child)
                 elif isinstance(said, Broken):
                     self.failure = (UsageError if said.is_usage else LifespanError)(said.text)
@@ -272,7 +284,7 @@ class ProcessSlot:
             killed = any(parcel.ending is not None for parcel in parcels)
             for parcel in reversed(parcels):
                 parcel.slice_.elapsed = max(0.0, perf_counter() - parcel.slice_.started)
-                if parcel.bereave(pool.death_of(self, end)):
+                if parcel.bereave(pool.death_of(self, end, self.handler_of(parcel))):
                     pool.completed(parcel)
                 else:
                     pool.put_back(parcel)

@@ -232,13 +232,14 @@ class Reports:
         elif call.abandon:
             then = "is abandoned, its record leaves"
         self._logger.warning(
-            "%s: the call for %s@%d (key %r, attempt %d) has been running for %.1f s and %s: it %s;"
-            " it stands at:\n%s",
+            "%s: the call for %s@%d (key %r, attempt %d%s) has been running for %.1f s and %s: it"
+            " %s; it stands at:\n%s",
             self._worker,
             call.name,
             call.offset,
             call.key,
             call.attempt,
+            f", handler {failure.handler}" if failure.handler else "",
             call.seconds,
             what,
             then,

@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
 from time import perf_counter
@@ -56,6 +56,8 @@ class Equipment:
     lifespan: AbstractContextManager[Any]
     attempts_before: Callable[[Message], int]
     """For copies: how often a handler was called elsewhere."""
+    handlers: Sequence[str] = ()
+    """The names by which calls tell which of several handlers they are of."""
 
 
 Equip = Callable[[], Equipment]
@@ -76,6 +78,9 @@ class Boot(NamedTuple):
 
 class Ready(NamedTuple):
     """The child says: handlers can be called."""
+
+    handlers: Sequence[str]
+    """In the order of their numbers in the berths."""
 
 
 class Broken(NamedTuple):
@@ -183,7 +188,7 @@ def _serve(boot: Boot, equipment: Equipment, loop: SlotLoop) -> None:
         return
     if boot.freezes:
         gc.freeze()
-    loop.speaker.say(Ready())
+    loop.speaker.say(Ready(equipment.handlers))
     loop.run(state)
     lifespan.__exit__(None, None, None)
 
@@ -203,13 +208,14 @@ class SlotLoop:
         """Call handlers."""
         slot = Slot()
         current_slot.set(slot)
+        numbers = {name: number for number, name in enumerate(self._equipment.handlers, 1)}
         while data := self._listening.recv_bytes():
             cargo = Cargo(*pickle.loads(data))  # noqa: S301 - from our own parent
             del data
             started = perf_counter()
             berth = self._harbour.berths[cargo.berth]
             before = self._equipment.attempts_before if cargo.is_copy else None
-            call = CrossedCall(cargo.attempt, state, before, berth)
+            call = CrossedCall(cargo.attempt, state, before, berth, numbers)
             if not berth.take_whole():
                 pass  # somebody else has it
             elif cargo.is_batch:
@@ -221,9 +227,12 @@ class SlotLoop:
 
 
 class CrossedCall(Call):
-    """What a parcel's records share; the parent cancels it through the berth."""
+    """What a parcel's records share; the parent cancels it through the berth.
 
-    __slots__ = ("_berth",)
+    It looks there, too, which of several handlers is called.
+    """
+
+    __slots__ = ("_berth", "_handler", "_numbers")
 
     def __init__(
         self,
@@ -231,9 +240,22 @@ class CrossedCall(Call):
         state: Any,
         before: Callable[[Message], int] | None,
         berth: Berth,
+        numbers: Mapping[str, int],
     ):
         self._berth = berth
+        self._numbers = numbers
         super().__init__(attempt, state, before)
+
+    @property
+    def handler(self) -> str:
+        """Which of a worker's several handlers was called last; empty where it has one."""
+        return self._handler
+
+    @handler.setter
+    def handler(self, name: str) -> None:
+        self._handler = name
+        if name:
+            self._berth.note_handler(self._numbers[name])
 
     @property
     def cancelled(self) -> bool:
