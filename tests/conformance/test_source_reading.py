@@ -222,6 +222,18 @@ def test_a_log_is_told_from_its_first_offset_to_its_end(stage: Stage, reader_on:
     assert reader.source.log_range(name, PATIENCE_S) == (4, 10)
 
 
+def test_the_end_of_a_log_that_is_read_is_known_without_asking(
+    stage: Stage, reader_on: ReaderOn
+) -> None:
+    topic = stage.topic(partitions=2)
+    name, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    reader = reader_on(stage).join(topic)
+    stage.write(topic, *numbered(0, 10))
+    reader.read(name, 10)
+    reader.until(lambda: reader.source.log_ends([name]) == {name: 10})
+    assert reader.source.log_ends([name, other]).get(other, 0) == 0
+
+
 def test_the_log_of_a_partition_that_is_not_there_is_an_error(
     full: Full, reader_on: ReaderOn
 ) -> None:

@@ -53,7 +53,7 @@ class Note:
         return headers
 
     def timestamp(self) -> tuple[int, int]:
-        return (1, 1_700_000_000_000)
+        return (1, self._fields.get("written_ms", 1_700_000_000_000))
 
     def __repr__(self) -> str:
         return f"Note({self._offset}, {self._key!r})"

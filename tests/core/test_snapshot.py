@@ -5,7 +5,7 @@ from window_consumer.core.snapshot import SHOWN_HOVERING_S, CellState, Partition
 
 
 def window_of(driven: Driven) -> PartitionPicture:
-    (partition,) = picture(driven.engine, driven.now).partitions
+    (partition,) = picture(driven.engine, driven.now, 0).partitions
     return partition
 
 
@@ -36,7 +36,7 @@ def test_a_picture_counts_what_is_open_and_what_runs() -> None:
     driven = two_cells_of_which_the_second_is_done()
     window = window_of(driven)
     assert (window.next_offset, window.open, window.capacity_cells) == (0, 1, 4)
-    (call,) = picture(driven.engine, driven.now).calls
+    (call,) = picture(driven.engine, driven.now, 0).calls
     assert (call.offset, call.attempt) == (0, 1)
 
 
@@ -50,7 +50,7 @@ def test_a_record_that_waits_for_its_next_attempt_is_shown_as_retrying() -> None
 
 def test_a_picture_stays_as_it_was_taken() -> None:
     driven = two_cells_of_which_the_second_is_done()
-    before = picture(driven.engine, driven.now)
+    before = picture(driven.engine, driven.now, 0)
     driven.finish_all()
     assert before.counters.processed == 3
     assert driven.engine.counters.processed == 4

@@ -73,7 +73,7 @@ def test_the_architecture_page_names_every_module_of_the_lower_floors_and_no_oth
     named = {name for name in code_in(page) if re.fullmatch(r"[a-z_]+", name)}
     modules = {
         file.stem
-        for floor in ("model", "core", "runtime", "kafka", "messaging")
+        for floor in ("model", "core", "runtime", "kafka", "messaging", "telemetry")
         for file in (ROOT / "window_consumer" / floor).glob("[a-z]*.py")
     }
     assert sorted(modules - named) == [], "say in docs/architecture.md what these are for"
@@ -89,6 +89,7 @@ def test_the_handlers_page_names_errors_that_can_be_imported() -> None:
 
 ELSEWHERE = {
     *("model", "core", "runtime", "kafka", "config", "testing", "app", "cli", "messaging"),
+    "telemetry",
     *("concurrency", "next", "list", "unclaimed", "pause", "seek", "resume", "revoke_timeout"),
 }
 """Words of the architecture page that are no modules of the lower floors."""

@@ -159,3 +159,30 @@ def test_a_cure_that_does_not_help_is_tried_ever_more_seldom(coordinator: Coordi
     assert len(pauses) >= 3
     assert pauses[0] >= group_watch.GENTLE_S
     assert all(later > 1.8 * earlier for earlier, later in pairwise(pauses))
+
+
+def test_a_member_that_gets_nothing_is_found_out_though_the_client_says_nothing() -> None:
+    coordinator = Coordinator()
+    coordinator.dealt = coordinator.held = set()
+    coordinator.watch.expect_share()
+    assert coordinator.pass_time(group_watch.ASK_S - 1) == []
+    assert not coordinator.watch.gets_nothing
+    coordinator.pass_time(3)
+    assert coordinator.watch.gets_nothing
+
+
+@pytest.mark.parametrize(
+    "what", [{"member": "other than me"}, {"target": {0}}, {"refuses": True}, {"dealt": {1}}]
+)
+def test_a_member_that_has_not_joined_or_will_get_something_does_not_get_nothing(
+    what: dict[str, Any],
+) -> None:
+    coordinator = Coordinator()
+    coordinator.dealt = coordinator.held = set()
+    for name, value in what.items():
+        setattr(coordinator, name, value)
+    coordinator.watch.expect_share()
+    coordinator.pass_time(60)
+    assert not coordinator.watch.gets_nothing
+    # The group may be large, and the right to look at it may be missing: not every 5 s for ever.
+    assert 3 <= len(coordinator.questions) <= 12

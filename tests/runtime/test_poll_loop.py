@@ -190,3 +190,48 @@ def test_the_limiter_hears_whether_its_slots_are_there_and_the_pool_what_is_need
     loops[0]._turn()
     assert [*told, engine.slots_ready] == [False, True]
     assert pool.asked[1:] == [2, 2]  # what rests for long is let go of then
+
+
+def test_a_picture_that_cannot_be_taken_stops_nothing() -> None:
+    class Blind(LateSource):
+        def log_ends(self, _names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+            raise RuntimeError("closed")
+
+    clock = ManualClock(now=100.0)
+    loops: list[PollLoop] = []
+    reports = Warnings()
+    engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+    parts = parts_of(Blind(clock, loops), engine, clock, reports=reports)
+    loops.append(PollLoop("w", parts, LoopRules(topics=())))
+    loops[0]._picture_asked.set()
+    loops[0].leave()
+    loops[0].thread.start()
+    loops[0].thread.join(10)
+    assert loops[0].failure is None
+    assert loops[0]._picture_taken.is_set()
+    assert [said for said in reports.said if "RuntimeError('closed')" in said]
+
+
+def test_who_was_thrown_out_is_not_in_the_group_until_the_next_share() -> None:
+    clock = ManualClock(now=100.0)
+    engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+    loop = PollLoop(
+        "w", parts_of(LateSource(clock, []), engine, clock), LoopRules(topics=("orders",))
+    )
+    seen = [loop.in_group]
+    for tell in (loop.on_assigned, loop.on_revoked, loop.on_assigned, loop.on_lost):
+        tell([])
+        seen.append(loop.in_group)
+    assert seen == [False, True, True, True, False]
+
+
+def test_a_poll_thread_is_silent_for_as_long_as_it_was_not_seen() -> None:
+    clock = ManualClock(now=100.0)
+    engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+    loops: list[PollLoop] = []
+    loop = PollLoop("w", parts_of(LateSource(clock, loops), engine, clock), LoopRules(topics=()))
+    loops.append(loop)
+    clock.advance(61.0)
+    assert loop.silent_s == 61.0
+    loop._turn()
+    assert loop.silent_s <= 1.0

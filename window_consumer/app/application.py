@@ -53,6 +53,9 @@ from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.expiry import Warn
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
+from window_consumer.telemetry.copies import CopyOfMany
+from window_consumer.telemetry.health import Health
+from window_consumer.telemetry.listening import answering
 
 Token = tuple[str, float]
 """A token and when it expires, in seconds since 1970."""
@@ -328,22 +331,32 @@ class App:
         *,
         start_timeout: float | None = None,
         stop_asked: Callable[[], bool] = lambda: False,
+        copy: CopyOfMany | None = None,
     ) -> Running:
         """Start what ``plan`` has checked, see ``start``.
 
         While it waits for a broker it asks ``stop_asked`` about once a second, and raises
-        StartStoppedError when that says so.
+        StartStoppedError when that says so. Probes get answers from the beginning to the end. A
+        ``copy`` is not asked by them, but by whoever keeps the copies.
         """
         blueprints = self.blueprints(plan)
         for worker in plan.workers:
             for warning in process_warnings(worker):
                 LOGGER.warning("%s: %s", worker.name, warning)
-        prepared = self.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
-        loops = {
-            each.name: EventLoop(f"wc-{each.name}-loop") for each in plan.workers if each.is_async
-        }
-        make_workers = wire(plan, prepared, self._middleware, self.version, loops, blueprints)
-        return Running(make_workers, self._resources_on(loops, plan), LOGGER).start()
+        health = Health() if copy is None else Health({"process": copy.number})
+        where = plan.config.health.address if copy is None else copy.socket
+        with answering(health, where) as stop_answering:
+            prepared = self.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
+            loops = {
+                each.name: EventLoop(f"wc-{each.name}-loop")
+                for each in plan.workers
+                if each.is_async
+            }
+            make_workers = wire(plan, prepared, self._middleware, self.version, loops, blueprints)
+            resources = self._resources_on(loops, plan)
+            running = Running(make_workers, resources, LOGGER, stop_answering)
+            health.attach(running)
+            return running.start()
 
     def blueprints(self, plan: Plan) -> Mapping[str, Blueprint]:
         """Return what the children of workers with ``pool: processes`` are made of, by worker.

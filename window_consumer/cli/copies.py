@@ -13,6 +13,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 from types import FrameType
 from typing import Final
@@ -22,11 +24,15 @@ from window_consumer.app.bounds import STOP_GRACE_S
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, WRONG_USAGE
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.child import end_in_words
+from window_consumer.telemetry.copies import CopyOfMany, HealthOfCopies
+from window_consumer.telemetry.listening import answering
 
 NUMBER: Final = "WINDOW_CONSUMER_PROCESS"
 """The variable that tells a copy its number, from 1 on. A configuration may use it."""
 
 _PARENT: Final = "WINDOW_CONSUMER_SUPERVISOR"
+_SOCKETS: Final = "WINDOW_CONSUMER_SOCKETS"
+"""The directory of the sockets on which copies are asked how they are."""
 
 _LOOK_S: Final = 0.05
 _BACKOFF_S: Final = 0.5
@@ -44,6 +50,19 @@ _log = logging.getLogger("window_consumer")
 def number_of_this_copy() -> str:
     """Return which copy this process is, "" where it is none."""
     return os.environ.get(NUMBER, "") if _PARENT in os.environ else ""
+
+
+def this_copy() -> CopyOfMany | None:
+    """Return what this process has to know as one of several copies, None where it is none."""
+    number = number_of_this_copy()
+    if not number:
+        return None
+    directory = os.environ.get(_SOCKETS)
+    return CopyOfMany(number, None if directory is None else _socket_of(directory, number))
+
+
+def _socket_of(directory: str, number: str) -> Path:
+    return Path(directory, f"{number}.socket")
 
 
 def join_supervisor() -> bool:
@@ -99,8 +118,15 @@ class Copy:
 class Supervisor:
     """Keeps the copies alive until a signal comes. Owner: the main thread."""
 
-    def __init__(self, copies: Sequence[Copy], stop_timeout_s: float):
+    def __init__(
+        self,
+        copies: Sequence[Copy],
+        stop_timeout_s: float,
+        on_end: Callable[[str], None] = lambda _number: None,
+    ):
         self._copies = copies
+        self._on_end = on_end
+        """Hears the number of a copy whose process has ended."""
         self._stop_timeout_s = stop_timeout_s
         self._stops = 0
         self._pictures = 0
@@ -121,6 +147,7 @@ class Supervisor:
 
     def _keep(self, copy: Copy, now: float) -> None:
         if copy.has_ended(now):
+            self._on_end(str(copy.number))
             if copy.code == WRONG_USAGE:
                 # It has said what; all copies would say the same for ever.
                 self._worst = WRONG_USAGE
@@ -192,7 +219,17 @@ def run_copies(count: int, make_plan: Callable[[], Plan]) -> int:
         *sys.argv[1:],
     ]
     copies = [Copy(number, command) for number in range(1, count + 1)]
-    return Supervisor(copies, longest).run()
+    address = plans[0].config.health.address
+    if address is None:
+        return Supervisor(copies, longest).run()
+    with TemporaryDirectory(prefix="window-consumer-") as directory:
+        os.environ[_SOCKETS] = directory
+        numbers = [str(copy.number) for copy in copies]
+        health = HealthOfCopies({each: _socket_of(directory, each) for each in numbers})
+        with answering(health, address) as stop_answering:
+            code = Supervisor(copies, longest, health.ended).run()
+            stop_answering()
+            return code
 
 
 def _refuse_equal_instances(one: Plan, other: Plan) -> None:

@@ -27,6 +27,7 @@ from window_consumer.cli.topics import topics_group
 from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.config import config_page, json_schema
 from window_consumer.model.errors import UsageError
+from window_consumer.telemetry.reference import metrics_page
 
 Command = Callable[..., Any]
 
@@ -126,6 +127,13 @@ def check_command(**given: Any) -> int:
 def schema_command(*, markdown: bool) -> int:
     """Print a JSON Schema of the configuration file, for editors."""
     click.echo(config_page().rstrip() if markdown else json.dumps(json_schema(), indent=2))
+    return 0
+
+
+@cli.command("metrics")
+def metrics_command() -> int:
+    """Print the list of all metrics, in Markdown, which is the page docs/metrics.md."""
+    click.echo(metrics_page().rstrip())
     return 0
 
 

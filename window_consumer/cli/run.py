@@ -16,7 +16,7 @@ import click
 from attrs import frozen
 
 from window_consumer.app import App, Plan
-from window_consumer.cli.copies import join_supervisor, number_of_this_copy
+from window_consumer.cli.copies import join_supervisor, number_of_this_copy, this_copy
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.core.snapshot import Snapshot
@@ -68,7 +68,12 @@ def run_until_stopped(
     signals = Signals.install()
     logger = logging.getLogger("window_consumer")
     try:
-        running = app.start_plan(plan, start_timeout=start_timeout, stop_asked=signals.stop.is_set)
+        running = app.start_plan(
+            plan,
+            start_timeout=start_timeout,
+            stop_asked=signals.stop.is_set,
+            copy=this_copy(),
+        )
     except StartStoppedError as error:
         logger.info("%s", error)
         return OK

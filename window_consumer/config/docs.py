@@ -8,6 +8,7 @@ from typing import Any, Final
 from attrs import Attribute
 
 from window_consumer.config.kafka_properties import KafkaConfig
+from window_consumer.config.listening import HealthConfig
 from window_consumer.config.options import Option, options
 from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.schema import Config, WorkerConfig
@@ -71,6 +72,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("workers.NAME.stall", "`workers.NAME.stall`", StallConfig),
     ("topics", "`topics`", TopicsConfig),
     ("dlq", "`dlq`", DlqConfig),
+    ("health", "`health`", HealthConfig),
 )
 
 _KAFKA: Final = """\

@@ -13,6 +13,7 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from window_consumer.config import names
 from window_consumer.config.kafka_properties import KafkaConfig, misread, read_kafka
+from window_consumer.config.listening import HealthConfig
 from window_consumer.config.options import options
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 from window_consumer.config.safety import BreakerConfig, StallConfig
@@ -31,6 +32,7 @@ T = TypeVar("T")
 SECTIONS: Final = (
     TopicsConfig,
     DlqConfig,
+    HealthConfig,
     WindowConfig,
     BatchConfig,
     RetryConfig,
@@ -51,12 +53,14 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
     kafka = _section(raw.get("kafka"), KafkaConfig, ("kafka",), problems)
     topics = _section(raw.get("topics"), TopicsConfig, ("topics",), problems)
     dlq = _section(raw.get("dlq"), DlqConfig, ("dlq",), problems)
+    health = _section(raw.get("health"), HealthConfig, ("health",), problems)
     workers = _workers(raw.get("workers"), problems)
     problems.extend(_misread_properties(tree))
     config = Config(
         kafka=kafka or KafkaConfig(),
         topics=topics or TopicsConfig(),
         dlq=dlq or DlqConfig(),
+        health=health or HealthConfig(),
         workers=workers,
     )
     return config, problems

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from attrs import define
+from collections import Counter
+
+from attrs import define, evolve, field
 
 
 @define
@@ -20,7 +22,11 @@ class Counters:
     """Further calls of a handler after a failure."""
     moved: int = 0
     """Records whose copies in a retry topic were acked."""
+    moved_to: Counter[str] = field(factory=Counter)
+    """The same by the name of the level."""
     dead_lettered: int = 0
+    dead_by: Counter[str] = field(factory=Counter)
+    """Records whose copies among the dead letters were acked, by reason; the expired as well."""
     dropped: int = 0
     expired: int = 0
     """Records that were older than their time to live, whether a copy was kept or not."""
@@ -47,3 +53,7 @@ class Counters:
     commits: int = 0
     """Acked commits of a partition."""
     commit_failures: int = 0
+
+    def copy(self) -> Counters:
+        """Return what it is at this moment; it does not change any more."""
+        return evolve(self, moved_to=self.moved_to.copy(), dead_by=self.dead_by.copy())

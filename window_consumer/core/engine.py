@@ -43,6 +43,7 @@ from window_consumer.core.dispatcher import (
     SLICES_PER_SLOT,
     Dispatcher,
 )
+from window_consumer.core.durations import Durations
 from window_consumer.core.failures import Failures
 from window_consumer.core.halving import Halves
 from window_consumer.core.homes import Homes
@@ -92,6 +93,7 @@ class Engine:
         self._rungs = rungs
         """The topics that are no sources; whoever gave it adds topics that are read later on."""
         self.counters = Counters()
+        self.durations = Durations()
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
         self.failures = Failures(rules.retry, jitter, self.counters)
@@ -234,6 +236,7 @@ class Engine:
         if self.limiter is not None:
             self._note_slice(self.limiter, slice_, now)
         self.dispatcher.back(slice_)
+        self.durations.note(slice_)
         if slice_.partition.owned:
             self.settling.complete(slice_, now)
         else:
@@ -289,6 +292,13 @@ class Engine:
                 partition.position = position
                 if partition.idle and position > partition.window.next_offset:
                     partition.commit.changed = True
+
+    def on_log_ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Note how long the logs are; only people want to know."""
+        for name, end in ends.items():
+            partition = self.partitions.get(name)
+            if partition is not None:
+                partition.log_end = end
 
     def on_topics(self, sizes: Mapping[str, int], now: float) -> None:
         """Note how many partitions each topic has that is read."""

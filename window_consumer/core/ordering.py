@@ -51,6 +51,11 @@ class Ordering(ABC):
         """An upper bound of how many records could start now; 0 means none can."""
         return self._queue.records
 
+    @property
+    def oldest(self) -> Message | None:
+        """The waiting record with the lowest offset, about: those taken back may hide it."""
+        return self._queue.first
+
     @abstractmethod
     def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
         """Let at most ``count`` records start; None where none can.
@@ -107,6 +112,10 @@ def _key_function(messages: list[Message]) -> Callable[[Message], Lane]:
     # The messages of a run come from one source, so they share a type; calling its function
     # through map costs 16 ns a record, a call of each message's method twice as much.
     return type(messages[0]).key
+
+
+def _offset(message: Message) -> int:
+    return int(message.offset())
 
 
 _WHOLE_PARTITION: Lane = "partition"
@@ -183,6 +192,12 @@ class ByKey(Ordering):
         """Lanes of which a record is out; kept only while lanes are shared."""
 
     lane_of: LaneOf | None = staticmethod(lambda message: message.key())
+
+    @property
+    def oldest(self) -> Message | None:
+        heads = [line[0][1] for line in self.lines.values()]
+        first = self._queue.first
+        return min(heads if first is None else [*heads, first], key=_offset, default=None)
 
     @property
     def startable(self) -> int:

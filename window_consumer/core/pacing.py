@@ -61,6 +61,14 @@ class Paced(Ordering):
         self._inner.singly = value or self._by_key
 
     @property
+    def oldest(self) -> Message | None:
+        waiting = [line[0][0] for line in self._aside.values() if line]
+        first = self._inner.oldest
+        if first is not None:
+            waiting.append(first)
+        return min(waiting, key=lambda message: int(message.offset()), default=None)
+
+    @property
     def startable(self) -> int:
         """An upper bound of how many records could start now; 0 means none can.
 

@@ -53,6 +53,8 @@ class Partition:
         self.commit = commit
         self.position = 0
         """The client's position: beyond the last delivered record, transaction markers included."""
+        self.log_end: int | None = None
+        """One past the log's last offset, as far as the client has heard."""
         self.bytes = 0
         """Payload of unfinished and buffered records."""
         self._budget = budget

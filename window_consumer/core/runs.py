@@ -81,6 +81,13 @@ class RunQueue:
         self.records -= len(run.messages)
         return run
 
+    @property
+    def first(self) -> Message | None:
+        """The record at the front, None in an empty queue."""
+        if self._cut:
+            return self._cut[-1]
+        return self._runs[0].messages[0] if self._runs else None
+
     def clear(self) -> None:
         """Forget everything."""
         self._runs.clear()

@@ -96,8 +96,10 @@ class Settling:
             return
         if failed.level is not None:
             self._counters.moved += 1
+            self._counters.moved_to[failed.level.name] += 1
             self._finish(failed, Outcome.MOVED, now)
         else:
+            self._counters.dead_by[str(failed.reason)] += 1
             self._finish(failed, self._outcome_of(failed, Outcome.DEAD_LETTERED), now)
         self.go_on(partition, now)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container
 from enum import StrEnum
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from window_consumer.core.breaker import Breaker, BreakerState
 from window_consumer.core.counters import Counters
+from window_consumer.core.durations import Histogram
 from window_consumer.core.engine import Engine
+from window_consumer.core.lag import Lag, lag_of
 from window_consumer.core.limiter import Limiter
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Slice
@@ -66,6 +69,11 @@ class PartitionPicture:
     paused: bool
     failed: int
     """Records that wait for their next call or their copy's ack."""
+    lag: Lag
+    level: str | None
+    """The retry level, None for what is none."""
+    hovering_s: float
+    """For how long nothing has become of the start cell, 0 where it is complete or empty."""
     waits_for_rate: bool = False
     """It could start something but for ``rate_per_process``."""
 
@@ -108,6 +116,8 @@ class Snapshot:
     """Calls that were given up and have not returned; they are among the calls."""
     cost_s: float
     """The estimated seconds that a call takes."""
+    durations: Histogram
+    """How long calls took so far."""
     breaker: BreakerPicture
     limit: LimitPicture | None = None
     """None where the concurrency is given."""
@@ -120,12 +130,16 @@ The log speaks of it much later, see ``EngineRules.hover_s``.
 """
 
 
-def picture(engine: Engine, now: float) -> Snapshot:
-    """Take a snapshot."""
+def picture(engine: Engine, now: float, wall_ms: float) -> Snapshot:
+    """Take a snapshot; ``wall_ms`` is the same moment in milliseconds since 1970."""
+    capacity = engine.rules.window_cells
     slices = [*engine.dispatcher.out, *engine.dispatcher.abandoned]
+    of: defaultdict[Partition, list[Slice]] = defaultdict(list)
+    for slice_ in slices:
+        of[slice_.partition].append(slice_)
     return Snapshot(
         partitions=tuple(
-            _partition(partition, slices, engine.rules.window_cells, now - SHOWN_HOVERING_S)
+            _partition(partition, of[partition], capacity, now, wall_ms)
             for partition in sorted(engine.partitions.values(), key=lambda each: each.name)
         ),
         calls=tuple(
@@ -133,11 +147,12 @@ def picture(engine: Engine, now: float) -> Snapshot:
             for slice_ in slices
             if (call := _call(slice_, now, engine.dispatcher.abandoned)) is not None
         ),
-        counters=evolve(engine.counters),
+        counters=engine.counters.copy(),
         slots=engine.rules.slots,
         queued=len(engine.dispatcher.out),
         abandoned=len(engine.dispatcher.abandoned),
         cost_s=engine.dispatcher.cost_s,
+        durations=engine.durations.histogram(),
         breaker=_breaker(engine.breaker, now),
         limit=_limit(engine.limiter),
     )
@@ -155,15 +170,16 @@ def _breaker(breaker: Breaker, now: float) -> BreakerPicture:
 
 
 def _partition(
-    partition: Partition, slices: list[Slice], capacity_cells: int, stuck_before: float
+    partition: Partition, slices: list[Slice], capacity_cells: int, now: float, wall_ms: float
 ) -> PartitionPicture:
     window = partition.window
-    running = {seq for slice_ in slices if slice_.partition is partition for seq in _ends(slice_)}
+    running = {seq for slice_ in slices for seq in _ends(slice_)}
     since = window.hovering_since()
+    hovering_s = 0.0 if since is None else max(0.0, now - since)
     cells = []
     for index, cell in enumerate(window.cells):
         state = _state(cell, running, partition)
-        if index == 0 and cell.open and since is not None and since < stuck_before:
+        if index == 0 and cell.open and hovering_s > SHOWN_HOVERING_S:
             state = CellState.HOVERING
         offset = window.offsets.offset_of(cell.first_seq)
         cells.append(CellPicture(state, offset, len(cell.states), cell.open))
@@ -177,6 +193,9 @@ def _partition(
         bytes=partition.bytes,
         paused=partition.paused,
         failed=len(partition.failed),
+        lag=lag_of(partition, slices, now, wall_ms),
+        level=None if partition.rung.level is None else partition.rung.level.name,
+        hovering_s=hovering_s,
         waits_for_rate=partition.ordering.waits,
     )
 

@@ -126,6 +126,15 @@ class Assignment:
             if each.offset >= 0
         }
 
+    def log_ends(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the ends of the logs that the client has heard of, without asking anybody."""
+        ends = {}
+        for name in names:
+            _, end = self._consumer.get_watermark_offsets(ClientPartition(*name), cached=True)
+            if end >= 0:
+                ends[name] = end
+        return ends
+
 
 def _at(offsets: Mapping[TopicPartition, int]) -> list[ClientPartition]:
     return [ClientPartition(*name, offset) for name, offset in offsets.items()]

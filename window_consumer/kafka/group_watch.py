@@ -81,6 +81,17 @@ class GroupWatch:
         self._amiss_since = 0.0
         self._cure_at = 0.0
         self._cure_pause_s = GENTLE_S
+        self.unheard = False
+        """Whether the member has joined and not heard of its share, see ``expect_share``."""
+        self.gets_nothing = False
+        """The coordinator knows the member and has nothing for it."""
+        self._share_pause_s = ASK_S
+
+    def expect_share(self) -> None:
+        """Find out whether the member, which joins, gets nothing: the client would not say so."""
+        self.unheard, self.gets_nothing = True, False
+        self._share_pause_s = ASK_S
+        self._ask_at = min(self._ask_at, self._now() + ASK_S)
 
     def is_deaf(
         self, member_id: Callable[[], str], held: Callable[[], Collection[TopicPartition]]
@@ -96,7 +107,9 @@ class GroupWatch:
                 says = None if answer is None else _said_of(member_id(), answer)
                 self._compare(says, frozenset(held()), now)
         elif self._should_ask(now):
-            self._ask_at = now + CALM_S
+            self._ask_at = now + (self._share_pause_s if self.unheard else CALM_S)
+            # Less and less often: the group may be large, or we have no right to look at it.
+            self._share_pause_s = min(2 * self._share_pause_s, CALM_S)
             if self._coordinator_answers():
                 self._asked = self._ask()
         return self._is_sure(now)
@@ -111,6 +124,7 @@ class GroupWatch:
         return now >= self._ask_at
 
     def _compare(self, says: _Says | None, held: frozenset[TopicPartition], now: float) -> None:
+        self.gets_nothing = says is not None and not (says.dealt or says.target)
         # Whoever waits for what another member gives up lacks nothing of what it was dealt.
         amiss = frozenset() if says is None else (says.dealt - held) | (held - says.target)
         if amiss != self._amiss:

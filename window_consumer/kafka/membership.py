@@ -85,6 +85,9 @@ class Membership:
             connection.consumer.memberid, lambda: connection.assignment.names
         ):
             self._start_anew()
+        elif self._watch.unheard and self._watch.gets_nothing:
+            self._watch.unheard = False
+            self._answer(lambda listener: listener.on_assigned([]))
         return self.connection
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
@@ -113,6 +116,7 @@ class Membership:
         self._protocols = self._protocols[1:]
 
     def _connect(self) -> Connection:
+        self._watch.expect_share()
         conf = settings.consumer_settings(self._user, self._needs, self.protocol)
         return Connection({**conf, **token_setting(conf, self._cluster.oauth_token)}, self._log)
 
@@ -120,6 +124,7 @@ class Membership:
         connection = self._of(consumer)
         if connection is not None:
             self._joined = True
+            self._watch.unheard = False
             names = _names_of(partitions)
             connection.assignment.take(names)
             self._answer(lambda listener: listener.on_assigned(names))
@@ -135,6 +140,7 @@ class Membership:
         connection = self._of(consumer)
         if connection is not None:
             names = _names_of(partitions)
+            self._watch.expect_share()
             self._answer(lambda listener: listener.on_lost(names))
             connection.give_up(names)
 

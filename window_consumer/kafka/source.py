@@ -135,6 +135,10 @@ class KafkaSource:
         """Return how far each partition was read; those never read are left out."""
         return self._member.connection.assignment.positions(names)
 
+    def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the ends (exclusive) of the logs, as the last answers to fetches told them."""
+        return self._member.connection.assignment.log_ends(names)
+
     def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """Return a log's first offset and its end; BrokerUnavailableError without an answer."""
         try:

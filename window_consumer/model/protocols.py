@@ -166,6 +166,9 @@ class Source(Protocol):
         Those that were not read since they last began, by ``start`` or ``seek``, are left out.
         """
 
+    def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the ends (exclusive) of the logs, as far as they were heard of; asks nobody."""
+
     def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """Return a log's first offset and its end (exclusive).
 

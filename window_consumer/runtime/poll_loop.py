@@ -114,6 +114,8 @@ class PollLoop:
         self._last_commits = LastCommits(parts.source, parts.assignments, parts.reports)
         self._standstill = Standstill(parts.engine, parts.clock.now, parts.reports.warn)
         self.phase = Phase.JOINING
+        self.in_group = False
+        """The group has dealt it its share, which may be nothing, and has not thrown it out."""
         self.failure: BaseException | None = None
         """Why the worker stopped by itself, None where it did not."""
         self.outlived = 0
@@ -139,6 +141,11 @@ class PollLoop:
         self._picture_taken.clear()
         self._picture_asked.set()
         return self._picture if self._picture_taken.wait(timeout_s) else None
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the thread has not been seen at work; it waits for 0.1 s at most."""
+        return max(0.0, self._clock.now() - self._standstill.alive_at)
 
     # ---- the thread
 
@@ -301,13 +308,21 @@ class PollLoop:
 
     def _take_picture(self, now: float) -> None:
         self._picture_asked.clear()
-        self._picture = picture(self._engine, now)
+        engine = self._engine
+        try:
+            engine.on_log_ends(self._source.log_ends(list(engine.partitions)))
+            self._picture = picture(engine, now, self._clock.wall_ms())
+        except Exception as error:
+            # Who only looks must never stop the work.
+            self._picture = None
+            self._reports.warn(f"no picture could be taken: {error!r}; please report this bug")
         self._picture_taken.set()
 
     # ---- the Listener
 
     def on_assigned(self, names: Sequence[TopicPartition]) -> None:
         """Find out where to begin and begin."""
+        self.in_group = True
         now = self._clock.now()
         if self.phase not in _LIVE:
             self._source.start(dict.fromkeys(names))
@@ -332,6 +347,7 @@ class PollLoop:
 
     def on_lost(self, names: Sequence[TopicPartition]) -> None:
         """Give up without a commit: somebody else owns these already."""
+        self.in_group = False
         now = self._standstill.notice()
         self._forget(names)
         held = [name for name in names if name in self._engine.partitions]

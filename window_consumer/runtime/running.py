@@ -61,10 +61,13 @@ class Running:
         make_workers: MakeWorkers,
         lifespan: AbstractContextManager[Any],
         logger: logging.Logger,
+        on_end: Callable[[], None] = lambda: None,
     ):
         self._make_workers = make_workers
         self._lifespan = lifespan
         self._logger = logger
+        self._on_end = on_end
+        """Called when all is over, whatever happened."""
         self._pid = os.getpid()
         self._events: SimpleQueue[tuple[Worker, Phase] | None] = SimpleQueue()
         self._started = threading.Event()
@@ -145,6 +148,7 @@ class Running:
                     self._supervise(state[0])
         finally:
             self._leave()
+            self._on_end()
             self._ended.set()
             self._started.set()
 

@@ -27,7 +27,8 @@ class Standstill:
         self._engine = engine
         self._now = now
         self._warn = warn
-        self._alive_at = now()
+        self.alive_at = now()
+        """When the poll thread was last seen at work; any thread may read it."""
         self._suspects: Sequence[Outlived] = ()
 
     def notice(self) -> float:
@@ -36,8 +37,8 @@ class Standstill:
         To be called before any result is read: the calls that are over since are suspects.
         """
         now = self._now()
-        stood_still_s = now - self._alive_at
-        self._alive_at = now
+        stood_still_s = now - self.alive_at
+        self.alive_at = now
         if stood_still_s > STANDSTILL_S:
             self._suspects = self._engine.on_stood_still(DOUBT_S, now)
             self._warn(
@@ -48,7 +49,7 @@ class Standstill:
 
     def was_busy(self) -> None:
         """Note that the poll thread itself has taken its time, asking the cluster."""
-        self._alive_at = self._now()
+        self.alive_at = self._now()
 
     def suspects(self, lost: Sequence[TopicPartition]) -> list[Outlived]:
         """Return the calls for lost partitions that may have run beside those of a new owner."""

@@ -243,6 +243,11 @@ class FakeSource:
             if (reading := self._readings.get(name)) and reading.position is not None
         }
 
+    def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the ends of the logs; asks nobody, so it works in any weather."""
+        logs = {name: self._cluster.log(name) for name in names}
+        return {name: log.end for name, log in logs.items() if log is not None}
+
     def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:  # noqa: ARG002 - answers at once
         """Return a log's first offset and its end; a RunError in trouble."""
         self._cluster.ask(f"log of {name}")

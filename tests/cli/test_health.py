@@ -1,0 +1,94 @@
+"""``health: {listen: ...}``: what probes and scrapers get from a worker that runs."""
+
+from __future__ import annotations
+
+import re
+import socket
+
+import pytest
+
+from tests.commands import Command, Commands, kafka_of
+from tests.telemetry.asking import asked
+from window_consumer.kafka.embedded import EmbeddedBroker
+
+SHOP = """
+from window_consumer import App, Record
+
+app = App("shop")
+
+
+@app.handler("orders", group="shop", retry={"attempts": 1})
+def charge(order: Record) -> None:
+    if order.text() == "broken":
+        raise ValueError
+    print("charged", order.text(), flush=True)
+"""
+
+
+@pytest.fixture
+def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
+    embedded.create_topic("orders", 2)
+    commands.application(SHOP)
+    configure(commands, embedded)
+    return commands
+
+
+def configure(commands: Commands, embedded: EmbeddedBroker, listen: str = "127.0.0.1:0") -> None:
+    kafka = kafka_of(embedded)
+    health = {"listen": listen}
+    commands.configure({"kafka": kafka, "workers": {"charge": {}}, "health": health})
+
+
+def address_of(command: Command) -> str:
+    command.wait_for(" for /livez, /readyz and /metrics")
+    found = re.search(r"health: (http://\S+) for", command.said)
+    assert found is not None
+    return found[1]
+
+
+def test_a_worker_tells_how_it_is_and_what_it_has_done(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    command = shop.start("run", "shop:app")
+    where = address_of(command)
+    assert asked(f"{where}/livez") == (200, "live\n")
+    command.wait_for("charge: reads 2 partitions")
+    assert asked(f"{where}/readyz") == (200, "charge: in its group\n")
+    embedded.produce("orders", b"broken", partition=0)
+    embedded.produce("orders", b"one", partition=0)
+    command.wait_for("charged one")
+    status, text = asked(f"{where}/metrics")
+    assert status == 200
+    assert 'window_consumer_records_processed_total{worker="charge"} 1' in text
+    assert (
+        'window_consumer_worker_ready{worker="charge",group="shop",ordering="unordered"} 1' in text
+    )
+    assert 'lag_duration_seconds{worker="charge",topic="orders",partition="0"} 0' in text
+    assert "broken" not in text
+    assert command.stop().code == 0
+
+
+def test_copies_answer_at_one_address(shop: Commands) -> None:
+    command = shop.start("run", "shop:app", "--processes", "2")
+    where = address_of(command)
+    command.wait_for("1/wc-charge-poll charge: reads 1 partition")
+    command.wait_for("2/wc-charge-poll charge: reads 1 partition")
+    assert asked(f"{where}/livez") == (200, "live\n")
+    assert asked(f"{where}/readyz")[0] == 200
+    text = asked(f"{where}/metrics")[1]
+    assert text.count("# TYPE window_consumer_slots gauge") == 1
+    for number in "12":
+        assert f'window_consumer_slots{{process="{number}",worker="charge"}} 16' in text
+    assert command.stop().code == 0
+
+
+def test_a_port_that_is_taken_is_told_before_anything_starts(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        configure(shop, embedded, f"127.0.0.1:{port}")
+        ended = shop.run("run", "shop:app")
+    assert ended.code == 2
+    assert f"health.listen: cannot listen on 127.0.0.1:{port}: " in ended.err
+    assert "reads" not in ended.err

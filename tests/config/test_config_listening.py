@@ -1,0 +1,49 @@
+"""Addresses to listen on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from window_consumer.config import Loaded
+
+WORKER = "workers: {a: {topics: [t], group: g}}\n"
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [
+        ("10.0.0.1:8081", ("10.0.0.1", 8081)),
+        ("localhost:0", ("localhost", 0)),
+        ("'[::1]:8081'", ("::1", 8081)),
+        ("${PORT_OF_NOBODY:-127.0.0.1:9}", ("127.0.0.1", 9)),
+    ],
+)
+def test_an_address_is_a_host_and_a_port(
+    loaded: Callable[..., Loaded], listen: str, address: tuple[str, int]
+) -> None:
+    assert loaded(f"{WORKER}health:\n  listen: {listen}\n").config.health.address == address
+
+
+def test_nothing_listens_by_default(loaded: Callable[..., Loaded]) -> None:
+    assert loaded(WORKER).config.health.address is None
+
+
+@pytest.mark.parametrize(
+    ("listen", "why"),
+    [
+        ("'8081'", "does not end with a port"),
+        ("localhost", "does not end with a port"),
+        ("0.0.0.0:99999", "does not end with a port, from :0 to :65535"),
+        ("':8081'", "0.0.0.0 stands for all of this machine"),
+        ("'::1:8081'", "an IPv6 address has brackets around it"),
+        ("'[::z]:8081'", "::z"),
+        ("http://0.0.0.0:8081", "an IPv6 address has brackets"),
+        ("8081", "write it in quotes"),
+    ],
+)
+def test_what_is_no_address_is_refused(refused: Callable[..., str], listen: str, why: str) -> None:
+    message = refused(f"{WORKER}health: {{listen: {listen}}}\n")
+    assert "health.listen" in message
+    assert why in message

@@ -1,0 +1,96 @@
+"""Whoever keeps several copies of a process answers for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from window_consumer.telemetry import copies as module
+from window_consumer.telemetry.copies import HealthOfCopies
+from window_consumer.telemetry.health import Answer
+from window_consumer.telemetry.http_server import HttpServer
+
+GAUGE = '# HELP a A.\n# TYPE a gauge\na{process="%s"} 1\n'
+
+
+class Copies:
+    """Two copies, whose answers a test decides."""
+
+    def __init__(self, directory: Path, stack: ExitStack):
+        self.sockets = {number: directory / number for number in ("1", "2")}
+        self.answers = {
+            number: {
+                "/livez": Answer(200, "live\n"),
+                "/readyz": Answer(200, "charge: in its group\n"),
+                "/metrics": Answer(200, GAUGE % number),
+            }
+            for number in self.sockets
+        }
+        self.servers = {number: self._served(number) for number in self.sockets}
+        for server in self.servers.values():
+            stack.callback(server.close)
+        self.health = HealthOfCopies(self.sockets)
+
+    def _served(self, number: str) -> HttpServer:
+        routes = {path: lambda path=path: self.answers[number][path] for path in self.answers["1"]}
+        return HttpServer.on_path(self.sockets[number], routes, lambda: None)
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Iterator[Copies]:
+    with ExitStack() as stack:
+        yield Copies(tmp_path, stack)
+
+
+def test_all_live_and_all_are_ready(copies: Copies) -> None:
+    assert copies.health.live() == Answer(200, "live\n")
+    ready = copies.health.ready()
+    assert ready.status == 200
+    assert ready.text == "process 1: charge: in its group\nprocess 2: charge: in its group\n"
+
+
+def test_one_that_stands_still_is_enough(copies: Copies) -> None:
+    copies.answers["2"]["/livez"] = Answer(503, "charge: its poll thread has stood still\n")
+    assert copies.health.live() == Answer(
+        503, "process 2: charge: its poll thread has stood still\n"
+    )
+
+
+def test_one_that_is_not_ready_is_enough(copies: Copies) -> None:
+    copies.answers["1"]["/readyz"] = Answer(503, "charge: joining\n")
+    ready = copies.health.ready()
+    assert (ready.status, ready.text.splitlines()[0]) == (503, "process 1: charge: joining")
+
+
+def test_a_copy_that_does_not_answer_is_starting_and_does_not_fail_at_once(copies: Copies) -> None:
+    assert copies.health.live().status == 200
+    copies.servers["2"].close()
+    assert copies.health.live().status == 200
+    ready = copies.health.ready()
+    assert (ready.status, ready.text.splitlines()[1]) == (503, "process 2: starting")
+
+
+def test_a_copy_that_has_answered_and_does_not_any_more_fails_after_a_minute(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    assert copies.health.live().status == 200
+    copies.servers["2"].close()
+    now += 59.0
+    assert copies.health.live().status == 200
+    now += 2.0
+    assert copies.health.live() == Answer(503, "process 2: has not answered for 61 s\n")
+    copies.health.ended("2")
+    assert copies.health.live().status == 200
+
+
+def test_the_metrics_are_those_of_all_that_answer(copies: Copies) -> None:
+    assert copies.health.metrics().text == (
+        '# HELP a A.\n# TYPE a gauge\na{process="1"} 1\na{process="2"} 1\n'
+    )
+    copies.servers["1"].close()
+    assert copies.health.metrics().text == GAUGE % "2"

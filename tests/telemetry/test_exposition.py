@@ -1,0 +1,115 @@
+"""The text that Prometheus scrapes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.core.support import Driven, notes
+from tests.docs.pages import ROOT
+from window_consumer.core.durations import BOUNDS_S, Histogram
+from window_consumer.core.snapshot import picture
+from window_consumer.telemetry.exposition import exposition, joined, prometheus_name
+from window_consumer.telemetry.measures import Measures
+from window_consumer.telemetry.metrics import METRICS, Metric, MetricKind
+from window_consumer.telemetry.reference import metrics_page
+
+
+def measures(worker: str = "charge", **more: Any) -> Measures:
+    driven = Driven(slots=2)
+    driven.deliver(*notes(0, 1, 2))
+    driven.tick()
+    driven.finish(driven.out[0])
+    driven.engine.counters.dead_by["EXPIRED"] += 2
+    given = {"picture": picture(driven.engine, driven.now, driven.wall_ms), **more}
+    return Measures(
+        worker, "shop", "key", ready=True, silent_s=0.25, counters=driven.engine.counters, **given
+    )
+
+
+def metric(kind: MetricKind, unit: str, *samples: Any, labels: tuple[str, ...] = ()) -> Metric:
+    return Metric("shop.time.spent", kind, unit, "How long.", lambda _measures: samples, labels)
+
+
+def samples(text: str) -> dict[str, float]:
+    lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines}
+
+
+def test_every_metric_has_its_figure_and_is_described_once() -> None:
+    text = exposition([measures(), measures("refund")])
+    found = samples(text)
+    assert found['window_consumer_records_processed_total{worker="charge"}'] >= 1
+    assert (
+        found['window_consumer_records_dead_lettered_total{worker="refund",reason="EXPIRED"}'] == 2
+    )
+    assert found['window_consumer_breaker_state{worker="charge",state="closed"}'] == 1
+    heads = re.findall("^# TYPE ([a-z_]+) ", text, re.MULTILINE)
+    assert len(heads) == len(set(heads)) > 30
+    names = {re.split("[{]|_bucket|_sum|_count", name)[0] for name in found}
+    assert names == set(heads)
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "name"),
+    [
+        (MetricKind.GAUGE, "s", "shop_time_spent_seconds"),
+        (MetricKind.COUNTER, "s", "shop_time_spent_seconds_total"),
+        (MetricKind.COUNTER, "{record}", "shop_time_spent_total"),
+        (MetricKind.GAUGE, "By", "shop_time_spent_bytes"),
+        (MetricKind.GAUGE, "1", "shop_time_spent"),
+    ],
+)
+def test_names_follow_the_rules_for_opentelemetry(kind: MetricKind, unit: str, name: str) -> None:
+    assert prometheus_name(metric(kind, unit)) == name
+
+
+def test_a_histogram_counts_up_to_each_bound() -> None:
+    histogram = Histogram((1, 2, *([0] * (len(BOUNDS_S) - 2)), 4), 250.5)
+    text = exposition([measures()], [metric(MetricKind.HISTOGRAM, "s", ((), histogram))])
+    found = samples(text)
+    name = "shop_time_spent_seconds"
+    assert found[f'{name}_bucket{{worker="charge",le="1e-05"}}'] == 1
+    assert found[f'{name}_bucket{{worker="charge",le="0.0001"}}'] == 3
+    assert found[f'{name}_bucket{{worker="charge",le="60"}}'] == 3
+    assert found[f'{name}_bucket{{worker="charge",le="+Inf"}}'] == 7
+    assert found[f'{name}_count{{worker="charge"}}'] == 7
+    assert found[f'{name}_sum{{worker="charge"}}'] == 250.5
+
+
+def test_what_would_break_a_line_is_escaped() -> None:
+    hostile = 'a"b\\c\nd'
+    text = exposition(
+        [measures()], [metric(MetricKind.GAUGE, "1", ((hostile,), 1.0), labels=("topic",))]
+    )
+    assert r'{worker="charge",topic="a\"b\\c\nd"} 1' in text
+    assert len(text.splitlines()) == 3
+
+
+def test_without_a_picture_what_only_the_poll_thread_knows_is_left_out() -> None:
+    text = exposition([measures(picture=None)])
+    assert "window_consumer_records_processed_total" in text
+    assert "window_consumer_partition" not in text
+
+
+def test_texts_of_several_processes_become_one() -> None:
+    texts = [exposition([measures()], common={"process": number}) for number in ("1", "2")]
+    text = joined(texts)
+    assert text.count("# TYPE window_consumer_slots gauge") == 1
+    assert samples(text) == {**samples(texts[0]), **samples(texts[1])}
+    kinds = re.findall(r"# TYPE window_consumer_slots gauge\n(.*)\n(.*)\n", text)
+    assert [re.findall('process="(.)"', line) for line in kinds[0]] == [["1"], ["2"]]
+
+
+def test_labels_have_few_values() -> None:
+    few = {"group", "ordering", "topic", "partition", "level", "reason", "state"}
+    assert {label for each in METRICS for label in each.labels} <= few
+
+
+def test_the_metrics_page_is_what_the_list_says() -> None:
+    committed = (ROOT / "docs/metrics.md").read_text("utf-8")
+    assert committed == metrics_page().rstrip() + "\n", (
+        "stale: python -m window_consumer metrics > docs/metrics.md"
+    )

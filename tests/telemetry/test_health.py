@@ -1,0 +1,63 @@
+"""Who lives, and who is ready."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from window_consumer.runtime.poll_loop import Phase
+from window_consumer.telemetry.health import SILENT_S, Health
+
+
+def worker(
+    name: str = "charge",
+    phase: Phase = Phase.RUNNING,
+    *,
+    in_group: bool = True,
+    silent_s: float = 0.1,
+    alive: bool = True,
+) -> Any:
+    thread = SimpleNamespace(is_alive=lambda: alive)
+    loop = SimpleNamespace(phase=phase, in_group=in_group, silent_s=silent_s, thread=thread)
+    return SimpleNamespace(name=name, loop=loop)
+
+
+def health(*workers: Any) -> Health:
+    made = Health()
+    made.attach(SimpleNamespace(workers=workers))  # type: ignore[arg-type] # all that is asked
+    return made
+
+
+def test_a_process_that_is_starting_lives_and_is_not_ready() -> None:
+    assert Health().live().status == 200
+    assert (Health().ready().status, Health().ready().text) == (503, "starting\n")
+    assert health().ready().status == 503
+
+
+@pytest.mark.parametrize("phase", [Phase.JOINING, Phase.DRAINING, Phase.DRAINED, Phase.LEFT])
+def test_who_does_not_work_yet_or_any_more_is_not_ready_and_lives(phase: Phase) -> None:
+    found = health(worker(), worker("refund", phase))
+    assert found.live().status == 200
+    ready = found.ready()
+    assert (ready.status, ready.text.splitlines()[1]) == (503, f"refund: {phase.value}")
+
+
+def test_who_was_thrown_out_of_its_group_is_not_ready_and_lives() -> None:
+    found = health(worker(in_group=False))
+    assert found.live().status == 200
+    assert (found.ready().status, found.ready().text) == (503, "charge: not in its group\n")
+
+
+@pytest.mark.parametrize(("silent_s", "status"), [(SILENT_S - 1, 200), (SILENT_S + 1, 503)])
+def test_only_a_poll_thread_that_stands_still_is_no_life(silent_s: float, status: int) -> None:
+    found = health(worker("refund"), worker(silent_s=silent_s)).live()
+    assert found.status == status
+    assert (found.status == 200) == (found.text == "live\n")
+    if status != 200:
+        assert found.text == "charge: its poll thread has stood still for 61 s\n"
+
+
+def test_a_poll_thread_that_has_ended_does_not_hang() -> None:
+    assert health(worker(silent_s=1000.0, alive=False)).live().status == 200

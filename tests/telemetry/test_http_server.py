@@ -1,0 +1,150 @@
+"""A server that nobody can hold up: neither by what is sent nor by not reading."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.telemetry.asking import asked
+from window_consumer.model.errors import UsageError
+from window_consumer.telemetry import http_server
+from window_consumer.telemetry.health import Answer
+from window_consumer.telemetry.http_server import HttpServer
+
+LONG = "x" * 50_000_000
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    routes = {"/livez": lambda: Answer(200, "live\n"), "/long": lambda: Answer(200, LONG)}
+    made = HttpServer.on_port("127.0.0.1", 0, routes, lambda: None, key="health.listen")
+    yield made
+    made.close()
+
+
+def connected(server: HttpServer) -> socket.socket:
+    address = urlsplit(server.where)
+    assert address.hostname is not None
+    return socket.create_connection((address.hostname, address.port or 0), timeout=10)
+
+
+def said_to(server: HttpServer, request: bytes) -> bytes:
+    with connected(server) as client:
+        client.sendall(request)
+        client.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def answering() -> list[threading.Thread]:
+    """Return the threads that answer somebody."""
+    return [each for each in threading.enumerate() if "process_request" in each.name]
+
+
+def is_alive(server: HttpServer) -> bool:
+    return asked(f"{server.where}/livez") == (200, "live\n")
+
+
+def test_it_answers_and_says_where_it_listens(server: HttpServer) -> None:
+    assert is_alive(server)
+    assert server.where.startswith("http://127.0.0.1:")
+
+
+def test_a_question_mark_and_what_follows_change_nothing(server: HttpServer) -> None:
+    assert b" 200 " in said_to(server, b"GET /livez?verbose=1 HTTP/1.1\r\n\r\n").splitlines()[0]
+
+
+def test_head_gets_no_text(server: HttpServer) -> None:
+    answer = said_to(server, b"HEAD /livez HTTP/1.0\r\n\r\n")
+    assert b"Content-Length: 5" in answer
+    assert not answer.endswith(b"live\n")
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (b"GET /../../etc/passwd HTTP/1.0\r\n\r\n", 404),
+        (b"GET /nothing/<script> HTTP/1.0\r\n\r\n", 404),
+        (b"POST /livez HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc", 501),
+        (b"GET /livez HTTP/9.9\r\n\r\n", 505),
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.0\r\n\r\n", 414),
+        (b"GET /livez HTTP/1.0\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431),
+        (b"<script>alert(1)</script>\r\n\r\n", 400),
+    ],
+)
+def test_what_is_no_proper_request_is_refused_without_an_echo(
+    server: HttpServer, request_: bytes, code: int
+) -> None:
+    answer = said_to(server, request_)
+    phrase = "no such path" if code == HTTPStatus.NOT_FOUND else HTTPStatus(code).phrase
+    assert phrase.encode() in answer
+    assert b"script" not in answer
+    assert b"passwd" not in answer
+    assert is_alive(server)
+
+
+@pytest.mark.parametrize(
+    "noise", [b"", b"\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"]
+)
+def test_what_is_no_http_at_all_harms_nobody(server: HttpServer, noise: bytes) -> None:
+    said_to(server, noise)
+    assert is_alive(server)
+
+
+def test_who_says_nothing_and_who_reads_nothing_are_cut_off(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server._Handler, "timeout", 0.2)
+    with ExitStack() as clients:
+        silent = clients.enter_context(connected(server))
+        deaf = clients.enter_context(connected(server))
+        deaf.sendall(b"GET /long HTTP/1.0\r\n\r\n")
+        assert silent.recv(1) == b""
+        deadline = time.monotonic() + 10
+        while answering() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        # The server has given up: what comes now is only what was on its way.
+        read = sum(map(len, iter(lambda: deaf.recv(1 << 20), b"")))
+        assert 0 < read < len(LONG)
+
+
+def test_two_hundred_that_stay_do_not_keep_the_next_one_out_for_long(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server._Handler, "timeout", 0.5)
+    with ExitStack() as clients:
+        crowd = [clients.enter_context(connected(server)) for _ in range(200)]
+        for each in crowd:
+            each.setblocking(True)
+            each.settimeout(10)
+        # Beyond the limit they are closed unheard, the others when their time is over.
+        assert [each.recv(1) for each in crowd] == [b""] * 200
+        assert is_alive(server)
+        assert len(answering()) <= http_server.MOST_AT_ONCE
+
+
+def test_an_address_that_is_taken_is_refused_with_what_to_do(server: HttpServer) -> None:
+    port = urlsplit(server.where).port or 0
+    with pytest.raises(UsageError) as refused:
+        HttpServer.on_port("127.0.0.1", port, {}, lambda: None, key="health.listen")
+    message = str(refused.value)
+    assert message.startswith(f"health.listen: cannot listen on 127.0.0.1:{port}: ")
+    assert "port 0 for any free one" in message
+
+
+def test_a_host_that_is_not_of_this_machine_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"cannot listen on 192\.0\.2\.1:8081"):
+        HttpServer.on_port("192.0.2.1", 8081, {}, lambda: None, key="health.listen")
+
+
+def test_after_it_was_closed_nobody_answers(server: HttpServer) -> None:
+    server.close()
+    server.close()
+    with pytest.raises(ConnectionRefusedError):
+        is_alive(server)

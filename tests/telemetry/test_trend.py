@@ -1,0 +1,69 @@
+"""What the last minute was like."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.support import ORDERS, Driven, notes
+from window_consumer.core.snapshot import Snapshot, picture
+from window_consumer.telemetry.trend import Sample, Trend
+
+
+def snapshot(log_end: int | None, slots: int = 4) -> Snapshot:
+    driven = Driven(slots=slots)
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.finish(driven.out[0], elapsed=0.02)
+    driven.tick()
+    if log_end is not None:
+        driven.engine.on_log_ends({ORDERS: log_end})
+    return picture(driven.engine, driven.now, driven.wall_ms)
+
+
+def trend(*samples: Sample) -> Trend:
+    made = Trend()
+    for sample in samples:
+        made.add(sample)
+    return made
+
+
+def test_before_there_is_a_trend_nothing_is_said() -> None:
+    assert trend().busy_ratio(4) is None
+    assert trend(Sample(0.0, 0, 0.0)).time_to_drain_s(snapshot(100)) is None
+
+
+def test_the_slots_time_that_calls_took_is_the_busy_ratio() -> None:
+    assert trend(Sample(0.0, 0, 5.0), Sample(10.0, 9, 25.0)).busy_ratio(4) == pytest.approx(0.5)
+
+
+def test_the_backlog_drains_at_the_pace_of_the_last_minute() -> None:
+    found = trend(Sample(0.0, 100, 0.0), Sample(10.0, 600, 9.0)).time_to_drain_s(snapshot(10_001))
+    assert found == pytest.approx(10_000 / 50)
+
+
+def test_where_nothing_was_finished_the_usual_length_of_calls_counts() -> None:
+    idle = trend(Sample(0.0, 100, 0.0), Sample(10.0, 100, 0.0))
+    assert idle.time_to_drain_s(snapshot(1)) == 0.0
+    busy = snapshot(1001)
+    assert idle.time_to_drain_s(busy) == pytest.approx(1000 * busy.cost_s / 4)
+
+
+def test_without_the_log_s_end_nobody_knows() -> None:
+    assert trend(Sample(0.0, 0, 0.0), Sample(9.0, 5, 1.0)).time_to_drain_s(snapshot(None)) is None
+
+
+def test_older_samples_than_a_minute_are_forgotten() -> None:
+    long_ago = [Sample(5.0 * n, 1000 * n, 20.0 * n) for n in range(10)]
+    quiet = [Sample(50.0 + 5.0 * n, 10_000, 200.0) for n in range(13)]
+    made = trend(*long_ago, *quiet)
+    assert made.busy_ratio(4) == 0.0
+
+
+def test_a_call_that_still_runs_keeps_its_slot_busy() -> None:
+    driven = Driven(slots=1)
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.claim(driven.out[0])
+    driven.now += 30.0
+    found = picture(driven.engine, driven.now, driven.wall_ms)
+    assert Sample.of(0.0, found.counters, found).busy_s == pytest.approx(30.0)

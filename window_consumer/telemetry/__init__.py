@@ -1,0 +1,1 @@
+"""What workers tell of themselves to the outside. It listens and never decides."""

@@ -1,0 +1,28 @@
+"""What one worker is and has done at a moment: the one source for all metrics."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from window_consumer.core.counters import Counters
+from window_consumer.core.snapshot import Snapshot
+
+
+@frozen
+class Measures:
+    """One worker at one moment."""
+
+    worker: str
+    group: str
+    ordering: str
+    ready: bool
+    """It is in its group and works, or waits for something to do."""
+    silent_s: float
+    """For how long its poll thread has not been seen at work."""
+    counters: Counters
+    picture: Snapshot | None
+    """None where the poll thread did not answer in time."""
+    busy_ratio: float | None = None
+    """The share of the slots' time that calls took in the last minute; None while unknown."""
+    time_to_drain_s: float | None = None
+    """How long all that lags would take at the pace of the last minute; None while unknown."""

@@ -1,0 +1,344 @@
+"""All metrics: one list, from which everything is made that shows or documents them.
+
+Names and units follow OpenTelemetry (dots, UCUM units); ``exposition`` makes Prometheus' names of
+them. Labels have few values: workers, topics, partitions, levels, reasons, states. Never keys,
+offsets or texts of errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+
+from attrs import frozen
+
+from window_consumer.core.breaker import BreakerState
+from window_consumer.core.counters import Counters
+from window_consumer.core.durations import Histogram
+from window_consumer.core.snapshot import CellState, PartitionPicture, Snapshot
+from window_consumer.telemetry.measures import Measures
+
+
+class MetricKind(StrEnum):
+    """What kind of figure it is."""
+
+    COUNTER = "counter"
+    """Only grows, and begins at 0 with each process."""
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+Sample = tuple[tuple[str, ...], float | Histogram]
+"""The values of the metric's labels, after that of the worker, and the figure."""
+
+
+@frozen
+class Metric:
+    """One metric of the list."""
+
+    name: str
+    kind: MetricKind
+    unit: str
+    """In UCUM: ``s``, ``By``, ``1`` for a share, ``{record}`` for what is counted."""
+    meaning: str
+    read: Callable[[Measures], Iterable[Sample]]
+    labels: tuple[str, ...] = ()
+    """Beside ``worker``, which all have."""
+
+
+def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) -> Metric:
+    """Make a metric of a counter."""
+    return Metric(
+        f"window_consumer.{name}",
+        MetricKind.COUNTER,
+        unit,
+        meaning,
+        lambda measures: [((), of(measures.counters))],
+    )
+
+
+def _gauge(name: str, unit: str, meaning: str, of: Callable[[Snapshot], float]) -> Metric:
+    """Make a metric of a figure of the picture."""
+
+    def read(measures: Measures) -> Iterator[Sample]:
+        if measures.picture is not None:
+            yield (), of(measures.picture)
+
+    return Metric(f"window_consumer.{name}", MetricKind.GAUGE, unit, meaning, read)
+
+
+def _of_partitions(
+    name: str, unit: str, meaning: str, of: Callable[[PartitionPicture], float | None]
+) -> Metric:
+    """Make a metric of a figure of each partition; those without one are left out."""
+
+    def read(measures: Measures) -> Iterator[Sample]:
+        for each in () if measures.picture is None else measures.picture.partitions:
+            value = of(each)
+            if value is not None:
+                yield (each.name.topic, str(each.name.partition)), value
+
+    return Metric(
+        f"window_consumer.partition.{name}",
+        MetricKind.GAUGE,
+        unit,
+        meaning,
+        read,
+        ("topic", "partition"),
+    )
+
+
+def _cells(measures: Measures) -> Iterator[Sample]:
+    for each in () if measures.picture is None else measures.picture.partitions:
+        for state in CellState:
+            count = sum(cell.state is state for cell in each.cells)
+            yield (each.name.topic, str(each.name.partition), state.value), count
+
+
+def _breaker(measures: Measures) -> Iterator[Sample]:
+    if measures.picture is not None:
+        for state in BreakerState:
+            yield (state.value,), float(measures.picture.breaker.state is state)
+
+
+def _known(figure: float | None) -> Iterable[Sample]:
+    return [] if figure is None else [((), figure)]
+
+
+def _durations(measures: Measures) -> Iterator[Sample]:
+    if measures.picture is not None:
+        yield (), measures.picture.durations
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "window_consumer.worker.ready",
+        MetricKind.GAUGE,
+        "1",
+        "1 while the worker is in its group, with partitions or with nothing to do; else 0.",
+        lambda measures: [((measures.group, measures.ordering), float(measures.ready))],
+        ("group", "ordering"),
+    ),
+    Metric(
+        "window_consumer.poll.silence",
+        MetricKind.GAUGE,
+        "s",
+        "For how long the poll thread has not been seen at work; /livez fails after 60 s.",
+        lambda measures: [((), measures.silent_s)],
+    ),
+    _count("records.delivered", "{record}", "Records that were read.", lambda did: did.delivered),
+    _count(
+        "records.processed",
+        "{record}",
+        "Records whose handler returned.",
+        lambda did: did.processed,
+    ),
+    _count(
+        "records.produced",
+        "{record}",
+        "Records that handlers returned and that were acked.",
+        lambda did: did.produced,
+    ),
+    _count(
+        "records.skipped",
+        "{record}",
+        "Records that no handler wanted, with otherwise: skip.",
+        lambda did: did.skipped,
+    ),
+    _count(
+        "calls.retried",
+        "{call}",
+        "Further calls of a handler after a failure, without leaving the process.",
+        lambda did: did.retried,
+    ),
+    Metric(
+        "window_consumer.records.moved",
+        MetricKind.COUNTER,
+        "{record}",
+        "Records whose copy in the retry topic of a level was acked.",
+        lambda measures: [
+            ((level,), count) for level, count in sorted(measures.counters.moved_to.items())
+        ],
+        ("level",),
+    ),
+    Metric(
+        "window_consumer.records.dead_lettered",
+        MetricKind.COUNTER,
+        "{record}",
+        "Records whose copy in the dead-letter topic was acked, by reason.",
+        lambda measures: [
+            ((reason,), count) for reason, count in sorted(measures.counters.dead_by.items())
+        ],
+        ("reason",),
+    ),
+    _count(
+        "records.dropped",
+        "{record}",
+        "Records that were dropped after their last attempt, with when_spent: drop.",
+        lambda did: did.dropped,
+    ),
+    _count(
+        "records.expired",
+        "{record}",
+        "Records that were older than their time to live, dead-lettered or dropped.",
+        lambda did: did.expired,
+    ),
+    _count(
+        "records.earlier",
+        "{record}",
+        "Records that were read again and not called again: they were finished before.",
+        lambda did: did.earlier,
+    ),
+    _count(
+        "records.taken_back",
+        "{record}",
+        "Records that were given to another slot, because the one before them is slow.",
+        lambda did: did.taken_back,
+    ),
+    _count(
+        "results.late",
+        "{record}",
+        "Results that were ignored: their partition was gone, or their call was given up.",
+        lambda did: did.late,
+    ),
+    _count(
+        "calls.outlived",
+        "{call}",
+        "Calls that were still running when their partition was given up.",
+        lambda did: did.outlived,
+    ),
+    _count(
+        "calls.stalled",
+        "{call}",
+        "Calls that were reported because they did not return.",
+        lambda did: did.stalled,
+    ),
+    _count(
+        "calls.abandoned",
+        "{call}",
+        "Calls that were given up because they did not return.",
+        lambda did: did.abandoned,
+    ),
+    _count(
+        "publish.failures",
+        "{attempt}",
+        "Copies and results that the broker did not ack; each is tried again.",
+        lambda did: did.publish_failures,
+    ),
+    _count("commits", "{commit}", "Acked commits of a partition.", lambda did: did.commits),
+    _count(
+        "commits.failures",
+        "{commit}",
+        "Commits that failed; the next one makes up for them.",
+        lambda did: did.commit_failures,
+    ),
+    _count(
+        "breaker.opened",
+        "{time}",
+        "How often the circuit breaker has opened.",
+        lambda did: did.breaker_opened,
+    ),
+    Metric(
+        "messaging.process.duration",
+        MetricKind.HISTOGRAM,
+        "s",
+        "How long handler calls take; quick ones, which run many in a row, count with their mean.",
+        _durations,
+    ),
+    Metric(
+        "window_consumer.busy_ratio",
+        MetricKind.GAUGE,
+        "1",
+        "The share of the slots' time that calls took in the last minute.",
+        lambda measures: _known(measures.busy_ratio),
+    ),
+    Metric(
+        "window_consumer.time_to_drain",
+        MetricKind.GAUGE,
+        "s",
+        "How long all that lags would take at the pace of the last minute; what is not due yet is"
+        " left out.",
+        lambda measures: _known(measures.time_to_drain_s),
+    ),
+    _gauge("slots", "{slot}", "Calls that may run at once.", lambda picture: picture.slots),
+    _gauge(
+        "slots.busy",
+        "{slot}",
+        "Calls that run at the moment, abandoned ones left out.",
+        lambda picture: sum(not call.abandoned for call in picture.calls),
+    ),
+    _gauge(
+        "slots.abandoned",
+        "{call}",
+        "Calls that were given up and have not returned.",
+        lambda picture: picture.abandoned,
+    ),
+    _gauge(
+        "concurrency.limit",
+        "{slot}",
+        "How many slots may be busy now; differs from the slots with concurrency: auto.",
+        lambda picture: picture.slots if picture.limit is None else picture.limit.limit,
+    ),
+    Metric(
+        "window_consumer.breaker.state",
+        MetricKind.GAUGE,
+        "1",
+        "1 for the state that the circuit breaker is in, 0 for the others.",
+        _breaker,
+        ("state",),
+    ),
+    _of_partitions(
+        "lag",
+        "{record}",
+        "Records of the log that are not finished; of a retry topic those that are due.",
+        lambda each: each.lag.records,
+    ),
+    _of_partitions(
+        "lag.duration",
+        "s",
+        "The age of the oldest record that was read and is not finished; of a retry topic since"
+        " it was due.",
+        lambda each: each.lag.seconds,
+    ),
+    _of_partitions(
+        "open",
+        "{record}",
+        "Records in the window that are not finished.",
+        lambda each: each.open,
+    ),
+    _of_partitions(
+        "failed",
+        "{record}",
+        "Records that wait for their next call or for their copy's ack.",
+        lambda each: each.failed,
+    ),
+    _of_partitions(
+        "buffered",
+        "{record}",
+        "Records that were read and are not in the window: it is full, or they are not due.",
+        lambda each: each.buffered,
+    ),
+    _of_partitions(
+        "memory", "By", "Payload that is held of the partition.", lambda each: each.bytes
+    ),
+    _of_partitions(
+        "paused",
+        "1",
+        "1 while nothing is fetched because too much is held.",
+        lambda each: float(each.paused),
+    ),
+    _of_partitions(
+        "hovering",
+        "s",
+        "For how long nothing has become of the window's start cell.",
+        lambda each: each.hovering_s,
+    ),
+    Metric(
+        "window_consumer.partition.cells",
+        MetricKind.GAUGE,
+        "{cell}",
+        "Cells of the window by state.",
+        _cells,
+        ("topic", "partition", "state"),
+    ),
+)
