@@ -19,6 +19,7 @@ from window_consumer.kafka.embedded_reading import read_all
 SHOP = """
 import os
 import sys
+import time
 
 from window_consumer import App, Record
 
@@ -56,6 +57,8 @@ def charge(order: Record) -> None:
     assert order.state == os.getpid()
     while order.text() == "hang":
         pass
+    while order.text() == "wait" and not os.path.exists("go on"):
+        time.sleep(0.01)
 """
 
 
@@ -188,13 +191,22 @@ def test_children_do_not_outlive_a_parent_that_is_killed(
 def test_signals_to_the_whole_group_are_the_parents(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:
-    command = shop.start("run", "shop:app", "--set", "workers.charge.concurrency=1")
+    settings = ["--set=workers.charge.concurrency=1", "--set=workers.charge.stall.after=1m"]
+    command = shop.start("run", "shop:app", *settings)
     command.wait_for("reads 2 partitions")
     (child,) = pids_of(command)
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(child, number)
-    embedded.produce("orders", b"after", partition=0)
-    command.wait_for("calling after")
+    command.signal(signal.SIGUSR1)
+    command.wait_for(f"  the process wc-charge-slot-0 ({child}) has nothing to do")
+    embedded.produce("orders", b"wait", partition=0)
+    command.wait_for("calling wait")
+    command.signal(signal.SIGUSR1)
+    command.wait_for("in charge")
+    shown = command.said[command.said.index("  orders[0]@0 attempt 1 for ") :]
+    assert f"\n    in the process wc-charge-slot-0 ({child}), handler charge\n" in shown
+    assert "in charge\n" in shown
+    (shop.directory / "go on").touch()
     os.kill(child, signal.SIGINT)
     ended = command.stop()
     assert ended.code == 0

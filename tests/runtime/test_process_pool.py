@@ -33,6 +33,7 @@ from window_consumer.model.errors import (
     UsageError,
 )
 from window_consumer.runtime import process_pool, process_slot
+from window_consumer.runtime.child_pictures import ChildState
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.process_pool import ProcessPool
 from window_consumer.runtime.thread_pool import Caller
@@ -414,6 +415,27 @@ def test_a_stall_names_the_handler_that_does_not_return(pools: MakePool) -> None
     assert failure is not None
     assert failure.handler == "second"
     assert pool.back() is slice_
+
+
+def test_children_show_what_they_do(pools: MakePool) -> None:
+    pool = pools(3, "either")
+    pool.pool.use(2)
+    slow = pool.slice_of("ok", "spin", "ok", keys=[b"first", b"other", b"first"])
+    wait_until(lambda: slow.claimed() == 2)
+    slot = pool.pool._slots[0]
+    wait_until(lambda: bool(slot.handler_of(next(iter(slot.parcels.values())))))
+    running, idle, resting = pool.pool.children()
+    assert running.on == (ORDERS, 1)
+    assert (running.name, running.handler) == ("wc-work-slot-0", "second")
+    assert [each.name for each in running.stack] == ["obey", "_spin"]
+    assert (idle.state, idle.on, list(idle.stack)) == (ChildState.IDLE, None, [])
+    assert resting.state is ChildState.RESTING
+    assert [running.pid, idle.pid, resting.pid] == pool.pids
+    os.kill(running.pid, signal.SIGSTOP)
+    silent, *_ = pool.pool.children()
+    assert (silent.on, list(silent.stack)) == ((ORDERS, 1), [])
+    assert pool.pool.interrupt([slow])
+    assert pool.back() is slow
 
 
 def test_a_call_that_has_returned_cannot_be_given_up(pools: MakePool) -> None:

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from types import FrameType
 
@@ -19,8 +19,9 @@ from window_consumer.app import App, Plan
 from window_consumer.cli.copies import join_supervisor, number_of_this_copy, this_copy
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.logs import MaskedFormatter
-from window_consumer.core.snapshot import Snapshot
+from window_consumer.core.snapshot import CallPicture, Snapshot
 from window_consumer.model.errors import StartStoppedError
+from window_consumer.runtime.child_pictures import ChildPicture
 from window_consumer.runtime.running import Running
 
 _LOOK_S = 0.2
@@ -117,11 +118,35 @@ def stacks_and_windows(running: Running) -> str:
             lines.append(f"{worker.name}: the poll thread does not answer; it stands at:")
             lines.extend(_stack(frames.get(worker.loop.thread.ident or 0)))
             continue
-        lines.extend(_describe(worker.name, picture, lambda ident: _stack(frames.get(ident))))
+        children = worker.children()
+        where = _places(frames, children)
+        lines.extend(_describe(worker.name, picture, where))
+        lines.extend(
+            f"  the process {child.name} ({child.pid}) {child.state}"
+            for child in children
+            if child.on is None
+        )
     return "\n".join(lines)
 
 
-def _describe(name: str, picture: Snapshot, stack_of: Callable[[int], list[str]]) -> list[str]:
+def _places(
+    frames: Mapping[int, FrameType], children: Sequence[ChildPicture]
+) -> Callable[[CallPicture], list[str]]:
+    """Return what tells where a call stands: on a thread, or in one of these processes."""
+    by_record = {child.on: child for child in children if child.on is not None}
+
+    def where(call: CallPicture) -> list[str]:
+        child = by_record.get((call.name, call.offset))
+        if child is not None:
+            return _stack_of_child(child)
+        if children and not call.thread:
+            return _indented("(it is over by now)")
+        return _stack(frames.get(call.thread))
+
+    return where
+
+
+def _describe(name: str, picture: Snapshot, where: Callable[[CallPicture], list[str]]) -> list[str]:
     did = picture.counters
     done = f"{did.processed} processed, {did.retried} retried, {did.dead_lettered} dead-lettered"
     pace = (
@@ -148,7 +173,7 @@ def _describe(name: str, picture: Snapshot, stack_of: Callable[[int], list[str]]
         given_up = ", abandoned" if call.abandoned else ""
         place = f"{call.name}@{call.offset} attempt {call.attempt}"
         lines.append(f"  {place} for {call.seconds:.1f} s{given_up}")
-        lines.extend(stack_of(call.thread))
+        lines.extend(where(call))
     return lines
 
 
@@ -159,4 +184,17 @@ def _stack(frame: FrameType | None) -> list[str]:
     if frame is None:
         return ["      (gone)"]
     text = "".join(traceback.format_stack(frame))
+    return _indented(text)
+
+
+def _stack_of_child(child: ChildPicture) -> list[str]:
+    stack = "".join(traceback.StackSummary.from_list(child.stack).format())
+    handler = f", handler {child.handler}" if child.handler else ""
+    return [
+        f"    in the process {child.name} ({child.pid}){handler}",
+        *_indented(stack or "(it does not say where it stands)"),
+    ]
+
+
+def _indented(text: str) -> list[str]:
     return [f"      {line}" for line in text.splitlines()]

@@ -70,10 +70,12 @@ class BatchParcel(Parcel):
         """It comes back in halves if its child dies now."""
         return self.begun > 1
 
-    def is_on(self, offset: int) -> bool:
-        """Tell whether the child is about the batch that begins with this offset."""
-        begun = self.begun and self.berth is not None and not self.berth.over.value
-        return bool(begun) and self.messages[0].offset() == offset
+    @property
+    def current(self) -> Message | None:
+        """The first record of the batch that its child is on; None where it is on none."""
+        if self.berth is None or not self.begun or self.berth.over.value:
+            return None
+        return self.messages[0]
 
     @property
     def begun(self) -> int:

@@ -29,7 +29,7 @@ from window_consumer.runtime.slot_process import STACK_SIGNAL, Boot
 _PIPE_BYTES: Final = 2**20
 """A whole slice fits in, so that it lies ready when the child wants it."""
 
-_STACK_S: Final = 0.25
+STACK_S: Final = 0.25
 """Longer than any child takes to say where it stands, unless it is stopped."""
 
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
@@ -138,15 +138,24 @@ class Child:
 
     def frames(self) -> list[FrameSummary]:
         """Return where its main thread stands, the innermost frame last; empty if it is silent."""
+        self.ask_for_frames()
+        return self.asked_frames(perf_counter() + STACK_S)
+
+    def ask_for_frames(self) -> None:
+        """Ask where its main thread stands, without waiting for the answer."""
         with contextlib.suppress(OSError):
             while os.read(self._stack, 65536):
                 pass
         self.process.send_signal(STACK_SIGNAL)
+
+    def asked_frames(self, deadline: float) -> list[FrameSummary]:
+        """Return what it has answered by then."""
         text = ""
-        deadline = perf_counter() + _STACK_S
-        while _LAST_FRAME not in text and (left_s := deadline - perf_counter()) > 0:
-            if select.select([self._stack], [], [], left_s)[0]:
-                text += os.read(self._stack, 65536).decode("utf-8", "replace")
+        while _LAST_FRAME not in text:
+            left_s = max(0.0, deadline - perf_counter())
+            if not select.select([self._stack], [], [], left_s)[0]:
+                break
+            text += os.read(self._stack, 65536).decode("utf-8", "replace")
         found = map(_FRAME.fullmatch, text.splitlines())
         frames = [FrameSummary(each[1], int(each[2]), each[3]) for each in found if each]
         return frames[::-1]

@@ -187,10 +187,16 @@ class Parcel:
 
     def is_on(self, offset: int) -> bool:
         """Tell whether the child is about the record of this offset."""
+        current = self.current
+        return current is not None and bool(current.offset() == offset)
+
+    @property
+    def current(self) -> Message | None:
+        """The record that its child is on; None where it is on none."""
         if self.berth is None:
-            return False
+            return None
         begun = self.begun
-        return begun > self.berth.over.value and self.messages[begun - 1].offset() == offset
+        return self.messages[begun - 1] if begun > self.berth.over.value else None
 
     @property
     def begun(self) -> int:

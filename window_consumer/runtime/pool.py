@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.fault import Failure
+from window_consumer.runtime.child_pictures import ChildPicture
 from window_consumer.runtime.thread_pool import Caller
 
 
@@ -59,6 +60,14 @@ class ResizablePool(Protocol):
 
         Called now and then with the same number, too: what has rested for long may be let go of.
         """
+
+
+@runtime_checkable
+class PoolOfProcesses(Protocol):
+    """A pool whose slots are processes."""
+
+    def children(self) -> Sequence[ChildPicture]:
+        """Return what they do at this moment, within a second. Any thread may ask."""
 
 
 MakePool = Callable[[str, int, Caller, SimpleQueue[Any], Any], Pool]

@@ -6,7 +6,8 @@ a child dies, the record that it was on fails, what it had finished counts, and 
 again.
 
 Several threads of the parent come here: the poll thread, and two for each child. ``news`` is the
-one lock; nothing is sent, received or waited for while it is held, but the news themselves.
+one lock; nothing is sent, received or waited for while it is held, but the news themselves and,
+for a quarter of a second, children that are asked where they stand.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from window_consumer.model.errors import ProcessDiedError, WindowConsumerError, 
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.fingerprints import fingerprint
 from window_consumer.runtime.batch_parcels import BatchParcel
-from window_consumer.runtime.child import Child
+from window_consumer.runtime.child import STACK_S, Child
+from window_consumer.runtime.child_pictures import ChildPicture
 from window_consumer.runtime.coroutine_calls import INTERRUPTED
 from window_consumer.runtime.faults import class_name, handlers_lines
 from window_consumer.runtime.parcels import Parcel, WatchedCall
@@ -151,6 +153,14 @@ class ProcessPool:
                 parcel.ending = failure
                 slot.child.kill()
         return failure
+
+    def children(self) -> Sequence[ChildPicture]:
+        """Return what they do at this moment. Any thread may ask."""
+        with self.news:
+            asked = {slot for slot in self._slots if slot.ask_for_frames()}
+            deadline = perf_counter() + STACK_S
+            pictures = [slot.picture(deadline if slot in asked else None) for slot in self._slots]
+        return [picture for picture in pictures if picture is not None]
 
     def interrupt(self, slices: Sequence[Slice]) -> bool:
         """Kill the processes that are on these slices, whose partitions are given up."""

@@ -8,11 +8,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from window_consumer.model.errors import LifespanError, RunError, UsageError, WindowConsumerError
+from window_consumer.model.record import Message
 from window_consumer.runtime.batch_parcels import BatchParcel
 from window_consumer.runtime.berths import Berth
 from window_consumer.runtime.child import Child, end_in_words
 from window_consumer.runtime.child_logs import Line, log
+from window_consumer.runtime.child_pictures import ChildPicture, ChildState
 from window_consumer.runtime.crossed_batch import ToldOfBatch
+from window_consumer.runtime.faults import handlers_lines
 from window_consumer.runtime.parcels import Parcel, Posted
 from window_consumer.runtime.slot_process import Broken, Finished, Ready, Told
 
@@ -99,6 +102,42 @@ class ProcessSlot:
         """
         number = 0 if parcel.berth is None else parcel.berth.handler
         return self._handlers[number - 1] if number else ""
+
+    def ask_for_frames(self) -> bool:
+        """Ask a child that runs a handler where it stands; False where it runs none."""
+        if self.child is None or self._running() is None:
+            return False
+        self.child.ask_for_frames()
+        return True
+
+    def picture(self, deadline: float | None) -> ChildPicture | None:
+        """Return what its child does; None without a child.
+
+        Where its stack was asked for the answer comes by ``deadline``.
+        """
+        child, living = self.child, self._living
+        if child is None:
+            pid = 0 if living is None else living.process.pid
+            return ChildPicture(self.name, pid, ChildState.STARTING) if living else None
+        running, pid = self._running(), child.process.pid
+        if running is None:
+            state = ChildState.RESTING if self.rests else ChildState.IDLE
+            return ChildPicture(self.name, pid, state)
+        parcel, message = running
+        return ChildPicture(
+            self.name,
+            pid,
+            ChildState.RUNNING,
+            (parcel.slice_.partition.name, message.offset()),
+            self.handler_of(parcel),
+            () if deadline is None else handlers_lines(child.asked_frames(deadline)),
+        )
+
+    def _running(self) -> tuple[Parcel, Message] | None:
+        """Return the record that its child is on, and the parcel that it is in."""
+        parcel = next(iter(self.parcels.values()), None)
+        message = None if parcel is None else parcel.current
+        return None if parcel is None or message is None else (parcel, message)
 
     def take(self, parcel: Parcel) -> None:
         """Send a parcel."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from time import perf_counter, sleep, time_ns
 from typing import Any
@@ -22,9 +22,10 @@ from window_consumer.core.start import OnNoOffset
 from window_consumer.model.protocols import Clock, Copy, Sink, Source
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.batch_calls import BatchHandler
+from window_consumer.runtime.child_pictures import ChildPicture
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.poll_loop import LoopRules, Parts, Phase, PollLoop
-from window_consumer.runtime.pool import MakePool
+from window_consumer.runtime.pool import MakePool, PoolOfProcesses
 from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import OnOutOfRange, Restarts
@@ -171,6 +172,10 @@ class Worker:
     def snapshot(self, timeout_s: float = 1.0) -> Snapshot | None:
         """Return a picture, None where the poll thread does not answer in time."""
         return self.loop.snapshot(timeout_s)
+
+    def children(self) -> Sequence[ChildPicture]:
+        """Return what its child processes do at this moment; nothing where it has none."""
+        return self._pool.children() if isinstance(self._pool, PoolOfProcesses) else ()
 
     def say_goodbye(self) -> None:
         """Write the line that sums the worker up."""
