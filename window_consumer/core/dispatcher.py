@@ -222,8 +222,7 @@ class Dispatcher:
         """Yield the slices that should go out now, from the partitions in turn."""
         self._length.learn()
         self.held_back = 0
-        most = self._most_shared()
-        self._shared = min(most, self._waiting() // self.slots) if most > 1 else 1
+        self._shared = self._share()
         small = max(1, int(SMALL_CHANGE_S / self._length.cost_s))
         passed_over = 0
         while self._partitions and not self.full:
@@ -362,10 +361,24 @@ class Dispatcher:
         self._looked_at = now
         idle = self.idle_slots > 0 and not self._partitions
         stuck_s = max(STUCK_S, 2 * self._length.cost_s)
-        return [slice_ for slice_ in self._long if self._is_slow(slice_, now, stuck_s, idle=idle)]
+        return [
+            slice_
+            for slice_ in self._long
+            if slice_.started and self._is_slow(slice_, now, stuck_s, idle=idle)
+        ]
 
     def _waiting(self) -> int:
         return sum(partition.ordering.startable for partition in self._partitions)
+
+    def _share(self) -> int:
+        """Return how many slow records the next slices hold.
+
+        While the slots have enough queued nothing is gained by many short ones: as many as may.
+        """
+        most = self._most_shared()
+        if most <= 1 or len(self._out) - self.slots >= self.slots * REST_QUEUED:
+            return max(1, most)
+        return min(most, self._waiting() // self.slots)
 
     def _most_shared(self) -> int:
         return min(MAX_SHARED, int(self.slots / (self._length.cost_s * MAX_SLICES_PER_S)))
@@ -373,7 +386,7 @@ class Dispatcher:
     @staticmethod
     def _is_slow(slice_: Slice, now: float, stuck_s: float, *, idle: bool) -> bool:
         records = len(slice_.messages)
-        if records == 1 or not slice_.started:
+        if records == 1:
             return False
         claimed = slice_.claimed()
         if claimed == records:
