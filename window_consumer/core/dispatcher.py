@@ -58,6 +58,10 @@ interpreter's lock once, not twenty times."""
 REST_QUEUED = 0.5
 """Enough: so many slices a slot are queued, and each takes four times REST_S."""
 
+SHARED_QUEUED = 0.25
+"""Where slow records share slices so many slices a slot are enough: each holds many calls. Then new
+ones are as long as may be, because the poll thread's work is for each slice."""
+
 LONGEST_REST_S = 0.005
 """Where a slice takes longer still, an eighth of that: with a thousand calls at once, looking at
 their results a thousand times a second costs more than all else that there is to do."""
@@ -142,7 +146,11 @@ class Dispatcher:
         long, one record is ready at least.
         """
         cost_s = self._length.cost_s
-        in_slices = self.slots * (max(self._length.records, self._most_shared()) - 1)
+        most = self._most_shared()
+        in_slices = self.slots * (max(self._length.records, most) - 1)
+        if most > 1:
+            # Without a stock of long slices those that come back would be replaced by short ones.
+            in_slices += int(self.slots * most * 2 * SHARED_QUEUED)
         return in_slices + max(cost_s < LONG_CALL_S, int(self.slots * seconds / cost_s))
 
     def _supply(self) -> int:
@@ -154,7 +162,8 @@ class Dispatcher:
         """For how long nothing would come of looking at results; 0 where something may."""
         queued = len(self._out) - self.slots
         slice_s = self._length.cost_s * max(self._length.records, self._shared)
-        if queued < self.slots * REST_QUEUED or slice_s < 4 * REST_S:
+        enough = REST_QUEUED if self._shared <= 1 else SHARED_QUEUED
+        if queued < self.slots * enough or slice_s < 4 * REST_S:
             return 0.0
         return min(LONGEST_REST_S, max(REST_S, slice_s / 8))
 
@@ -371,12 +380,9 @@ class Dispatcher:
         return sum(partition.ordering.startable for partition in self._partitions)
 
     def _share(self) -> int:
-        """Return how many slow records the next slices hold.
-
-        While the slots have enough queued nothing is gained by many short ones: as many as may.
-        """
+        """Return how many slow records the next slices hold: those that wait, shared by all."""
         most = self._most_shared()
-        if most <= 1 or len(self._out) - self.slots >= self.slots * REST_QUEUED:
+        if most <= 1 or len(self._out) - self.slots >= self.slots * SHARED_QUEUED:
             return max(1, most)
         return min(most, self._waiting() // self.slots)
 
