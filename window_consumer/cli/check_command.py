@@ -1,0 +1,30 @@
+"""``window-consumer check``: its options."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from window_consumer.app.loading import load_app
+from window_consumer.cli import options
+from window_consumer.cli.check import check
+
+
+@click.command("check")
+@options.application
+@options.config
+@options.only
+@options.overrides
+@options.start_timeout
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--connect", is_flag=True, help="Ask the cluster, too.")
+def check_command(**given: Any) -> int:
+    """Check a configuration without running it, and work out its bounds."""
+    app = load_app(given["application"])
+    plan = app.plan(given["config"], only=given["only"], overrides=given["overrides"])
+    app.blueprints(plan)  # refuses what child processes could not import
+    report = check(app, plan, connect=given["connect"], start_timeout=given["start_timeout"])
+    click.echo(json.dumps(report.as_json(), indent=2) if given["as_json"] else report.as_text())
+    return 0

@@ -1,0 +1,84 @@
+"""``window-consumer run``: its options, and which way they lead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from window_consumer.app import Plan
+from window_consumer.app.loading import load_app
+from window_consumer.cli import options
+from window_consumer.cli.copies import number_of_this_copy, run_copies
+from window_consumer.cli.durations import Duration
+from window_consumer.cli.embedded import run_embedded
+from window_consumer.cli.logs import set_up
+from window_consumer.cli.run import run_until_stopped
+from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
+from window_consumer.model.errors import UsageError
+
+
+@click.command("run")
+@options.application
+@options.config
+@options.only
+@options.overrides
+@options.start_timeout
+@click.option("--embedded", is_flag=True, help="Start an embedded broker in this process.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Run so many copies of the whole process, and replace those that end.",
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error", "critical"], case_sensitive=False),
+    default="info",
+    show_default=True,
+)
+@click.option(
+    "--switch-interval",
+    type=Duration(),
+    default=SWITCH_INTERVAL_S,
+    metavar="DURATION",
+    help="How long a thread keeps the interpreter. [default: 5ms]",
+)
+@click.option(
+    "--gc-threshold",
+    type=click.IntRange(0),
+    default=GC_THRESHOLD,
+    show_default=True,
+    help="New objects that start a garbage collection; 0 leaves Python's settings alone.",
+)
+def run_command(**given: Any) -> int:
+    """Run the workers of a configuration until a signal comes.
+
+    SIGTERM or Ctrl-C: drain, commit, leave the group; a second one: end at once. SIGUSR1: print
+    the windows and where the running handlers stand.
+    """
+    formatter = set_up(given["log_format"], given["log_level"], number_of_this_copy())
+    if given["processes"] and not number_of_this_copy():
+        return _run_copies(given)
+    tune(given["switch_interval"], given["gc_threshold"])
+    app = load_app(given["application"])
+    config, only, overrides = given["config"], given["only"], given["overrides"]
+    if given["embedded"]:
+        return run_embedded(app, config, only, overrides, formatter)
+    plan = app.plan(config, only=only, overrides=overrides)
+    return run_until_stopped(app, plan, formatter, given["start_timeout"])
+
+
+def _run_copies(given: dict[str, Any]) -> int:
+    if given["embedded"]:
+        raise UsageError(
+            "--embedded and --processes: each process would have a broker of its own; start one"
+            " with window-consumer broker, and name it in the configuration"
+        )
+    app = load_app(given["application"])
+
+    def make_plan() -> Plan:
+        return app.plan(given["config"], only=given["only"], overrides=given["overrides"])
+
+    return run_copies(given["processes"], make_plan)
