@@ -147,6 +147,19 @@ def test_the_second_half_of_a_lane_waits_until_the_first_one_is_finished(orderin
     assert out(it) == [(1, [4])]
 
 
+@pytest.mark.parametrize("ordering", ["key", "partition"])
+def test_nothing_enters_a_lane_between_its_halves(ordering: str) -> None:
+    it = driven(ordering=ordering)
+    it.deliver(*notes(*range(4), keys=[b"a"] * 4))
+    it.tick()
+    die(it, it.out[0])
+    it.deliver(*notes(4, keys=[b"a"]))
+    for expected in ([0, 1], [2, 3], [4]):
+        it.tick()
+        assert out(it) == [(1, expected)]
+        it.finish(it.out[0])
+
+
 def test_a_record_that_was_held_back_in_the_first_half_goes_before_the_second() -> None:
     it = driven(ordering="key")
     it.deliver(*notes(*range(4), keys=[b"a"] * 4))
@@ -265,8 +278,9 @@ def test_what_waits_is_put_back_in_its_order_when_nothing_may_start(ordering: st
     (slice_,) = it.engine.dispatcher.out
     assert slice_.messages == []
     it.engine.on_completion(slice_, it.now)
+    it.engine.dispatcher.longest = 4
     it.tick(5.0)
-    assert out(it) == [(1, list(range(8)))]
+    assert out(it) == [(1, [0, 1, 2, 3])]
 
 
 def test_halves_of_a_partition_that_is_given_up_are_forgotten() -> None:
@@ -274,8 +288,7 @@ def test_halves_of_a_partition_that_is_given_up_are_forgotten() -> None:
     it.deliver(*notes(*range(4)))
     it.tick()
     die(it, it.out[0])
-    it.engine.on_revoking([ORDERS], it.now)
-    it.engine.on_revoked([ORDERS], it.now)
+    it.engine.on_lost([ORDERS], it.now)
     it.tick(9.0)
     assert out(it) == []
 

@@ -67,7 +67,47 @@ def failing_batches(rng: Random) -> Plan:
         ),
         keys=(b"a", b"b"),
         handlers=evolve(plan.handlers, fails=0.4, fatal=0.0, leaves=0.0, deadly=0.0, hangs=hangs),
+        deaths=None,
     )
+
+
+def with_deaths(rng: Random) -> Plan:
+    """Slots are processes that die, of themselves or of some records."""
+    plan = draw(rng)
+    while plan.deaths is None:
+        plan = draw(rng)
+    return plan
+
+
+def dying_slices(rng: Random) -> Plan:
+    """Slices hold several records, and the processes that are on them die often."""
+    plan = with_deaths(rng)
+    while plan.engine.batch is not None:
+        plan = with_deaths(rng)
+    return _dying(rng, plan)
+
+
+def dying_batches(rng: Random) -> Plan:
+    """Handlers get lists in processes that die often, with several records of few keys."""
+    plan = with_deaths(rng)
+    while plan.engine.batch is None:
+        plan = with_deaths(rng)
+    plan = _dying(rng, plan)
+    return evolve(plan, engine=evolve(plan.engine, batch=BatchRules(6, 3, 0.01)))
+
+
+def _dying(rng: Random, plan: Plan) -> Plan:
+    engine = evolve(
+        plan.engine,
+        slots=2,
+        ordering=rng.choice(("unordered", "key", "key", "partition")),
+        retry=evolve(plan.engine.retry, when_spent="dead_letter"),
+        cell_records=6,
+        batch_records=40,
+        window_bytes=100_000,
+    )
+    handlers = evolve(plan.handlers, deadly=0.1, hangs=0.0)
+    return evolve(plan, engine=engine, keys=(b"a", b"b"), handlers=handlers, deaths=0.03)
 
 
 _MORE_RESULTS = {"turn": 2.0, "work": 2.0, "acks": 6.0, "weather": 8.0}

@@ -205,8 +205,7 @@ class Settling:
         messages, seqs = slice_.messages, slice_.seqs
         if died_on(slice_):
             # It says nothing of any record, and so the breaker does not hear of it.
-            if not partition.closing:
-                self._dispatcher.part(slice_)
+            self._dispatcher.part(slice_)
             return
         results = slice_.results()
         together = self._failures.together() if slice_.is_batch and results.failed else None

@@ -11,7 +11,7 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.record import Call, Message
 from window_consumer.runtime.berths import CANCELLED, TOLD, Berth
 from window_consumer.runtime.carried_errors import restored
-from window_consumer.runtime.coroutine_calls import Interrupted
+from window_consumer.runtime.coroutine_calls import INTERRUPTED, Interrupted
 
 if TYPE_CHECKING:
     from window_consumer.runtime.process_slot import ProcessSlot
@@ -67,6 +67,8 @@ class Parcel:
         self.berth: Berth | None = None
         self.told = 0
         """Deviations that the child has told of."""
+        self._known = 0
+        """The record behind the last one of those."""
         self.waits = True
         """No child has it, and it is not over."""
         self.ending: Failure | Interrupted | None = None
@@ -111,7 +113,7 @@ class Parcel:
     def go_to(self, slot: ProcessSlot, berth: Berth, serial: int) -> None:
         """Note that a child is about to get it."""
         self.slot, self.berth, self.serial, self.waits = slot, berth, serial, False
-        self.told = 0
+        self.told = self._known = 0
         berth.load(1 if self.slice_.is_batch else len(self.messages))
         call = self.slice_.call
         if isinstance(call, WatchedCall):
@@ -141,6 +143,7 @@ class Parcel:
             noted.returned.append(Returned((message,), told.results, told.handler))
         else:
             noted.held.append(message)
+        self._known = told.place + 1
         self.told += 1
 
     def finish(self) -> None:
@@ -154,7 +157,8 @@ class Parcel:
         """
         assert self.berth is not None
         unclaimed = self._cut(self.berth.take_all())
-        over = self.berth.over.value
+        # It may have died after it had told of a record, before that counted as over.
+        over = max(self.berth.over.value, self._known)
         self._leave()
         if not self.messages:
             self.messages = unclaimed
@@ -163,9 +167,20 @@ class Parcel:
             return False
         noted = self.slice_.deviate()
         if over < len(self.messages):
-            self._end(self.messages[over], self.ending or failure, noted)
+            message = self.messages[over]
+            ending = INTERRUPTED if self._waits_for_another(message) else self.ending or failure
+            self._end(message, ending, noted)
         noted.held.extend(unclaimed)
         return True
+
+    def _waits_for_another(self, message: Message) -> bool:
+        """Tell whether a record is not called, because an earlier one of its lane is not over."""
+        lane_of, noted = self.slice_.lane_of, self.slice_.deviate()
+        if lane_of is None or (lane := lane_of(message)) is None:
+            return False
+        before = [each for each, _ in noted.failed]
+        before += [each for returned in noted.returned for each in returned.messages]
+        return lane in map(lane_of, before)
 
     @staticmethod
     def _end(message: Message, ending: Failure | Interrupted, noted: Deviations) -> None:

@@ -17,6 +17,7 @@ from window_consumer.runtime.child_pictures import ChildPicture, ChildState
 from window_consumer.runtime.crossed_batch import ToldOfBatch
 from window_consumer.runtime.faults import handlers_lines
 from window_consumer.runtime.parcels import Parcel, Posted
+from window_consumer.runtime.replacement import Replacement
 from window_consumer.runtime.slot_process import Broken, Finished, Ready, Told
 
 if TYPE_CHECKING:
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 
 STUCK_S: Final = 0.015
 """A parcel that has waited for so long behind one record goes to another child."""
-
-BACKOFF_S: Final = 0.1
-MAX_BACKOFF_S: Final = 5.0
-"""A child that has died is replaced after a wait that doubles while children live for less."""
 
 LEAVE_S = 10.0
 """A child that is not needed any more gets so long for leaving its lifespan."""
@@ -58,7 +55,7 @@ class ProcessSlot:
         self.is_stuck = False
         """Nothing is laid ready behind its record."""
         self._is_halving = False
-        """The last child died on a batch: there are no more such deaths than records in it."""
+        """The last child died on a batch of several records."""
         self.failure: WindowConsumerError | None = None
         """Why no child became ready."""
         self._handlers: Sequence[str] = ()
@@ -211,23 +208,20 @@ class ProcessSlot:
 
     def _keep(self) -> None:
         pool = self._pool
-        unready = quick = 0
+        unready, replacement = 0, Replacement()
         while not pool.stopping.is_set():
             born = perf_counter()
             was_ready, was_killed = self._one_life()
             if pool.stopping.is_set() or self._is_over():
                 return
             unready = 0 if was_ready else unready + 1
-            lived_s = perf_counter() - born
-            if was_killed or lived_s > MAX_BACKOFF_S:
-                quick = 0
-            elif not self._is_halving:
-                quick += 1
+            wait_s = replacement.wait_s(
+                perf_counter() - born, was_killed=was_killed, is_halving=self._is_halving
+            )
             if not was_ready and (not pool.started.is_set() or unready >= MAX_STARTS):
                 pool.gave_up(self)
                 return
-            if quick and not self._is_halving:
-                pool.stopping.wait(min(MAX_BACKOFF_S, BACKOFF_S * 2 ** min(quick - 1, 16)))
+            pool.stopping.wait(wait_s)
 
     def _is_over(self) -> bool:
         """Tell whether the slot needs no child for now; its keeper ends then."""

@@ -46,10 +46,10 @@ class CopyWatch:
             history.violate(f"{member} copies {name}@{offset}, which it was not given")
             return on_delivery
         if dict(copy.headers).get(names.REASON) == b"CRASHED":
-            if not history.has_crashed(record):
+            if not (history.has_crashed(record) or _has_killed(tenure, offset)):
                 history.violate(
                     f"{name}@{offset} leaves as crashed, although the process ended on it only"
-                    f" {record.named_ends} times"
+                    f" {record.named_ends} times, and that of its slot {tenure.deaths.get(offset)}"
                 )
         elif offset not in tenure.leaving:
             history.violate(f"{name}@{offset} is copied although it may still be tried")
@@ -129,6 +129,11 @@ class CopyWatch:
             self._history.violate(f"{message} is another record than {first}: {text}")
 
 
+def _has_killed(tenure: Tenure, offset: int) -> bool:
+    """Tell whether the process of a slot has died on a record as often as it may."""
+    return tenure.deaths.get(offset, 0) >= tenure.member.rules.retry.crash_attempts
+
+
 def _replaced(before: FakeMessage, copy: Copy) -> list[str]:
     """Say which headers of an earlier hop are still what they were."""
     said = dict(before.headers() or ())
@@ -151,7 +156,7 @@ def _forgotten(tenure: Tenure, record: KnownRecord, copy: Copy) -> list[str]:
     by_name = dict(copy.headers)
     offset = record.message.offset()
     calls = record.hop.attempts + tenure.attempts.get(offset, 0)
-    if by_name.get(names.REASON) == b"CRASHED":
+    if by_name.get(names.REASON) == b"CRASHED" and not _has_killed(tenure, offset):
         # Calls that ended the process; others of the same lives are not known to anybody.
         calls = int(by_name.get(names.ATTEMPTS) or 0)
         if not 0 < calls - record.hop.attempts <= record.named_ends:

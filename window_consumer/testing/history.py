@@ -20,6 +20,7 @@ from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Stalled
 from window_consumer.model.errors import (
     NotCalled,
+    ProcessDiedError,
     ResultRefusedError,
     RetryLater,
     Skip,
@@ -470,6 +471,21 @@ class History:
             )
         )
 
+    def died(self, calls: Sequence[SimulatedCall]) -> None:
+        """The process of a slot has died on these calls, and nobody can tell on which of them.
+
+        Whoever was alone is to blame; of several none is charged.
+        """
+        if len(calls) == 1:
+            (call,) = calls
+            deaths = call.tenure.deaths
+            deaths[call.offset] = deaths.get(call.offset, 0) + 1
+            self.ended(call, ProcessDiedError("died"))
+            return
+        for call in calls:
+            self.interrupted(call)
+            call.tenure.attempts[call.offset] -= 1
+
     def ended_together(
         self, calls: Sequence[SimulatedCall], errors: Sequence[Exception | None]
     ) -> None:
@@ -568,11 +584,13 @@ class History:
 
     def _result(self, call: SimulatedCall, error: Exception | None) -> Result:
         retry = call.tenure.member.rules.retry
-        if error is None:
-            return "done"
-        if isinstance(error, Skip):
-            return "skipped"
+        if error is None or isinstance(error, Skip):
+            return "done" if error is None else "skipped"
         stalled = isinstance(error, StalledError)
+        if isinstance(error, ProcessDiedError):
+            is_spent = call.tenure.deaths[call.offset] >= retry.crash_attempts
+            left: Result = "dropped" if retry.when_spent == "drop" else "spent"
+            return left if is_spent else "failed"
         if isinstance(error, NotCalled) or (retry.is_fatal(error) and not stalled):
             end = error.end if isinstance(error, NotCalled) else retry.when_spent
             return "dropped" if end == "drop" else "spent"

@@ -108,6 +108,7 @@ class Tenure:
         "abandoned",
         "attempts",
         "committed_to",
+        "deaths",
         "delivered",
         "dropped",
         "durable",
@@ -145,6 +146,8 @@ class Tenure:
         self.dropped: set[int] = set()
         """Of those in ``final``: they may be called once more instead of being dropped."""
         self.attempts: dict[int, int] = {}
+        self.deaths: dict[int, int] = {}
+        """How often the process of a slot died while it was on nothing else."""
         self.not_before: dict[int, float] = {}
         """When a failed record may be called again."""
         self.leaving: set[int] = set()

@@ -39,6 +39,7 @@ from window_consumer.testing.fake_sink import FakeSink
 from window_consumer.testing.fake_source import FakeSource
 from window_consumer.testing.history import History
 from window_consumer.testing.ladder_topics import LadderTopics
+from window_consumer.testing.mortal_slots import MortalSlots
 from window_consumer.testing.pace import WanderingLimiter
 from window_consumer.testing.result_watch import ResultWatch
 from window_consumer.testing.schedule import GROUP, RESULT_TOPICS, Plan, copy_topic
@@ -235,8 +236,11 @@ class SimulatedMember:
         """After its last turn."""
         self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
         rules = plan.engine
-        self.slots = SteppedSlots(
-            rules.slots, handler, scene.history, scene.clock.now, ends=rules.stall.ends
+        given = (rules.slots, handler, scene.history, scene.clock.now)
+        self.slots = (
+            SteppedSlots(*given, ends=rules.stall.ends)
+            if plan.deaths is None
+            else MortalSlots(*given, plan.deaths)
         )
         self.source.member = self.sink.member = self.slots.member = self
         reports = Ears(self, scene)

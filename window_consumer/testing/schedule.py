@@ -128,6 +128,9 @@ _WITH_BATCHES = 0.2
 _WITH_COROUTINES = 0.3
 """So many of the others have calls that can be ended."""
 
+_WITH_CHILDREN = 0.4
+"""In so many of both slots are processes, which die."""
+
 _CLIMBING = 0.25
 """So many schedules are about records that fail and wait in retry levels."""
 
@@ -178,6 +181,8 @@ class Plan:
     weights: tuple[float, ...] = field(factory=tuple)
     """Cumulative, of ``actions``."""
     redriving: Redriving = field(factory=Redriving)
+    deaths: float | None = None
+    """The share of a slot's steps at which its process dies; None where slots are no processes."""
 
 
 def draw(rng: Random) -> Plan:
@@ -187,10 +192,24 @@ def draw(rng: Random) -> Plan:
     plan = _drawn(rng)
     engine = plan.engine
     if own.random() < _WITH_BATCHES:
-        return evolve(plan, engine=evolve(engine, batch=_batches(own, engine)))
+        plan = evolve(plan, engine=evolve(engine, batch=_batches(own, engine)))
+        return _mortal(own, plan) if own.random() < _WITH_CHILDREN else plan
     if own.random() < _WITH_COROUTINES:
-        return evolve(plan, engine=evolve(engine, stall=evolve(engine.stall, ends=True)))
+        plan = evolve(plan, engine=evolve(engine, stall=evolve(engine.stall, ends=True)))
+        return _mortal(own, plan) if own.random() < _WITH_CHILDREN else plan
     return plan
+
+
+def _mortal(rng: Random, plan: Plan) -> Plan:
+    """Let slots be processes that die, of themselves or of some records."""
+    engine = plan.engine
+    deadly = 0.0 if engine.retry.when_spent == "stop" else rng.choice((0.0, 0.05, 0.2))
+    return evolve(
+        plan,
+        engine=evolve(engine, stall=evolve(engine.stall, ends=True)),
+        handlers=evolve(plan.handlers, deadly=deadly),
+        deaths=rng.choice((0.0, 0.003, 0.03)),
+    )
 
 
 def _batches(rng: Random, engine: EngineRules) -> BatchRules:

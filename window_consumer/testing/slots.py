@@ -75,6 +75,8 @@ class SteppedSlots:
         self._steps: list[Iterator[None] | None] = [None] * slots
         self._slices: list[Slice | None] = [None] * slots
         self._abandoned: list[Iterator[None]] = []
+        self._calls: dict[Slice, list[SimulatedCall]] = {}
+        """Of a slice: those that have begun and are not over."""
         self.dying = False
         """A call is about to end the process."""
         self.member: Any = None
@@ -111,9 +113,12 @@ class SteppedSlots:
             slice_ = self._slices[index] = self._waiting.popleft()
             work = steps[index] = self._call_each(slice_, index + 1)
         try:
-            next(work)
+            self._go_on(work, self._slices[index], rng)
         except StopIteration:
             steps[index] = self._slices[index] = None
+
+    def _go_on(self, work: Iterator[None], slice_: Slice | None, rng: Random) -> None:  # noqa: ARG002 - for others
+        next(work)
 
     def _step_abandoned(self, index: int) -> None:
         try:
@@ -134,7 +139,7 @@ class SteppedSlots:
             if work is not None:
                 self._abandoned.append(work)
             self._steps[index] = self._slices[index] = None
-        return _failure(StalledError("does not return"), stalled.offset)
+        return made_failure(StalledError("does not return"), stalled.offset)
 
     def interrupt(self, slices: Sequence[Slice]) -> bool:
         """End calls where they are coroutines; a thread cannot be ended."""
@@ -162,10 +167,12 @@ class SteppedSlots:
                     slice_.deviate().held.append(message)
                     continue
             call = history.started(tenure, message, slice_.call.attempt)
+            self._calls[slice_] = [call]
             while call.record.deadly:
-                self.dying = True
+                self._die()
                 yield
             yield from self._last(call, slice_)
+            del self._calls[slice_]
             if self._conclude(slice_, message, call) and lane_of is not None:
                 held_lanes.add(lane_of(message))
         slice_.elapsed = self._now() - started
@@ -180,17 +187,23 @@ class SteppedSlots:
         tenures = [history.claimed(self.member, slice_, message) for message in messages]
         yield
         calls = history.started_together(tenures[0], messages, slice_.call.attempt)
+        self._calls[slice_] = calls
         while any(call.record.deadly for call in calls):
-            self.dying = True
+            self._die()
             yield
         yield from self._last(calls[0], slice_)
+        del self._calls[slice_]
         errors = self._handler.endings(calls)
         history.ended_together(calls, errors)
         for message, error in zip(messages, errors, strict=True):
             if isinstance(error, Skip):
                 slice_.deviate().skipped.append(message)
             elif error is not None:
-                slice_.deviate().failed.append((message, _failure(error, message.offset())))
+                slice_.deviate().failed.append((message, made_failure(error, message.offset())))
+
+    def _die(self) -> None:
+        """End the process that the call runs in."""
+        self.dying = True
 
     def _conclude(self, slice_: Slice, message: Message, call: SimulatedCall) -> bool:
         """Note how a call ends; tell whether its lane waits for it."""
@@ -207,7 +220,7 @@ class SteppedSlots:
         if isinstance(error, Skip):
             slice_.deviate().skipped.append(message)
         elif error is not None:
-            slice_.deviate().failed.append((message, _failure(error, message.offset())))
+            slice_.deviate().failed.append((message, made_failure(error, message.offset())))
             return True
         if count:
             results = self.member.scene.results.returned(call, count, bad=bad)
@@ -225,5 +238,6 @@ class SteppedSlots:
             yield
 
 
-def _failure(error: Exception, offset: int) -> Failure:
+def made_failure(error: Exception, offset: int) -> Failure:
+    """Return what is told of a record that failed; some of it is long."""
     return Failure(error, _FAULTS[offset % len(_FAULTS)])

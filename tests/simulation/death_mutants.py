@@ -1,0 +1,142 @@
+"""Engines with one planted bug each in what they do when the process of a slot has died."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from window_consumer.core.engine import Engine
+from window_consumer.core.failures import Failures
+from window_consumer.core.halving import Half, Halves, died_on
+from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.partition import Partition
+from window_consumer.core.settling import Settling
+from window_consumer.core.slices import Slice
+from window_consumer.model.errors import ProcessDiedError
+from window_consumer.model.fault import Failure
+
+
+class _Engine(Engine):
+    """One whose parts are replaced by those of a subclass."""
+
+    halves_type: type[Halves] = Halves
+    settling_type: type[Settling] = Settling
+    failures_type: type[Failures] = Failures
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.settling.__class__ = self.settling_type
+        self.failures.__class__ = self.failures_type
+        halves = getattr(self.dispatcher, "_halves", None)
+        if halves is not None:
+            halves.__class__ = self.halves_type
+
+
+def died(slice_: Slice) -> bool:
+    noted = slice_.deviations
+    return noted is not None and any(
+        type(failure.error) is ProcessDiedError for _, failure in noted.failed
+    )
+
+
+class ChargesAllOfABatch(_Engine):
+    """Each record of a batch that ended its process is charged."""
+
+    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+        def _settle(self, slice_: Slice, now: float) -> None:
+            slice_.is_batch = slice_.is_batch and not died_on(slice_)
+            super()._settle(slice_, now)
+
+
+class ChargesNobody(_Engine):
+    """A record that ends processes is called for ever."""
+
+    class failures_type(Failures):  # noqa: N801 - takes the place of an attribute
+        def add(self, *arguments: Any, **named: Any) -> FailedRecord:
+            partition, _, seq, *_ = arguments
+            if seq in partition.failed:
+                partition.failed[seq].deaths = -1
+            return super().add(*arguments, **named)
+
+
+class ForgetsTheSecondHalf(_Engine):
+    """Only the first half of a batch goes out again."""
+
+    class halves_type(Halves):  # noqa: N801 - takes the place of an attribute
+        def part(self, slice_: Slice) -> None:
+            super().part(slice_)
+            waiting = self._waiting[slice_.partition]
+            lost = waiting.pop(1)
+            for lane in lost.lanes if lost.attempt == 1 else ():
+                slice_.partition.free_lane(lane)
+
+
+class StartsBothHalvesOfALane(_Engine):
+    """The second half of a lane does not wait for the first one."""
+
+    class halves_type(Halves):  # noqa: N801 - takes the place of an attribute
+        def part(self, slice_: Slice) -> None:
+            super().part(slice_)
+            self._waiting[slice_.partition] = [
+                Half(half.partition, half.messages, half.seqs, half.lanes, half.attempt)
+                for half in self._waiting[slice_.partition]
+            ]
+
+
+class FreesTheLanesOfHalves(_Engine):
+    """The lanes of halves that wait may be entered."""
+
+    class halves_type(Halves):  # noqa: N801 - takes the place of an attribute
+        def part(self, slice_: Slice) -> None:
+            super().part(slice_)
+            if slice_.call.attempt == 1:
+                slice_.partition.ordering.release(set(slice_.lanes))
+
+
+class ForgetsHalvesThatArePutBack(_Engine):
+    """What waits in halves is lost when nothing may start for a while."""
+
+    class halves_type(Halves):  # noqa: N801 - takes the place of an attribute
+        def dissolve(self, partition: Partition, _busy: Any) -> None:
+            for half in self._waiting.pop(partition, ()):
+                for lane in half.lanes if half.attempt == 1 else ():
+                    partition.free_lane(lane)
+
+
+class ForgetsWhatWasNotBegun(_Engine):
+    """What a dead process had not begun is not dealt again."""
+
+    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+        def _settle(self, slice_: Slice, now: float) -> None:
+            if died(slice_):
+                slice_.deviate().held, held = [], slice_.deviate().held
+                lost = {id(message) for message in held}
+                kept = [n for n, each in enumerate(slice_.messages) if id(each) not in lost]
+                slice_.seqs = [slice_.seqs[n] for n in kept]
+                slice_.messages = [slice_.messages[n] for n in kept]
+            super()._settle(slice_, now)
+
+
+class CountsTheRecordThatItDiedOn(_Engine):
+    """The record that a dead process was on counts as done."""
+
+    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+        def _settle(self, slice_: Slice, now: float) -> None:
+            if died(slice_) and not died_on(slice_):
+                noted = slice_.deviate()
+                noted.failed = [
+                    each for each in noted.failed if type(each[1].error) is not ProcessDiedError
+                ]
+            super()._settle(slice_, now)
+
+
+class ChargesWhatWasNotBegun(_Engine):
+    """Records that a dead process had not begun fail with the one that it was on."""
+
+    class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
+        def _settle(self, slice_: Slice, now: float) -> None:
+            if died(slice_) and not slice_.is_batch:
+                noted = slice_.deviate()
+                failure: Failure = noted.failed[-1][1]
+                noted.failed += [(message, failure) for message in noted.held]
+                noted.held = []
+            super()._settle(slice_, now)
