@@ -249,6 +249,19 @@ except UsageError as error:
     assert "workers.charge.pool is processes" in ended.out
     assert "is not an attribute of any module" in ended.out
     assert "shop.py:6" in ended.out
+    shop.application(SHOP)
+    ended = shop.script("""
+from shop import app
+from window_consumer.model.errors import UsageError
+
+app.middleware(lambda record, call_next: call_next(record))
+try:
+    app.start("workers.yaml")
+except UsageError as error:
+    print("refused:", error)
+""")
+    assert "shop:app has resources, told as lifespan and middleware when a child" in ended.out
+    assert "resources, told, <lambda> in its parent" in ended.out
     ended = shop.script(
         SHOP
         + """

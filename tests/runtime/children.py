@@ -9,10 +9,12 @@ import json
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from attrs import frozen
@@ -42,6 +44,8 @@ class Equip:
             raise ZeroDivisionError("in the application")
         if self.trouble == "exit":
             os._exit(7)
+        if self.trouble == "hangs":
+            _spin("")
         handler = globals()[self.handler]
         return Equipment(
             Caller(handler, Faults().failure),
@@ -53,7 +57,12 @@ class Equip:
 
 @contextlib.contextmanager
 def _lifespan(trouble: str) -> Iterator[str]:
-    if trouble == "lifespan":
+    if trouble == "exit in lifespan":
+        os._exit(8)
+    what, _, path = trouble.partition(" ")
+    if what == "once" and not Path(path).exists():
+        Path(path).touch()
+    elif what in {"once", "lifespan"}:
         raise ConnectionError("no database")
     yield f"state of {os.getpid()}"
     if trouble == "second stays" and threading.current_thread().name == "wc-work-slot-1":
@@ -80,6 +89,7 @@ def tell(record: Record) -> Produce:
         "state": record.state == f"state of {os.getpid()}",
         "current": current is not None and current.offset == record.offset,
         "cancelled": record.cancelled,
+        "argv": sys.argv,
     }
     return Produce("seen", None, json.dumps(seen))
 

@@ -9,6 +9,7 @@ import os
 import pickle
 import random
 import signal
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,9 +31,11 @@ from window_consumer.model.errors import (
     ProcessDiedError,
     RunError,
     StalledError,
+    StartStoppedError,
     UsageError,
+    WorkerStoppedError,
 )
-from window_consumer.runtime import process_pool, process_slot
+from window_consumer.runtime import process_pool, process_slot, replacement
 from window_consumer.runtime.child_pictures import ChildState
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.process_pool import ProcessPool
@@ -149,6 +152,7 @@ def test_a_handler_sees_all_of_its_record_and_what_it_returns_comes_back(pools: 
         "state": True,
         "current": True,
         "cancelled": False,
+        "argv": sys.argv,
     }
 
 
@@ -486,7 +490,16 @@ def test_log_lines_of_children_are_the_parents(
         ("usage", UsageError, "there is no module 'shop'"),
         ("bug", LifespanError, "ZeroDivisionError: in the application"),
         ("lifespan", LifespanError, "@app.lifespan failed at .*no database"),
-        ("exit", RunError, "the process wc-work-slot-0 ended with exit code 7 before it could"),
+        (
+            "exit",
+            RunError,
+            "the process wc-work-slot-0 ended with exit code 7 while it imported the application",
+        ),
+        (
+            "exit in lifespan",
+            RunError,
+            "ended with exit code 8 while it entered the application's lifespan",
+        ),
     ],
 )
 def test_children_that_cannot_begin_say_why_and_nothing_is_left(
@@ -496,6 +509,45 @@ def test_children_that_cannot_begin_say_why_and_nothing_is_left(
     with pytest.raises(kind, match=text):
         Pool(1, "obey", trouble).pool.start()
     assert held() == before
+
+
+def test_a_start_that_takes_long_says_so_and_can_be_stopped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = held()
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(process_pool, "_SAY_S", 0.01)
+    pool = Pool(1, "obey", "hangs")
+
+    def stop() -> None:
+        wait_until(lambda: "1 of 1 child processes have not begun after 0 s" in caplog.text)
+        pool.pool.stop_starting()
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    with pytest.raises(StartStoppedError, match="while child processes were starting"):
+        pool.pool.start()
+    stopping.join()
+    assert held() == before
+
+
+def test_a_child_that_cannot_be_replaced_says_so_each_time_and_then_ends_the_worker(
+    pools: MakePool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(replacement, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(process_slot, "MAX_STARTS", 2)
+    pool = pools(1, "obey", f"once {tmp_path / 'begun'}")
+    pool.slice_of("exit 3")
+    assert isinstance(pool.back(), Slice)
+    stopped = pool.completions.get(timeout=PATIENCE_S)
+    assert isinstance(stopped, WorkerStoppedError)
+    assert "wc-work-slot-0 cannot be replaced: @app.lifespan failed at" in str(stopped)
+    said = "no process could begin in place of wc-work-slot-0, 1 times of 2, the next one in 0.0 s"
+    assert said in caplog.text
+    assert "no database" in caplog.text
 
 
 class Dealing:

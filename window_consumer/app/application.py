@@ -356,7 +356,7 @@ class App:
             resources = self._resources_on(loops, plan)
             running = Running(make_workers, resources, LOGGER, stop_answering)
             health.attach(running)
-            return running.start()
+            return running.start(stop_asked)
 
     def blueprints(self, plan: Plan) -> Mapping[str, Blueprint]:
         """Return what the children of workers with ``pool: processes`` are made of, by worker.
@@ -426,6 +426,13 @@ class App:
             with_others = len(loops) < len(here)
             return entered_on(loops, self._lifespan, with_others=with_others)
         return as_context(self._lifespan)
+
+    @property
+    def surroundings(self) -> tuple[str, ...]:
+        """The names of its lifespan and of its middleware, from the outside in."""
+        lifespan = () if self._lifespan is None else (self._lifespan,)
+        functions = (*lifespan, *(layer.function for layer in self._middleware))
+        return tuple(getattr(each, "__qualname__", type(each).__name__) for each in functions)
 
     def resources_of_child(self) -> AbstractContextManager[Any]:
         """Return the lifespan for a child process, see ``resources``."""

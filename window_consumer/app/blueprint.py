@@ -41,6 +41,8 @@ class Blueprint:
     conditions: Mapping[str, Condition]
     """Of handlers whose condition stands in the configuration."""
     mask: Mask
+    surroundings: tuple[str, ...]
+    """Lifespan and middleware by name; the child has to have the same."""
 
     def __call__(self) -> Equipment:
         """Import the application and put the handler together, as in the parent."""
@@ -52,6 +54,12 @@ class Blueprint:
             raise UsageError(
                 f"{self.application} has no handler {missing[0]!r} when a child process imports it:"
                 " register handlers while the module is imported, whoever imports it"
+            )
+        if app.surroundings != self.surroundings:
+            raise UsageError(
+                f"{self.application} has {_listed(app.surroundings)} as lifespan and middleware"
+                f" when a child process imports it, and {_listed(self.surroundings)} in its parent:"
+                " register them while the module is imported, whoever imports it"
             )
         routes = [
             PlannedRoute(app.handlers[name], self.conditions.get(name) or app.handlers[name].when)
@@ -78,7 +86,7 @@ def blueprint_of(app: App, plan: Plan, worker: PlannedWorker) -> Blueprint:
     where = import_path(app, plan, worker)
     # Without what only the parent needs: passwords, and classes that cannot be pickled.
     config = evolve(worker.config, kafka=KafkaConfig(), retry=RetryConfig(), routes={})
-    return Blueprint(where, config, plan.config.topics, conditions, plan.mask)
+    return Blueprint(where, config, plan.config.topics, conditions, plan.mask, app.surroundings)
 
 
 def import_path(app: App, plan: Plan, worker: PlannedWorker) -> str:
@@ -114,6 +122,10 @@ def _why_not(app: App, worker: PlannedWorker) -> str:
         " processes cannot import it: assign it at the top of a module, as in app = App(...), not"
         " within a function"
     )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "nothing"
 
 
 def _names_of(app: App, module: str) -> Iterator[str]:

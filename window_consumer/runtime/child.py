@@ -89,6 +89,7 @@ class Child:
 
     def _boot(self, equip: bytes) -> None:
         boot = Boot(
+            sys.argv,
             [path or os.getcwd() for path in sys.path],  # noqa: PTH109 - sys.path has strings
             equip,
             LogSettings.of_this_process(),

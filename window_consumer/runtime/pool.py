@@ -69,6 +69,9 @@ class PoolOfProcesses(Protocol):
     def children(self) -> Sequence[ChildPicture]:
         """Return what they do at this moment, within a second. Any thread may ask."""
 
+    def stop_starting(self) -> None:
+        """Let ``start`` raise StartStoppedError, if it still waits. Any thread may call it."""
+
 
 MakePool = Callable[[str, int, Caller, SimpleQueue[Any], Any], Pool]
 """Gets the worker's name, the number of slots, what they call, where they report, and the state

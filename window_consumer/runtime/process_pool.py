@@ -23,7 +23,12 @@ from typing import Any, ClassVar, Final
 
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Ending, Stalled
-from window_consumer.model.errors import ProcessDiedError, WindowConsumerError, WorkerStoppedError
+from window_consumer.model.errors import (
+    ProcessDiedError,
+    StartStoppedError,
+    WindowConsumerError,
+    WorkerStoppedError,
+)
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.fingerprints import fingerprint
 from window_consumer.runtime.batch_parcels import BatchParcel
@@ -41,6 +46,9 @@ tried comes back within seconds. After this long it ends."""
 
 LEAVE_S: Final = 2.0
 """Children get so long at least for leaving their lifespan."""
+
+_SAY_S: Final = 5.0
+"""While children take long to begin a line says so this often."""
 
 _DEATH_S: Final = 5.0
 """A process that was killed is gone within milliseconds, unless the kernel holds it."""
@@ -89,14 +97,37 @@ class ProcessPool:
         Raises UsageError where they cannot load the application, LifespanError where its lifespan
         fails, RunError where one dies; all have ended then.
         """
+        began = perf_counter()
         with self.news:
             for slot in self._used:
                 slot.engage()
-            self.news.wait_for(lambda: not self._unready or self._failure is not None)
+        while not self._have_begun(_SAY_S):
+            self._logger.info(
+                "%s: %d of %d child processes have not begun after %.0f s: they import the"
+                " application and enter its lifespan",
+                self._worker,
+                len(self._unready),
+                len(self._used),
+                perf_counter() - began,
+            )
         if self._failure is not None:
             self.stop(0.0)
             raise self._failure
         self.started.set()
+
+    def _have_begun(self, timeout_s: float) -> bool:
+        """Wait until all children are ready or one cannot be; False where that takes longer."""
+        with self.news:
+            return self.news.wait_for(
+                lambda: not self._unready or self._failure is not None, timeout_s
+            )
+
+    def stop_starting(self) -> None:
+        """Let ``start`` raise StartStoppedError, if it still waits. Any thread may call it."""
+        with self.news:
+            if not self.started.is_set() and self._failure is None:
+                self._failure = StartStoppedError("stopped while child processes were starting")
+                self.news.notify_all()
 
     @property
     def is_ready(self) -> bool:
@@ -268,6 +299,18 @@ class ProcessPool:
             end,
             why,
             "not needed for now" if slot.rests else "replaced",
+        )
+
+    def say_not_begun(self, slot: ProcessSlot, wait_s: float, times: int, most: int) -> None:
+        """Write down that a child could not begin, and is tried again."""
+        self._logger.warning(
+            "%s: no process could begin in place of %s, %d times of %d, the next one in %.1f s: %s",
+            self._worker,
+            slot.name,
+            times,
+            most,
+            wait_s,
+            slot.failure,
         )
 
     def say_killed(self, slot: ProcessSlot, seconds: float) -> None:

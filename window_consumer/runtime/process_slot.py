@@ -18,7 +18,7 @@ from window_consumer.runtime.crossed_batch import ToldOfBatch
 from window_consumer.runtime.faults import handlers_lines
 from window_consumer.runtime.parcels import Parcel, Posted
 from window_consumer.runtime.replacement import Replacement
-from window_consumer.runtime.slot_process import Broken, Finished, Ready, Told
+from window_consumer.runtime.slot_process import Broken, Finished, Loaded, Ready, Told
 
 if TYPE_CHECKING:
     from window_consumer.runtime.process_pool import ProcessPool
@@ -221,6 +221,8 @@ class ProcessSlot:
             if not was_ready and (not pool.started.is_set() or unready >= MAX_STARTS):
                 pool.gave_up(self)
                 return
+            if unready:
+                pool.say_not_begun(self, wait_s, unready, MAX_STARTS)
             pool.stopping.wait(wait_s)
 
     def _is_over(self) -> bool:
@@ -239,7 +241,7 @@ class ProcessSlot:
             target=child.feed, args=(self._look,), name=f"{self.name}-feeder", daemon=True
         )
         feeder.start()
-        ready = False
+        ready, doing = False, "imported the application"
         self.failure = None
         try:
             while True:
@@ -248,6 +250,8 @@ class ProcessSlot:
                     ready = True
                     self._handlers = said.handlers
                     self._begin(child)
+                elif isinstance(said, Loaded):
+                    doing = "entered the application's lifespan"
                 elif isinstance(said, Broken):
                     self.failure = (UsageError if said.is_usage else LifespanError)(said.text)
                 else:
@@ -257,7 +261,7 @@ class ProcessSlot:
         left = self._leaves_since is not None
         killed = self._bury(child, end) or left
         if not ready and self.failure is None:
-            self.failure = RunError(f"the process {self.name} {end} before it could begin")
+            self.failure = RunError(f"the process {self.name} {end} while it {doing}")
         child.posted.put(None)
         feeder.join()
         self._living = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-BACKOFF_S: Final = 0.1
+BACKOFF_S = 0.1
 MAX_BACKOFF_S: Final = 5.0
 """A child that has died is replaced after a wait that doubles while children live for less."""
 

@@ -44,6 +44,7 @@ _NOT_THE_USERS = (
 )
 """Where frames between the supervisor and the lifespan come from."""
 
+_ASK_S = 0.2
 _LEAVE_S = 4.0
 _GRACE_S = 4.0
 """Beyond the stop timeout: for the last commits."""
@@ -83,10 +84,17 @@ class Running:
 
     # ---- for the application
 
-    def start(self) -> Self:
-        """Enter the lifespan and start the workers; raises LifespanError where that fails."""
+    def start(self, stop_asked: Callable[[], bool] = lambda: False) -> Self:
+        """Enter the lifespan and start the workers; raises LifespanError where that fails.
+
+        While it waits for child processes it asks ``stop_asked`` now and then, and raises
+        StartStoppedError when that says so.
+        """
         self._thread.start()
-        self._started.wait()
+        while not self._started.wait(_ASK_S):
+            if stop_asked():
+                for worker in self.workers:
+                    worker.stop_starting()
         if self._start_error is not None:
             self._ended.wait()
             raise self._start_error

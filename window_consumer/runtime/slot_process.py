@@ -67,6 +67,8 @@ Equip = Callable[[], Equipment]
 class Boot(NamedTuple):
     """The first thing that a child hears."""
 
+    argv: list[str]
+    """An application may look at the command line while it is imported."""
     path: list[str]
     """Where modules are looked for: unpickling the rest imports some."""
     equip: bytes
@@ -74,6 +76,10 @@ class Boot(NamedTuple):
     gc_threshold: tuple[int, int, int]
     freezes: bool
     switch_interval_s: float
+
+
+class Loaded(NamedTuple):
+    """The child says: the application is imported; its lifespan comes next."""
 
 
 class Ready(NamedTuple):
@@ -164,6 +170,7 @@ class Speaker:
 
 
 def _equipped(boot: Boot, speaker: Speaker) -> Equipment | None:
+    sys.argv[:] = boot.argv
     sys.path[:] = boot.path
     to_parent(boot.logs, speaker.say)
     gc.set_threshold(*boot.gc_threshold)
@@ -181,6 +188,7 @@ def _equipped(boot: Boot, speaker: Speaker) -> Equipment | None:
 
 def _serve(boot: Boot, equipment: Equipment, loop: SlotLoop) -> None:
     lifespan = equipment.lifespan
+    loop.speaker.say(Loaded())
     try:
         state = lifespan.__enter__()
     except BaseException as error:

@@ -145,6 +145,11 @@ class Worker:
         self.loop.thread.start()
         self._watch.start()
 
+    def stop_starting(self) -> None:
+        """Let ``start`` raise StartStoppedError where it waits for child processes."""
+        if isinstance(self._pool, PoolOfProcesses):
+            self._pool.stop_starting()
+
     def stop(self) -> None:
         """Ask for a drain; returns at once."""
         self.loop.stop()
