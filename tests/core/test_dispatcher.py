@@ -36,6 +36,31 @@ def test_no_more_records_share_a_slice_than_wait_for_each_slot() -> None:
     assert len(driven.out) >= 400
 
 
+def test_while_enough_is_queued_new_slices_hold_as_many_slow_records_as_may_share_one() -> None:
+    driven = with_learnt_cost(400, TEN_MS)
+    driven.deliver(*notes(*range(1_600)))
+    driven.tick()
+    first = set(driven.out)
+    assert len(first) == 400
+    driven.deliver(*notes(*range(1_600, 1_720)))
+    driven.tick()
+    queued = set(driven.out)
+    assert {len(slice_.messages) for slice_ in queued - first} == {1}
+    driven.deliver(*notes(*range(1_720, 1_800)))
+    driven.tick()
+    assert {len(slice_.messages) for slice_ in set(driven.out) - queued} == {8}
+
+
+def test_a_stock_of_long_slices_is_asked_for_beside_those_that_run() -> None:
+    driven = with_learnt_cost(400, TEN_MS)
+    driven.deliver(*notes(*range(4_000)))
+    driven.tick()
+    assert driven.engine.appetite() > 0
+    driven.deliver(*notes(*range(4_000, 6_000)))
+    driven.tick()
+    assert driven.engine.appetite() == 0
+
+
 def test_enough_is_asked_for_to_share_slices() -> None:
     driven = with_learnt_cost(400, TEN_MS)
     driven.deliver(*notes(*range(400 * 8)))

@@ -37,10 +37,17 @@ class Coroutines:
     def __exit__(self, *_: object) -> None:
         assert self.pool.stop(PATIENCE_S) == 0
 
-    def submit(self, *offsets: int, ordering: str = "unordered", keys: Any = None) -> Slice:
+    def submit(
+        self,
+        *offsets: int,
+        ordering: str = "unordered",
+        keys: Any = None,
+        batch: bool = False,
+    ) -> Slice:
         partition = Driven(ordering=ordering).engine.partitions[ORDERS]
         messages = notes(*offsets, keys=keys)
         slice_ = Slice(partition, messages, range(len(offsets)), 10 * len(offsets), ())
+        slice_.is_batch = batch
         self.pool.submit(slice_)
         return slice_
 

@@ -21,7 +21,10 @@ from tests.runtime.coroutines import PATIENCE_S, Coroutines, failed
 from window_consumer.core.slices import Slice
 from window_consumer.model.errors import Fatal, Skip
 from window_consumer.model.record import Record
+from window_consumer.runtime.coroutine_calls import CallTask, apart, call_each
 from window_consumer.runtime.current import RecordContext, current_record
+from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.thread_pool import Caller
 
 SEEN: ContextVar[int | None] = ContextVar("seen", default=None)
 
@@ -265,6 +268,84 @@ def test_context_variables_of_a_call_are_not_seen_by_the_next(*, waits: bool) ->
         slice_ = coroutines.run(0, 1, 2)
     assert slice_.plain
     assert seen == [None, None, None]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_context_variables_of_a_batch_are_not_seen_by_the_next(*, waits: bool) -> None:
+    seen: list[int | None] = []
+
+    async def handler(records: Any) -> None:
+        seen.append(SEEN.get())
+        SEEN.set(records[0].offset)
+        if waits:
+            await asyncio.sleep(0)
+
+    with Coroutines(handler, slots=1) as coroutines:
+        for offset in range(3):
+            assert coroutines.run(offset, batch=True).plain
+        assert coroutines.pool._is_apart
+    assert seen == [None, None, None]
+
+
+def test_a_task_goes_on_with_the_next_call_unless_one_has_left_something_in_its_context() -> None:
+    tasks: list[object] = []
+
+    async def handler(record: Record) -> None:
+        tasks.append(asyncio.current_task())
+        token = SEEN.set(record.offset)
+        await asyncio.sleep(0)
+        if record.offset != 2:
+            SEEN.reset(token)
+
+    with Coroutines(handler, slots=1) as coroutines:
+        assert coroutines.run(*range(6)).plain
+    assert [tasks.index(task) for task in tasks] == [0, 0, 0, 3, 3, 3]
+
+
+def test_a_handler_that_leaves_something_behind_costs_one_task_and_not_one_a_call() -> None:
+    tasks: list[object] = []
+
+    async def handler(record: Record) -> None:
+        tasks.append(asyncio.current_task())
+        assert SEEN.get() is None
+        SEEN.set(record.offset)
+        await asyncio.sleep(0)
+        assert SEEN.get() == record.offset
+        if record.offset == 3:
+            raise ValueError
+
+    with Coroutines(handler, slots=1) as coroutines:
+        assert list(failed(coroutines.run(*range(6)))) == [3]
+    assert [tasks.index(task) for task in tasks] == [0, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_a_call_whose_task_is_thrown_away_neither_fails_nor_lets_the_next_begin(
+    *, is_apart: bool
+) -> None:
+    begun: list[int] = []
+    over: list[int] = []
+
+    async def handler(record: Record) -> None:
+        begun.append(record.offset)
+        try:
+            await asyncio.sleep(PATIENCE_S)
+        finally:
+            over.append(record.offset)
+
+    async def throw_away() -> Slice:
+        loop = asyncio.get_running_loop()
+        task = CallTask(asyncio.sleep(0), loop=loop)
+        slice_ = Slice(Driven().engine.partitions[ORDERS], notes(0, 1), range(2), 20, ())
+        called = apart(handler) if is_apart else handler
+        calls = call_each(slice_, Caller(called, Faults().failure), task)
+        calls.send(None)
+        calls.close()
+        await task
+        return slice_
+
+    slice_ = asyncio.run(throw_away())
+    assert (begun, over, slice_.deviations) == ([0], [0], None)
 
 
 def test_a_task_that_a_call_starts_is_about_the_same_record_also_when_it_outlives_it(

@@ -12,6 +12,11 @@ from attrs import frozen
 from window_consumer.app import App, Plan
 from window_consumer.app.bounds import RetryWait, WorkerBounds, bounds_of
 from window_consumer.app.connect import ClusterFindings, findings_of
+from window_consumer.app.process_bounds import (
+    ProcessBounds,
+    container_limit,
+    process_bounds_of,
+)
 from window_consumer.config.units import format_duration, format_size
 
 
@@ -21,6 +26,7 @@ class Report:
 
     file: str
     workers: tuple[WorkerBounds, ...]
+    process: ProcessBounds
     cluster: tuple[ClusterFindings, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -29,6 +35,7 @@ class Report:
         return {
             "ok": True,
             "file": self.file,
+            "process": {**attrs.asdict(self.process), "warnings": list(self.process.warnings)},
             "workers": {
                 bounds.worker: {
                     **attrs.asdict(bounds),
@@ -52,6 +59,7 @@ class Report:
             if bounds.worker in connected:
                 lines.extend(connected[bounds.worker].in_words())
             lines.extend(f"  warning: {warning}" for warning in bounds.warnings)
+        lines += ["", *_of_the_process(self.process)]
         return "\n".join(lines)
 
 
@@ -59,7 +67,21 @@ def check(app: App, plan: Plan, *, connect: bool, start_timeout: float | None) -
     """Work out the bounds of a plan, and ask the cluster if wanted."""
     bounds = tuple(bounds_of(worker) for worker in plan.workers)
     found = findings_of(app, plan, start_timeout) if connect else ()
-    return Report(plan.file, bounds, found)
+    return Report(plan.file, bounds, process_bounds_of(bounds, container_limit()), found)
+
+
+def _of_the_process(bounds: ProcessBounds) -> Iterator[str]:
+    limit = bounds.container_limit_bytes
+    container = "no limit for its container"
+    if limit is not None:
+        container = f"its container's limit is {format_size(_rounded(limit))}"
+    yield "the process"
+    yield (
+        f"  some {format_size(_rounded(bounds.resident_bytes))} resident at most, and what the"
+        f" application loads; {container}"
+    )
+    yield f"  terminationGracePeriodSeconds: {bounds.termination_grace_period_s}"
+    yield from (f"  warning: {warning}" for warning in bounds.warnings)
 
 
 def _in_words(bounds: WorkerBounds) -> Iterator[str]:

@@ -58,6 +58,10 @@ interpreter's lock once, not twenty times."""
 REST_QUEUED = 0.5
 """Enough: so many slices a slot are queued, and each takes four times REST_S."""
 
+SHARED_QUEUED = 0.25
+"""Where slow records share slices so many slices a slot are enough: each holds many calls. Then new
+ones are as long as may be, because the poll thread's work is for each slice."""
+
 LONGEST_REST_S = 0.005
 """Where a slice takes longer still, an eighth of that: with a thousand calls at once, looking at
 their results a thousand times a second costs more than all else that there is to do."""
@@ -142,7 +146,11 @@ class Dispatcher:
         long, one record is ready at least.
         """
         cost_s = self._length.cost_s
-        in_slices = self.slots * (max(self._length.records, self._most_shared()) - 1)
+        most = self._most_shared()
+        in_slices = self.slots * (max(self._length.records, most) - 1)
+        if most > 1:
+            # Without a stock of long slices those that come back would be replaced by short ones.
+            in_slices += int(self.slots * most * 2 * SHARED_QUEUED)
         return in_slices + max(cost_s < LONG_CALL_S, int(self.slots * seconds / cost_s))
 
     def _supply(self) -> int:
@@ -154,7 +162,8 @@ class Dispatcher:
         """For how long nothing would come of looking at results; 0 where something may."""
         queued = len(self._out) - self.slots
         slice_s = self._length.cost_s * max(self._length.records, self._shared)
-        if queued < self.slots * REST_QUEUED or slice_s < 4 * REST_S:
+        enough = REST_QUEUED if self._shared <= 1 else SHARED_QUEUED
+        if queued < self.slots * enough or slice_s < 4 * REST_S:
             return 0.0
         return min(LONGEST_REST_S, max(REST_S, slice_s / 8))
 
@@ -222,8 +231,7 @@ class Dispatcher:
         """Yield the slices that should go out now, from the partitions in turn."""
         self._length.learn()
         self.held_back = 0
-        most = self._most_shared()
-        self._shared = min(most, self._waiting() // self.slots) if most > 1 else 1
+        self._shared = self._share()
         small = max(1, int(SMALL_CHANGE_S / self._length.cost_s))
         passed_over = 0
         while self._partitions and not self.full:
@@ -362,10 +370,21 @@ class Dispatcher:
         self._looked_at = now
         idle = self.idle_slots > 0 and not self._partitions
         stuck_s = max(STUCK_S, 2 * self._length.cost_s)
-        return [slice_ for slice_ in self._long if self._is_slow(slice_, now, stuck_s, idle=idle)]
+        return [
+            slice_
+            for slice_ in self._long
+            if slice_.started and self._is_slow(slice_, now, stuck_s, idle=idle)
+        ]
 
     def _waiting(self) -> int:
         return sum(partition.ordering.startable for partition in self._partitions)
+
+    def _share(self) -> int:
+        """Return how many slow records the next slices hold: those that wait, shared by all."""
+        most = self._most_shared()
+        if most <= 1 or len(self._out) - self.slots >= self.slots * SHARED_QUEUED:
+            return max(1, most)
+        return min(most, self._waiting() // self.slots)
 
     def _most_shared(self) -> int:
         return min(MAX_SHARED, int(self.slots / (self._length.cost_s * MAX_SLICES_PER_S)))
@@ -373,7 +392,7 @@ class Dispatcher:
     @staticmethod
     def _is_slow(slice_: Slice, now: float, stuck_s: float, *, idle: bool) -> bool:
         records = len(slice_.messages)
-        if records == 1 or not slice_.started:
+        if records == 1:
             return False
         claimed = slice_.claimed()
         if claimed == records:

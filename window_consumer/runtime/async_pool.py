@@ -1,8 +1,7 @@
 """Slots as tasks of one event loop: each takes a slice, calls the coroutine handler, reports back.
 
-A slot is a ``CallTask``. It lives on from slice to slice, and while its calls do not wait for
-anything it goes on with whatever is queued. The first call that waits lets the next slot begin, so
-that there are only as many tasks as calls that wait at once, and one more.
+A slot is a ``CallTask``, which lives on from slice to slice and goes on with whatever is queued.
+There are only as many as there were slices to take at once.
 """
 
 from __future__ import annotations
@@ -13,10 +12,13 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextvars import Context
 from operator import length_hint
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, ClassVar
+
+from attrs import evolve
 
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Ending, Stalled
@@ -25,10 +27,13 @@ from window_consumer.runtime.coroutine_calls import (
     INTERRUPTED,
     CallTask,
     Interrupted,
+    apart,
     call_batch,
     call_each,
+    leaves_traces,
 )
 from window_consumer.runtime.coroutine_stacks import stack_of
+from window_consumer.runtime.current import current_slot
 from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.faults import Where, handlers_part
 from window_consumer.runtime.thread_pool import Caller
@@ -72,6 +77,10 @@ class AsyncPool:
         """Slots that nobody occupies; below zero while more are occupied than may be used."""
         self._idle: list[tuple[CallTask, asyncio.Future[None]]] = []
         """Tasks without a slot, and what wakes them."""
+        self._is_apart = False
+        """A call has left something in its task's context: all have contexts of their own now."""
+        self._last: CallTask | None = None
+        """Who has begun with a slice last."""
         self._blocked_at: float | None = None
 
     # ---- for the poll thread
@@ -176,16 +185,20 @@ class AsyncPool:
         self._let_begin()
 
     def _let_begin(self) -> None:
-        """Let one more slot begin, if a slice waits for one."""
-        if not self._waiting or self._free <= 0:
-            return
-        self._free -= 1
+        """Let slots begin, as many as slices wait for one."""
+        for _ in range(min(self._free, len(self._waiting))):
+            self._free -= 1
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake a task that has no slot; make one where there is none."""
         while self._idle:
             _, woken = self._idle.pop()
             if not woken.done():
                 woken.set_result(None)
                 return
-        task = CallTask(self._work(), loop=self._loop.loop)
+        # Its context is empty, whoever asks for it.
+        task = CallTask(self._work(), loop=self._loop.loop, context=Context())
         task.worker = self._worker
 
     def _resize(self, more: int) -> None:
@@ -209,15 +222,24 @@ class AsyncPool:
         """Occupy a slot while slices wait, then wait for the next time."""
         task = asyncio.current_task()
         assert isinstance(task, CallTask)
-        waiting = self._waiting
+        waiting, running = self._waiting, self._running
         has_slot = True
         try:
             while True:
                 while waiting and self._free >= 0:
-                    has_slot = await self._call(waiting.popleft(), task)
-                    if not has_slot or task.ending is not None or task.cancelling():
+                    slice_ = waiting.popleft()
+                    self._begin(slice_, task)
+                    call = call_batch if slice_.is_batch else call_each
+                    is_usable = await call(slice_, self._caller, task)
+                    has_slot = running.pop(slice_, None) is not None
+                    self._end_slice(slice_, task, is_mine=has_slot)
+                    if not is_usable:
+                        self._look_for_traces()
+                    if not (has_slot and is_usable):
                         return
-                    await asyncio.sleep(0)  # whoever waits for the loop is next
+                    if self._last is task:
+                        # Nobody else has begun: perhaps no call has waited. Others are next.
+                        await asyncio.sleep(0)
                 has_slot = False
                 await self._wait(task)
                 has_slot = True
@@ -226,6 +248,28 @@ class AsyncPool:
         finally:
             if has_slot:
                 self._replace()
+
+    def _look_for_traces(self) -> None:
+        """Keep calls apart from now on if one has left something behind: a task each is dearer."""
+        if leaves_traces() and not self._is_apart:
+            self._is_apart = True
+            self._caller = evolve(self._caller, handler=apart(self._caller.handler))
+
+    def _begin(self, slice_: Slice, task: CallTask) -> None:
+        slice_.thread = self._loop.thread.ident or 0
+        slice_.call.state = self._state
+        slice_.started = slice_.started or perf_counter()
+        self._running[slice_] = self._last = task
+
+    def _end_slice(self, slice_: Slice, task: CallTask, *, is_mine: bool) -> None:
+        """Report a slice, unless another slot has to go on with it."""
+        task.record = task.coroutine = None
+        current_slot.set(None)
+        if is_mine and length_hint(slice_.unclaimed):
+            self._waiting.appendleft(slice_)
+        else:
+            slice_.elapsed = perf_counter() - slice_.started
+            self._completions.put(slice_)
 
     async def _wait(self, task: CallTask) -> None:
         """Give the slot back and wait for another one."""
@@ -244,20 +288,3 @@ class AsyncPool:
             elif (task, woken) in self._idle:
                 self._idle.remove((task, woken))
             raise
-
-    async def _call(self, slice_: Slice, task: CallTask) -> bool:
-        """Call the handler for a slice; False where the slot is somebody else's by now."""
-        slice_.thread = self._loop.thread.ident or 0
-        slice_.call.state = self._state
-        slice_.started = slice_.started or perf_counter()
-        self._running[slice_] = task
-        call = call_batch if slice_.is_batch else call_each
-        await call(slice_, self._caller, task, self._let_begin)
-        task.record = task.coroutine = task.waits_for = None
-        is_mine = self._running.pop(slice_, None) is not None
-        if is_mine and length_hint(slice_.unclaimed):
-            self._waiting.appendleft(slice_)
-        else:
-            slice_.elapsed = perf_counter() - slice_.started
-            self._completions.put(slice_)
-        return is_mine

@@ -1,8 +1,9 @@
-"""What a slot on an event loop does with a slice: it calls a coroutine for each of its records.
+"""What a slot on an event loop does with a slice: it awaits a coroutine for each of its records.
 
-A call's first step is made without anything being made for it but its context; only a call that
-waits for something costs more. All calls of a slot are steps of one task, so that what asks for the
-current task (``asyncio.timeout``, ``TaskGroup``) finds one, whose name is that of the record.
+All calls of a slot are awaited by one task, so that what asks for the current task
+(``asyncio.timeout``, ``TaskGroup``) finds one, whose name is that of the record. The task's context
+holds the record and nothing else. A call that leaves something in it has spoilt it: the task must
+not be used any more, and from then on calls had better be made ``apart``, which takes more time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from window_consumer.core.slices import Lane, Slice
 from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
-from window_consumer.runtime.batch_calls import BatchHandler, claim_all, note_answer, note_error
+from window_consumer.runtime.batch_calls import claim_all, note_answer, note_error
 from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.returns import note_results
 from window_consumer.runtime.thread_pool import Caller
@@ -30,12 +31,7 @@ class Interrupted:
 
 INTERRUPTED: Final = Interrupted()
 
-_WAITS: Final = object()
 _COROUTINE: Final = types.CoroutineType
-
-
-class _ClosedError(BaseException):
-    """The task is thrown away while a call waits: nothing follows."""
 
 
 class CallTask(asyncio.Task[None]):
@@ -45,9 +41,7 @@ class CallTask(asyncio.Task[None]):
     record: Record | None = None
     """Whose handler is being called."""
     coroutine: Coroutine[Any, Any, object] | None = None
-    """The last call that waited for something."""
-    waits_for: object = None
-    """What its first step gave the loop to wait for."""
+    """The call itself."""
     ending: Failure | Interrupted | None = None
     """Why the call is ended from outside: a failure where its record is to climb for it."""
 
@@ -59,19 +53,16 @@ class CallTask(asyncio.Task[None]):
         return f"wc-{self.worker} {record.topic}[{record.partition}]@{record.offset}"
 
 
-@types.coroutine
-def call_each(  # noqa: C901, PLR0912 - a thousand calls wait at once: each function more is 5 %
-    slice_: Slice, caller: Caller, task: CallTask, on_wait: Callable[[], object]
-) -> Generator[object, Any, bool]:
+async def call_each(slice_: Slice, caller: Caller, task: CallTask) -> bool:
     """Call the handler for each record of the slice that is not taken back meanwhile.
 
-    ``on_wait`` is called before the task waits for the first time in a call. Returns False where
-    the task must not be used any more, because somebody has cancelled it; another one goes on with
-    the rest of the slice.
+    Returns False where the task must not be used any more, because somebody has cancelled it or a
+    call has left something in its context; another one goes on with the rest of the slice.
     """
     handler = caller.handler
     call = slice_.call
     is_cancelled = task.cancelling
+    name_record = current_slot.set
     held_lanes = _held_lanes(slice_)
     for message in slice_.unclaimed:
         if held_lanes and slice_.lane_of and slice_.lane_of(message) in held_lanes:
@@ -80,62 +71,46 @@ def call_each(  # noqa: C901, PLR0912 - a thousand calls wait at once: each func
         task.record = record = Record()
         record._message = message
         record._call = call
-        # Each step is taken in the context of the call, as in a task of its own.
-        run = copy_context().run
+        name_record(record)
         try:
-            returned = run(begin, handler, record, task)
-            if returned is _WAITS:
-                on_wait()
-                coroutine: Any = task.coroutine
-                waits_for = task.waits_for
-                try:
-                    while True:
-                        try:
-                            value = yield waits_for
-                        except GeneratorExit:
-                            coroutine.close()
-                            raise _ClosedError from None
-                        except BaseException as error:
-                            waits_for = run(coroutine.throw, error)
-                        else:
-                            waits_for = run(coroutine.send, value)
-                except StopIteration as end:
-                    returned = end.value
+            task.coroutine = coroutine = handler(record)
+            if type(coroutine) is not _COROUTINE:
+                task.coroutine = coroutine = _returned(coroutine)
+            returned = await coroutine
             if returned is not None and task.ending is None:
                 note_results(slice_, (message,), returned)
                 held_lanes = _held_lanes(slice_)
-        except _ClosedError:
-            raise GeneratorExit from None
         except BaseException as error:
+            if _is_thrown_away(error):
+                raise
             if task.ending is None:
                 _note_error(slice_, message, error, caller)
                 held_lanes = _held_lanes(slice_)
         if task.ending is not None:
             _note_end(slice_, message, task.ending)
             return False
-        if is_cancelled():
+        if is_cancelled() or len(copy_context()) != 1:
             return False
     return True
 
 
-async def call_batch(
-    slice_: Slice, caller: Caller, task: CallTask, on_wait: Callable[[], object]
-) -> bool:
+async def call_batch(slice_: Slice, caller: Caller, task: CallTask) -> bool:
     """Call the handler for all records of the slice at once; see ``call_each``."""
     records = claim_all(slice_)
     if not records:
         return True
-    on_wait()
     task.record = records[0]
-    context = copy_context()
-    context.run(current_slot.set, Slot(batch=records))
+    current_slot.set(Slot(batch=records))
     try:
-        returned = await _in_context(context, caller.handler, records, task)
+        task.coroutine = coroutine = caller.handler(records)
+        if type(coroutine) is not _COROUTINE:
+            task.coroutine = coroutine = _returned(coroutine)
+        returned = await coroutine
         if task.ending is None:
             note_answer(slice_, records, returned)
-    except _ClosedError:
-        raise GeneratorExit from None
     except BaseException as error:
+        if _is_thrown_away(error):
+            raise
         if task.ending is None:
             note_error(slice_, caller, records, error)
     if task.ending is not None:
@@ -143,28 +118,42 @@ async def call_batch(
         for record in records:
             _note_end(slice_, record._message, task.ending)
         return False
-    return not task.cancelling()
+    return not task.cancelling() and len(copy_context()) == 1
+
+
+def leaves_traces() -> bool:
+    """Tell whether a call has set a context variable of the task's context and not reset it."""
+    return len(copy_context()) != 1
+
+
+def apart(handler: Callable[[Any], Any]) -> Callable[[Any], Coroutine[Any, Any, object]]:
+    """Return a handler that leaves nothing behind: each call has a context of its own."""
+
+    async def call(argument: object) -> object:
+        return await _steps(copy_context(), handler, argument)
+
+    return call
 
 
 @types.coroutine
-def _in_context(
-    context: Context, handler: BatchHandler, records: list[Record], task: CallTask
+def _steps(
+    context: Context, handler: Callable[[Any], Any], argument: object
 ) -> Generator[object, Any, object]:
     """Take each step of a call in a context of its own, as in a task of its own."""
     run = context.run
-    coroutine: Any = run(handler, records)
-    if type(coroutine) is not types.CoroutineType:
+    task: Any = asyncio.current_task()
+    coroutine: Any = run(handler, argument)
+    if type(coroutine) is not _COROUTINE:
         coroutine = _returned(coroutine)
     task.coroutine = coroutine
     try:
         waits_for = run(coroutine.send, None)
         while True:
-            task.waits_for = waits_for
             try:
                 value = yield waits_for
             except GeneratorExit:
                 coroutine.close()
-                raise _ClosedError from None
+                raise
             except BaseException as error:
                 waits_for = run(coroutine.throw, error)
             else:
@@ -173,21 +162,14 @@ def _in_context(
         return end.value
 
 
-def begin(handler: Callable[[Record], object], record: Record, task: CallTask) -> object:
-    """Take the first step of a call; return what it returned if that was all.
+def _is_thrown_away(error: BaseException) -> bool:
+    """Tell whether the task is thrown away while a call waits: nothing follows.
 
-    Otherwise the task has what it waits for. Runs in the call's context.
+    Python closes the call first and raises this right where it was awaited; what a handler has
+    raised itself comes from further below.
     """
-    current_slot.set(record)
-    coroutine: Any = handler(record)
-    if type(coroutine) is not _COROUTINE:
-        coroutine = _returned(coroutine)
-    try:
-        task.waits_for = coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    task.coroutine = coroutine
-    return _WAITS
+    trace = error.__traceback__
+    return isinstance(error, GeneratorExit) and (trace is None or trace.tb_next is None)
 
 
 async def _returned(value: Awaitable[object] | object) -> object:
