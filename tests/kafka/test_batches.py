@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 from confluent_kafka import Message
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from window_consumer.kafka.batches import Names
+from window_consumer.kafka.batches import Names, _split
 from window_consumer.model.protocols import Batch
 from window_consumer.model.record import TopicPartition
 
@@ -51,3 +51,19 @@ def test_each_record_is_in_the_run_of_its_partition_in_the_order_it_came(
 def test_the_records_of_one_topic_are_split_by_partition_alone(partitions: list[int]) -> None:
     where = [("a", partition) for partition in partitions]
     assert gathered(where, ["a"]) == offsets_by_place(where)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([1, 2, 255, 256, 257, 1300])), max_size=6)
+)
+def test_runs_are_found_whole_however_long_they_are(runs: list[tuple[int, int]]) -> None:
+    keys = [partition for partition, length in runs for _ in range(length)]
+    batch: list[Any] = list(range(len(keys)))  # records are only passed on
+    found: dict[int, list[Any]] = {}
+    pieces = 0
+    for key, run in _split(batch, keys):
+        found.setdefault(key, []).extend(run)
+        pieces += 1
+    assert found == {key: [i for i, each in enumerate(keys) if each == key] for key in set(keys)}
+    assert pieces <= len(runs)
