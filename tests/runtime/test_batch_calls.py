@@ -8,12 +8,15 @@ import threading
 from queue import SimpleQueue
 from typing import Any
 
+import pytest
+
 from tests.core.support import ORDERS, Driven, notes
 from tests.runtime.coroutines import Coroutines, failed, stalled
 from window_consumer.core.slices import Slice
 from window_consumer.model.errors import PartialFailure, StalledError
 from window_consumer.model.record import Record
-from window_consumer.runtime.current import RecordContext, current_record
+from window_consumer.runtime.batch_calls import MOST_SPARES, call_batch
+from window_consumer.runtime.current import RecordContext, Slot, current_record
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.thread_pool import Caller, ThreadPool
 
@@ -38,6 +41,15 @@ def on_a_thread(handler: Any, slice_: Slice) -> Slice:
     return back
 
 
+def on_a_loop(handler: Any, slice_: Slice) -> Slice:
+    async def coroutine(records: list[Record]) -> None:
+        handler(records)
+
+    with Coroutines(coroutine) as pool:  # type: ignore[arg-type] # a batch handler
+        pool.pool.submit(slice_)
+        return pool.back()
+
+
 def offsets_of(records: list[Record]) -> list[int]:
     return [record.offset for record in records]
 
@@ -52,6 +64,64 @@ def test_a_thread_calls_a_batch_handler_once_with_all_records() -> None:
     assert seen == [([7, 8, 9], "state", "wc-work-slot-0")]
     assert slice_.plain
     assert slice_.elapsed > 0
+
+
+def in_turn(handler: Any, *slices: Slice) -> Slot:
+    """Call a handler for one batch after the other in one slot."""
+    slot = Slot()
+    for slice_ in slices:
+        call_batch(slice_, Caller(handler, Faults().failure), slot)
+    return slot
+
+
+def test_a_record_that_the_handler_keeps_stays_what_it_was() -> None:
+    kept: list[Record] = []
+    slot = in_turn(lambda records: kept.append(records[1]), a_batch(1, 2), a_batch(3, 4, 5))
+    assert offsets_of(kept) == [2, 4]
+    assert slot.spares == []
+
+
+def test_a_list_that_the_handler_keeps_stays_what_it_was() -> None:
+    kept: list[list[Record]] = []
+    in_turn(kept.append, a_batch(1, 2), a_batch(3))
+    assert list(map(offsets_of, kept)) == [[1, 2], [3]]
+
+
+def test_records_that_nobody_keeps_are_used_again_and_hold_no_message_meanwhile() -> None:
+    seen: list[list[Any]] = []
+
+    def store(records: list[Record]) -> None:
+        seen.append([*offsets_of(records), *map(id, records)])
+        records.clear()  # the list is the handler's
+
+    slot = in_turn(store, a_batch(1, 2), a_batch(3), a_batch(4, 5, 6))
+    assert [each[: len(each) // 2] for each in seen] == [[1, 2], [3], [4, 5, 6]]
+    assert seen[1][1] == seen[0][2]
+    assert len({*seen[2][3:], *seen[0][2:]}) == 3
+    assert [each._message for each in slot.spares] == [None] * 3
+
+
+def test_a_slot_does_not_keep_more_and_more_records() -> None:
+    slot = Slot()
+    slot.spares += [Record() for _ in range(MOST_SPARES)]
+    slice_ = a_batch(1)
+    call_batch(slice_, Caller(lambda _records: None, Faults().failure), slot)
+    assert len(slot.spares) == MOST_SPARES
+    many = a_batch(*range(MOST_SPARES + 1))
+    call_batch(many, Caller(lambda _records: None, Faults().failure), slot)
+    assert len(slot.spares) <= MOST_SPARES
+
+
+@pytest.mark.parametrize("run", [on_a_thread, on_a_loop])
+def test_records_that_the_handler_took_off_its_list_fail_with_the_others(run: Any) -> None:
+    def store(records: list[Record]) -> None:
+        while records:
+            if records.pop().offset == 8:
+                raise ZeroDivisionError
+
+    slice_ = a_batch(7, 8, 9)
+    run(store, slice_)
+    assert [message.offset() for message, _ in slice_.deviate().failed] == [7, 8, 9]
 
 
 def test_nobody_can_take_a_part_of_a_batch_that_runs() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from window_consumer.core.slices import Work
 from window_consumer.model.errors import NotInBatchError, PartialFailure, Skip
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from window_consumer.runtime.thread_pool import Caller
 
 BatchHandler = Callable[[list[Record]], object]
+
+MOST_SPARES: Final = 10_000
+"""So many record objects a slot keeps at most: 0.7 MB."""
+
+_ALONE: Final = sum(map(sys.getrefcount, [Record()]))
+"""What the interpreter counts for a record that is in one list and nowhere else."""
+
+_NO_MESSAGE: Any = None
 
 Failed = tuple[Record, BaseException]
 """A record of a batch, and why it failed."""
@@ -47,29 +56,51 @@ class Sorted(PartialFailure):
 
 def call_batch(slice_: Work, caller: Caller, slot: Slot) -> None:
     """Call the handler for all records of the slice at once, unless they were taken back."""
-    records = claim_all(slice_)
+    records = claim_all(slice_, slot.spares)
     if not records:
         return
     slot.batch = records
     try:
-        note_answer(slice_, records, caller.handler(records))
+        # The handler may do with its list what it likes: who has failed is found in ours.
+        note_answer(slice_, records, caller.handler(records.copy()))
     except BaseException as error:
         note_error(slice_, caller, records, error)
+    else:
+        _use_again(records, slot.spares)
     finally:
         slot.batch = ()
 
 
-def claim_all(slice_: Work) -> list[Record]:
-    """Claim a batch: all of its records, or none where they were taken back."""
-    call = slice_.call
+def claim_all(slice_: Work, spares: list[Record] | None = None) -> list[Record]:
+    """Claim a batch: all of its records, or none where they were taken back.
+
+    Takes record objects from ``spares``, as far as there are.
+    """
+    messages = list(slice_.unclaimed)  # one call into C: it is claimed as a whole
     records: list[Record] = []
-    append = records.append
-    for message in list(slice_.unclaimed):  # one call into C: it is claimed as a whole
-        record = Record()  # as in ``Record.of``, whose call would cost half as much again
+    if spares:
+        records = spares[: len(messages)]
+        del spares[: len(messages)]
+    records += [Record() for _ in range(len(messages) - len(records))]
+    call = slice_.call
+    for record, message in zip(records, messages, strict=True):
         record._message = message
         record._call = call
-        append(record)
     return records
+
+
+def _use_again(records: list[Record], spares: list[Record]) -> None:
+    """Keep record objects for the next batch, unless somebody has kept one of them, or their list.
+
+    Making a record and letting go of it takes longer than all else that is done for it in a batch:
+    111 ns, and 56 where it is used again, copying the list and counting references included.
+    """
+    if len(spares) + len(records) > MOST_SPARES:
+        return
+    if sum(map(sys.getrefcount, records)) == _ALONE * len(records):
+        for record in records:
+            record._message = _NO_MESSAGE  # it is let go of now, not with the next batch
+        spares += records
 
 
 def note_answer(slice_: Work, records: list[Record], returned: object) -> None:

@@ -102,7 +102,8 @@ async def call_batch(slice_: Slice, caller: Caller, task: CallTask) -> bool:
     task.record = records[0]
     current_slot.set(Slot(batch=records))
     try:
-        task.coroutine = coroutine = caller.handler(records)
+        # A list of its own: it may do with it what it likes.
+        task.coroutine = coroutine = caller.handler(records.copy())
         if type(coroutine) is not _COROUTINE:
             task.coroutine = coroutine = _returned(coroutine)
         returned = await coroutine

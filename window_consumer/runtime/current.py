@@ -12,12 +12,14 @@ from window_consumer.model.record import Record
 class Slot:
     """What one slot is calling its handler with. Owner: the slot; read within its context."""
 
-    __slots__ = ("batch", "record")
+    __slots__ = ("batch", "record", "spares")
 
     def __init__(self, record: Record | None = None, batch: Sequence[Record] = ()):
         self.record = record
         self.batch = batch
         """What a batch handler is called with."""
+        self.spares: list[Record] = []
+        """Records of batches that are over, without messages: they are used again."""
 
 
 CROSSED = "crossed"
