@@ -101,4 +101,4 @@ def test_what_only_the_cluster_refuses_ends_all_of_them(shop: Commands) -> None:
     topics = "workers.charge.topics=[missing]"
     ended = shop.run("run", "shop:app", "--processes", "2", "--set", topics)
     assert ended.code == 2
-    assert "has no topic missing" in ended.err
+    assert re.search(r"^error: process [12]: .*has no topic missing", ended.err, re.MULTILINE)

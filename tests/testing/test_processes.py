@@ -39,3 +39,14 @@ def test_batch_handlers_for_processes_run_in_the_test_as_well() -> None:
         assert test.send("clicks", b"one").outcome is DONE
         assert test.send("clicks", b"poison").outcome is DEAD_LETTERED
     assert seen == [os.getpid()] * 2
+
+
+def test_a_worker_that_finds_the_number_of_its_processes_runs_in_a_test_as_well() -> None:
+    app = App("shop")
+
+    @app.handler("orders", group="shop", pool="processes", concurrency="auto")
+    def charge(order: Record) -> None:
+        order.text()
+
+    with TestApp(app, config(charge={})) as test:
+        assert test.send("orders", b"one").outcome is DONE

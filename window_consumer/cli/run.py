@@ -79,7 +79,10 @@ def run_until_stopped(
         logger.info("%s", error)
         return OK
     except Exception as error:
-        return explain(error, plan.mask)
+        number = number_of_this_copy()
+        return explain(
+            error, lambda text: plan.mask(f"process {number}: {text}" if number else text)
+        )
     longest = max(worker.config.stop_timeout for worker in plan.workers)
     deadline: float | None = None
     while not running.wait(_LOOK_S):
