@@ -1,4 +1,7 @@
-"""What an event loop does by itself: the coroutines of a workload, without Kafka."""
+"""What an event loop does by itself: the coroutines of a workload, without Kafka.
+
+It is the kind of loop that the framework uses as well: uvloop's where that is installed.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ from benchmarks.handlers import waiting_coroutine
 from benchmarks.results import Run
 from benchmarks.workloads import Workload
 from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
+from window_consumer.runtime.event_loop import make_loop
 
 
 def run(workload: Workload) -> Run:
     """Await the handler as often as there are records, in as many tasks as there are slots."""
     tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
     used = usage.cpu_s()
-    seconds = asyncio.run(_work(workload))
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        seconds = runner.run(_work(workload))
     return Run(workload.topic.records / seconds, usage.cpu_s() - used, usage.max_rss_mb())
 
 

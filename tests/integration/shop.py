@@ -120,8 +120,7 @@ class Shop:
         self, *, kafka: Mapping[str, Any] | None = None, **worker: Any
     ) -> Iterator[Running]:
         """Run the worker; leaving the block stops it and raises what it stopped by."""
-        app = App("tests", version="1")
-        app.handler(name="work")(self._handle)
+        app = self._app()
         config = self.directory / f"{self.group}.yaml"
         config.write_text(json.dumps(self._config(kafka or {}, worker)))
         logger = logging.getLogger("window_consumer")
@@ -135,6 +134,11 @@ class Shop:
             logger.removeHandler(self.log)
             logger.setLevel(level)
 
+    def _app(self) -> App:
+        app = App("tests", version="1")
+        app.handler(name="work")(self._handle)
+        return app
+
     def _config(self, kafka: Mapping[str, Any], worker: Mapping[str, Any]) -> Mapping[str, Any]:
         source = {} if "patterns" in worker else {"topics": [self.topic]}
         ours = {"group": self.group, "commit_interval": "100ms", "stop_timeout": "5s", **source}
@@ -144,6 +148,12 @@ class Shop:
         }
 
     def _handle(self, record: Record) -> object:
+        with self.noted(record):
+            return self.behave(record)
+
+    @contextmanager
+    def noted(self, record: Record) -> Iterator[None]:
+        """Write down that a call begins, and what becomes of it."""
         call = Call(
             record.topic,
             record.partition,
@@ -160,7 +170,7 @@ class Shop:
         self.calls.append(call)
         self.events.append(Started(*place, time.monotonic(), call.attempt))
         try:
-            returned = self.behave(record)
+            yield
         except Fatal:
             self.events.append(Ended(*place, time.monotonic(), "spent", call.attempt))
             raise
@@ -168,7 +178,6 @@ class Shop:
             self.events.append(Ended(*place, time.monotonic(), "failed", call.attempt))
             raise
         self.events.append(Ended(*place, time.monotonic(), "done", call.attempt))
-        return returned
 
     # ---- writing
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -25,6 +23,8 @@ from window_consumer.runtime.coroutine_calls import CallTask, apart, call_each
 from window_consumer.runtime.current import RecordContext, current_record
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.thread_pool import Caller
+
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 SEEN: ContextVar[int | None] = ContextVar("seen", default=None)
 
@@ -519,21 +519,12 @@ def test_each_record_is_claimed_once_while_others_take_back() -> None:
     assert len(called) == records
 
 
-def test_the_loop_is_uvloops_where_that_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "uvloop.py").write_text(
-        "import asyncio\n\n\nclass Loop(asyncio.SelectorEventLoop):\n    pass\n\n\n"
-        "def new_event_loop():\n    return Loop()\n"
-    )
-    monkeypatch.delitem(sys.modules, "uvloop", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_the_loop_is_the_one_that_is_meant(each_loop: str) -> None:
     loops: list[str] = []
 
     async def handler(_record: Record) -> None:
-        loops.append(type(asyncio.get_running_loop()).__module__)
+        loops.append(type(asyncio.get_running_loop()).__module__.partition(".")[0])
 
     with Coroutines(handler) as coroutines:
         coroutines.run(0)
-    monkeypatch.delitem(sys.modules, "uvloop")
-    assert loops == ["uvloop"]
+    assert loops == [each_loop]

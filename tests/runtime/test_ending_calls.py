@@ -14,6 +14,8 @@ from tests.runtime.coroutines import PATIENCE_S, Coroutines, failed, stalled
 from window_consumer.model.errors import StalledError
 from window_consumer.model.record import Record
 
+pytestmark = pytest.mark.usefixtures("each_loop")
+
 
 class Hanging:
     """A handler that waits for what does not come, in a way that the test chooses."""
