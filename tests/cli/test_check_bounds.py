@@ -78,6 +78,23 @@ def test_how_many_calls_may_be_left_behind(shop: Commands) -> None:
     assert blocking["max_abandoned"] == 0
 
 
+def test_all_records_of_the_batches_that_ran_run_again_after_a_crash(commands: Commands) -> None:
+    commands.application(
+        """
+from window_consumer import App, Record
+
+app = App("shop")
+
+
+@app.batch_handler("clicks", group="shop", max_records=200, concurrency=3)
+def store(clicks: list[Record]) -> None: ...
+"""
+    )
+    commands.configure("workers:\n  store: {}\n")
+    ended = commands.run("check", "shop:app", "--json")
+    assert ended.json["workers"]["store"]["rerun_running"] == 600
+
+
 def test_what_runs_again_after_a_crash(shop: Commands) -> None:
     found = bounds(shop, "commit_interval=2s", "concurrency=9")
     assert found["rerun_running"] == 9

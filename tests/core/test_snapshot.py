@@ -54,3 +54,11 @@ def test_a_picture_stays_as_it_was_taken() -> None:
     driven.finish_all()
     assert before.counters.processed == 3
     assert driven.engine.counters.processed == 4
+
+
+def test_the_breaker_is_closed_since_the_beginning_and_not_since_the_clock_began() -> None:
+    driven = Driven(slots=1)
+    assert picture(driven.engine, driven.now, 0).breaker.seconds == 0.0
+    driven.tick()
+    driven.tick(7.0)
+    assert picture(driven.engine, driven.now, 0).breaker.seconds == 7.0

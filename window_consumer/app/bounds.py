@@ -82,7 +82,7 @@ class WorkerBounds:
     rerun_finished_s: float
     """Records that had finished longer ago than this do not run again after a crash."""
     rerun_running: int
-    """Calls that were running run again."""
+    """Records whose calls were running run again: of a batch all of them."""
     rerun_records_without_metadata: int
     """Per partition, where somebody else overwrote the commit's metadata."""
     crash_takeover_s: float
@@ -146,7 +146,7 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         metadata_bytes=metadata,
         metadata_fits=metadata <= MAX_BYTES,
         rerun_finished_s=commit_every + 1.0,
-        rerun_running=config.slots,
+        rerun_running=config.slots * (config.batch.max_records if worker.is_batch else 1),
         rerun_records_without_metadata=window,
         crash_takeover_s=session,
         planned_takeover_s=session + config.revoke_timeout,

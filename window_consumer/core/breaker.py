@@ -43,6 +43,7 @@ PROBES = 3
 """A single record that always fails must not keep it open."""
 
 _BUCKETS = 30
+_NEVER = float("-inf")
 
 
 @frozen
@@ -106,8 +107,8 @@ class Breaker:
         """The call that is made to find out, while it is half-open."""
         self.probes = 0
         """Calls that were made to find out so far."""
-        self.since = 0.0
-        """When it came into this state."""
+        self.since = _NEVER
+        """When it came into this state; the first look stands for the beginning."""
         self._recent = 0
         """The last calls, one bit each, the latest one lowest: 1 for one that failed."""
         self._mask = (1 << rules.min_calls) - 1
@@ -157,6 +158,8 @@ class Breaker:
 
     def look(self, now: float) -> list[BreakerNews]:
         """Let time pass; return the states it came into since the last look."""
+        if self.since == _NEVER:
+            self.since = now
         if self.state is BreakerState.HOLDING:
             if now - self.since >= HOLD_S:
                 self._enter(BreakerState.OPEN, now, self._recent_share())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container
 from enum import StrEnum
+from math import isfinite
 
 from attrs import frozen
 
@@ -166,7 +167,12 @@ def _limit(limiter: Limiter | None) -> LimitPicture | None:
 
 def _breaker(breaker: Breaker, now: float) -> BreakerPicture:
     failed, calls = breaker.calls_within_window(now)
-    return BreakerPicture(breaker.state, failed, calls, max(0.0, now - breaker.since))
+    return BreakerPicture(
+        breaker.state,
+        failed,
+        calls,
+        max(0.0, now - breaker.since) if isfinite(breaker.since) else 0.0,
+    )
 
 
 def _partition(
