@@ -17,6 +17,7 @@ from tests.testing.shops import Shop, config
 from window_consumer import App, Record, header
 from window_consumer.cli.simulate import Task, run
 from window_consumer.testing.likeness import Likeness
+from window_consumer.testing.schedule import DEATHS
 from window_consumer.testing.subject import Subject
 
 SHOP = """
@@ -163,6 +164,7 @@ def test_schedules_have_the_rules_of_the_worker_and_now_and_then_small_windows(
         assert plan.engine.retry == worker.engine.retry
         assert (plan.loop.revoke_timeout_s, plan.loop.stop_timeout_s) == (10.0, 20.0)
         assert 60.0 in plan.waits_s
+        assert plan.deaths is None
         seen[plan.engine.cell_records == 500] += 1
     assert min(seen[True], seen[False]) > 5
 
@@ -189,6 +191,25 @@ def test_rules_that_wait_for_long_are_waited_for(
     file.write_text(json.dumps({"workers": {"charge": worker}}))
     assert run(shop.app, shop.app.plan(file), Task(range(40), False, None, (), False, "")) == 0
     assert "40 schedules, every promise kept" in capsys.readouterr().out
+
+
+def test_children_die_where_slots_are_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = App("shop")
+
+    @app.batch_handler("clicks", group="shop", pool="processes", max_records=6)
+    def store(_records: list[Record]) -> None: ...
+
+    file = tmp_path / "workers.yaml"
+    file.write_text(json.dumps({"workers": {"store": {"retry": {"when_spent": "stop"}}}}))
+    (worker,) = app.plan(file).workers
+    drawn = Likeness(worker.engine, 10.0, 20.0, has_children=True).draw
+    plans = [drawn(Random(seed)) for seed in range(40)]
+    assert {plan.deaths for plan in plans} == set(DEATHS)
+    assert not any(plan.handlers.deadly for plan in plans)
+    assert run(app, app.plan(file), Task(range(10), True, None, (), False, "")) == 0
+    assert "the process of a slot of m" in capsys.readouterr().out
 
 
 def test_routes_and_times_to_live_are_honoured_where_handlers_are_called(

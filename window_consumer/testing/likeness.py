@@ -21,7 +21,7 @@ from window_consumer.model.record import Call, Record
 from window_consumer.runtime.batch_calls import failed_of
 from window_consumer.runtime.restarts import OnOutOfRange
 from window_consumer.testing.ledger import SimulatedCall
-from window_consumer.testing.schedule import Plan, draw
+from window_consumer.testing.schedule import DEATHS, Plan, draw
 from window_consumer.testing.simulator import ROUNDS
 from window_consumer.testing.weather import Weather
 
@@ -43,6 +43,8 @@ class Likeness:
     on_out_of_range: OnOutOfRange = "earliest"
     values: tuple[bytes, ...] = ()
     """What records hold, where handlers are called."""
+    has_children: bool = False
+    """Its slots are processes, which die."""
 
     def draw(self, rng: Random) -> Plan:
         """Draw a schedule for the worker."""
@@ -51,6 +53,10 @@ class Likeness:
         if rng.random() < 0.5:
             engine = _small(engine, drawn.engine)
         waits_s = _waits_s(engine)
+        deaths = DEATHS[rng.randrange(len(DEATHS))] if self.has_children else None
+        handlers = drawn.handlers
+        if engine.retry.when_spent == "stop":
+            handlers = attrs.evolve(handlers, deadly=0.0)  # somebody would have to mend them
         return attrs.evolve(
             drawn,
             engine=engine,
@@ -67,6 +73,8 @@ class Likeness:
             waits_s=(*drawn.waits_s, *waits_s),
             calm_step_s=max(drawn.calm_step_s, _LONGEST_WAITS * max(waits_s) / ROUNDS),
             values=self.values,
+            handlers=handlers,
+            deaths=deaths,
         )
 
 

@@ -131,6 +131,9 @@ _WITH_COROUTINES = 0.3
 _WITH_CHILDREN = 0.4
 """In so many of both slots are processes, which die."""
 
+DEATHS = (0.0, 0.003, 0.03)
+"""At which shares of their steps they die by themselves."""
+
 _CLIMBING = 0.25
 """So many schedules are about records that fail and wait in retry levels."""
 
@@ -208,7 +211,7 @@ def _mortal(rng: Random, plan: Plan) -> Plan:
         plan,
         engine=evolve(engine, stall=evolve(engine.stall, ends=True)),
         handlers=evolve(plan.handlers, deadly=deadly),
-        deaths=rng.choice((0.0, 0.003, 0.03)),
+        deaths=rng.choice(DEATHS),
     )
 
 
