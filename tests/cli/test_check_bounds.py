@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.applications import SHOP
 from tests.commands import Commands
+from window_consumer import App
+from window_consumer.cli.check import check
 
 MIB = 2**20
 
@@ -283,3 +286,27 @@ def test_a_mistake_leaves_nothing_on_stdout_for_whoever_reads_json(shop: Command
     ended = shop.run("check", "shop:app", "--json", "--set", "workers.charge.concurrency=0")
     assert (ended.code, ended.out) == (2, "")
     assert "--set workers.charge.concurrency" in ended.err
+
+
+def test_how_often_a_record_can_kill_child_processes_and_what_runs_again_of_batches(
+    tmp_path: Path,
+) -> None:
+    app = App("shop")
+    keys: Any = {"group": "shop", "pool": "processes", "concurrency": 2}
+    app.handler("orders", name="charge", **keys)(lambda _record: None)
+    app.batch_handler("clicks", name="store", max_records=100, **keys)(lambda _records: None)
+    app.handler("bills", name="post", group="shop-post")(lambda _record: None)
+    file = tmp_path / "workers.yaml"
+    file.write_text("workers: {charge: {}, store: {}, post: {}}\n")
+    plan = app.plan(file)
+    report = check(app, plan, connect=False, start_timeout=None)
+    found = {each.worker: each for each in report.workers}
+    assert {name: each.child_deaths for name, each in found.items()} == {
+        "charge": (3, 3),
+        "store": (3, 10),
+        "post": None,
+    }
+    assert (found["charge"].rerun_running, found["store"].rerun_running) == (2, 200)
+    text = report.as_text()
+    assert "kills its child process has left after 3 such deaths\n" in text
+    assert "after 3 such deaths, about 10 where it was in a full batch" in text

@@ -101,6 +101,9 @@ class WorkerBounds:
     crash_ends: tuple[int, int]
     """How often the process ends until a record that kills it is out of the way: where it is among
     the first that were running, and at most within a window."""
+    child_deaths: tuple[int, int] | None
+    """How often a child process dies until a record that kills it is out of the way: alone, and
+    about, where it was in a full batch; None where there are no children."""
     routes: tuple[str, ...]
     """The handlers in the order in which they are asked, and what each is for."""
     otherwise: str | None
@@ -156,6 +159,7 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         retry_elapsed_s=None if endless else elapsed,
         when_spent=config.retry.when_spent,
         crash_ends=most_ends(rules.retry.crash_attempts, rules.slots, window),
+        child_deaths=_child_deaths(worker),
         routes=tuple(route.in_words for route in worker.routes),
         otherwise=config.otherwise if worker.may_be_unroutable else None,
         ttl=None if config.ttl is None else ttl_kind().write(config.ttl),
@@ -169,6 +173,13 @@ def _resident_bytes(worker: PlannedWorker, window: int) -> int:
     calls = RESIDENT_BYTES_PER_COROUTINE * config.slots if worker.is_async else 0
     records = RESIDENT_BYTES_PER_RECORD * window
     return round(RESIDENT_FACTOR * config.memory + records) + calls
+
+
+def _child_deaths(worker: PlannedWorker) -> tuple[int, int] | None:
+    if worker.config.pool != "processes":
+        return None
+    alone, batch = worker.retry.crash_attempts, worker.engine.batch
+    return alone, alone + (batch.max_records - 1 if batch else 0).bit_length()
 
 
 def _waiting_records(rules: EngineRules) -> int:

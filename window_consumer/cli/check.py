@@ -132,6 +132,10 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
         f" {format_duration(bounds.stop_s)}"
     )
     yield from (f"  {line}" for line in _retries(bounds))
+    if bounds.child_deaths is not None:
+        alone, in_batch = bounds.child_deaths
+        where = f", about {in_batch} where it was in a full batch" if in_batch > alone else ""
+        yield f"  a record that kills its child process has left after {alone} such deaths{where}"
     fewest, most = bounds.crash_ends
     yield (
         f"  a record that kills the process has left after {fewest} such ends, after {most} where"
