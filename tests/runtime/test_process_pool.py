@@ -275,6 +275,11 @@ def test_children_are_started_when_they_are_needed_and_rest_when_they_are_not(
     assert {id(pool.back()) for _ in slow} == set(map(id, slow))
     assert pool.pids == both
     assert caplog.text == ""
+    pool.pool.use(1)
+    os.kill(both[1], signal.SIGKILL)
+    wait_until(lambda: pool.pool._slots[1].join(0.0))
+    assert pool.pids == both[:1]
+    assert "was killed by SIGKILL, by itself; it is not needed for now" in caplog.text
 
 
 def test_what_was_taken_back_meanwhile_goes_to_no_other_child(
@@ -295,7 +300,7 @@ def test_what_was_taken_back_meanwhile_goes_to_no_other_child(
     assert {pool.back() for _ in others} == set(others)
 
 
-def test_a_child_that_has_rested_for_long_ends_and_comes_back(
+def test_a_child_that_has_rested_for_long_ends_and_another_one_comes_when_it_is_needed(
     pools: MakePool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -317,21 +322,13 @@ def test_a_child_that_has_rested_for_long_ends_and_comes_back(
     wait_until(lambda: pool.pool._slots[1].join(0.0))
     pool.pool.use(2)
     wait_until(lambda: pool.pool.is_ready)
-    assert second not in pool.pids
-    assert caplog.text == ""
-
-
-def test_a_child_that_is_called_back_while_it_leaves_is_replaced(
-    pools: MakePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process_pool, "REST_S", 0.0)
-    pool = pools(2)
-    first, second = pool.pids
+    _, third = pool.pids
     pool.pool.use(1)
-    pool.pool.use(2)
+    pool.pool.use(2)  # it is called back while it leaves
     wait_until(lambda: pool.pool.is_ready)
+    assert not {second, third} & set(pool.pids)
     assert pool.pids[0] == first
-    assert pool.pids[1] != second
+    assert caplog.text == ""
 
 
 def test_a_child_that_is_not_needed_and_does_not_leave_is_killed(
@@ -346,18 +343,6 @@ def test_a_child_that_is_not_needed_and_does_not_leave_is_killed(
     pool.pool.use(1)
     wait_until(lambda: not Path(f"/proc/{second}").exists())
     assert "wc-work-slot-1 is not needed, and did not leave its lifespan" in caplog.text
-
-
-def test_a_resting_child_that_dies_is_not_replaced(
-    pools: MakePool, caplog: pytest.LogCaptureFixture
-) -> None:
-    pool = pools(2)
-    first, second = pool.pids
-    pool.pool.use(1)
-    os.kill(second, signal.SIGKILL)
-    wait_until(lambda: pool.pool._slots[1].join(0.0))
-    assert pool.pids == [first]
-    assert "was killed by SIGKILL, by itself; it is not needed for now" in caplog.text
 
 
 def stalled(slice_: Slice, offset: int, *, end: bool) -> Stalled:
@@ -394,34 +379,20 @@ def test_a_call_that_hangs_says_where_and_its_process_is_replaced(
     assert new != pid
 
 
-@pytest.mark.parametrize(
-    ("key", "handler"), [(b"first", "first"), (b"other", "second"), (b"before", "")]
-)
-def test_a_death_names_the_handler_that_was_called_for_its_record(
-    pools: MakePool, key: bytes, handler: str
-) -> None:
-    pool = pools(1, "either")
-    slice_ = pool.slice_of("ok", "ok", "exit 3", keys=[b"first", b"other", key])
-    assert pool.back() is slice_
-    ((message, failure),) = slice_.deviate().failed
-    assert (message.offset(), failure.handler) == (2, handler)
-    end = f"this record, in the handler {handler}" if handler else "this record"
-    assert failure.fault.message.endswith(end)
+def test_a_death_names_the_handler_that_was_called_for_its_record(pools: MakePool) -> None:
+    pool = pools(3, "either")
+    expected = {b"first": "first", b"other": "second", b"before": ""}
+    for key in expected:
+        pool.slice_of("ok", "ok", "exit 3", keys=[b"first", b"other", key])
+    for _ in expected:
+        ((message, failure),) = pool.back().deviate().failed
+        handler = expected[message.key()]
+        assert (message.offset(), failure.handler) == (2, handler)
+        end = f"this record, in the handler {handler}" if handler else "this record"
+        assert failure.fault.message.endswith(end)
 
 
-def test_a_stall_names_the_handler_that_does_not_return(pools: MakePool) -> None:
-    pool = pools(1, "either")
-    slice_ = pool.slice_of("ok", "spin", keys=[b"first", b"other"])
-    wait_until(lambda: slice_.claimed() == 2)
-    slot = pool.pool._slots[0]
-    wait_until(lambda: bool(slot.handler_of(next(iter(slot.parcels.values())))))
-    failure = pool.pool.look_at(stalled(slice_, 1, end=True))
-    assert failure is not None
-    assert failure.handler == "second"
-    assert pool.back() is slice_
-
-
-def test_children_show_what_they_do(pools: MakePool) -> None:
+def test_children_show_what_they_do_and_stalls_name_the_handler(pools: MakePool) -> None:
     pool = pools(3, "either")
     pool.pool.use(2)
     slow = pool.slice_of("ok", "spin", "ok", keys=[b"first", b"other", b"first"])
@@ -435,6 +406,9 @@ def test_children_show_what_they_do(pools: MakePool) -> None:
     assert (idle.state, idle.on, list(idle.stack)) == (ChildState.IDLE, None, [])
     assert resting.state is ChildState.RESTING
     assert [running.pid, idle.pid, resting.pid] == pool.pids
+    look = pool.pool.look_at(stalled(slow, 1, end=False))
+    assert look is not None
+    assert look.handler == "second"
     os.kill(running.pid, signal.SIGSTOP)
     silent, *_ = pool.pool.children()
     assert (silent.on, list(silent.stack)) == ((ORDERS, 1), [])
