@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -106,7 +107,10 @@ class Topics:
 
     def forget(self, group: str) -> None:
         """Delete a group that was used once; where that fails it stays, which does no harm."""
-        self._admin.delete_consumer_groups([group])
+        for answer in self._admin.delete_consumer_groups([group]).values():
+            # One that comes after the interpreter's end would crash the process.
+            with contextlib.suppress(KafkaException, TimeoutError):
+                answer.result(_ANSWER_S)
 
     def _names(self) -> Mapping[str, Any]:
         return self._list(self._admin)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from queue import SimpleQueue
 from typing import Any
@@ -33,3 +34,26 @@ def test_it_goes_on_asking_whatever_an_answer_was() -> None:
     assert isinstance(bug, RunError)
     assert "KeyError: 'orders'" in str(bug)
     assert told == TopicNews(facts)
+
+
+def test_its_end_waits_for_an_answer_that_is_on_its_way() -> None:
+    asked, answered = threading.Event(), threading.Event()
+    news: SimpleQueue[Any] = SimpleQueue()
+
+    def ask() -> Mapping[str, TopicFacts]:
+        asked.set()
+        assert answered.wait(PATIENCE_S)
+        return {}
+
+    watch = TopicWatch("work", ask, news, every_s=0.01)
+    watch.start()
+    assert asked.wait(PATIENCE_S)
+    watch.end(0.0)
+    assert news.empty()
+    threading.Timer(0.05, answered.set).start()
+    watch.end(PATIENCE_S)
+    assert news.get_nowait() == TopicNews({})
+
+
+def test_one_that_was_never_started_ends_at_once() -> None:
+    TopicWatch("work", dict, SimpleQueue()).end(PATIENCE_S)

@@ -48,8 +48,18 @@ class TopicWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop asking; an answer on its way is not waited for."""
+        """Stop asking; ``end`` waits for an answer that is on its way."""
         self._ended.set()
+
+    def end(self, timeout_s: float) -> None:
+        """Stop asking, and wait for an answer that is on its way.
+
+        The client calls the interpreter with it: were that gone, the process would end with a
+        segmentation fault.
+        """
+        self.stop()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while not self._ended.wait(self._every_s):

@@ -164,6 +164,7 @@ class Worker:
         self.loop.thread.join(timeout_s)
         running = self._pool.stop(0.0 if self.loop.outlived else _CLOSE_S)
         unacked = self._publisher.stop(_CLOSE_S)
+        self._watch.end(_CLOSE_S)
         if unacked:
             self._reports.warn(
                 f"{unacked} copies or results were not acked; their records will run again"
