@@ -377,3 +377,16 @@ class HandsOutBeyondTheLimit(Engine):
     def on_tick(self, now: float) -> Decisions:
         self.dispatcher.slots = self.rules.slots
         return super().on_tick(now)
+
+
+class LeavesPartitionsPaused(Engine):
+    """A partition of which enough is held is paused while another one waits, and stays so."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        if self.in_turn is not None:
+            self.in_turn.may_resume = _never  # type: ignore[method-assign] # a planted bug
+
+
+def _never(partition: Partition) -> bool:
+    return not partition.owned

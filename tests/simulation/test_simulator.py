@@ -17,6 +17,14 @@ SCHEDULES = 1200
 PARTS = 8
 MUTANTS_SEEDS = 3000
 
+SHOWN_BY: dict[type[Engine], int] = {
+    mutants.ForgetsTheEpoch: 88,
+    mutants.DealsTheRunningRecordAgain: 378,
+    mutants.FreesTheLaneOfAnAbandonedCall: 253,
+}
+"""Schedules that are tried first, as the first one that shows the bug comes late. One that shows it
+no more, since the rules have changed, only costs time."""
+
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_promise_is_kept_in_every_schedule(part: int) -> None:
@@ -57,6 +65,7 @@ def test_every_promise_is_kept_in_every_schedule(part: int) -> None:
         (mutants.FillsUpWhileRecordsWaitForSlots, "too fast"),
         (mutants.ChargesNoRetries, "too fast"),
         (mutants.HandsOutBeyondTheLimit, "the limit was"),
+        (mutants.LeavesPartitionsPaused, "not finished after"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -67,7 +76,7 @@ def test_a_planted_bug_is_found(mutant: type[Engine], expected: str) -> None:
 
 def violations(mutant: type[Engine]) -> Iterator[str]:
     """Yield the first broken promise of each schedule that has one."""
-    for seed in range(MUTANTS_SEEDS):
+    for seed in (SHOWN_BY.get(mutant, 0), *range(MUTANTS_SEEDS)):
         try:
             simulate(seed, subject=Subject(make_engine=mutant))
         except ViolationError as violation:

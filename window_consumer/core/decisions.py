@@ -9,6 +9,7 @@ from attrs import define, field, frozen
 
 from window_consumer.core.batching import BatchRules
 from window_consumer.core.breaker import BreakerNews, BreakerRules
+from window_consumer.core.in_turn import EnoughRules
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.limiter import LimitNews, LimitRules
 from window_consumer.core.producing import Production
@@ -43,6 +44,8 @@ class EngineRules:
     """What ``memory`` leaves beside the client's prefetch."""
     batch_records: int = field()
     """How many records go in one go: from the Source, and to a slot at most."""
+    enough: EnoughRules = field(factory=EnoughRules)
+    """How much of a partition is held in partition order, while another one waits for records."""
     commit_interval_s: float = 0.5
     hover_s: float = 30.0
 

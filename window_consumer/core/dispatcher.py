@@ -19,6 +19,13 @@ from window_consumer.model.record import Message
 SLICE_TARGET_S = 0.005
 """How long a slice should take: long against a hand-over (some 20 us), short for a person."""
 
+TURN_S = 0.05
+"""How long a slice should take where nobody else could run its records: between two of them its
+lane rests for as long as handing over takes, some 0.2 to 0.5 ms ..."""
+
+TURN_RECORDS = 50
+"""... and how many records it should hold at most: a call may have seemed quick by chance."""
+
 SMALL_CHANGE_S = 0.0005
 """Work below this is not worth a slot of its own: it waits for company ..."""
 
@@ -101,6 +108,10 @@ class Dispatcher:
         """Set where calls may start only so fast."""
         self.longest: int | None = None
         """No slice may hold more records: what their calls return would have no room."""
+        self.in_turn = False
+        """Each partition is a lane: nobody else could take what its slice has not started."""
+        self._turn = 0
+        """Records in a slice while each partition that has some finds a slot of its own."""
 
     @property
     def out(self) -> Collection[Slice]:
@@ -120,7 +131,7 @@ class Dispatcher:
         """Further records could be put to use now: less is waiting than the slots take next."""
         if self.full or (self.rates is not None and self.rates.is_dry):
             return False
-        if self._is_quick:
+        if self.is_quick:
             enough = self.slots * SLICES_PER_SLOT * self._length.records
             return self._waiting() < min(enough, self._max_slice_records)
         return self._supply() < self._ahead(LEFT_S)
@@ -128,14 +139,14 @@ class Dispatcher:
     @property
     def appetite(self) -> int:
         """How many records to ask for in one go: until what waits is ``AHEAD_S`` of work."""
-        if self._is_quick:
+        if self.is_quick:
             # There is more on its way and before the slots, a slice each: twice as much in one go.
             ahead = int(self.slots * 2 * AHEAD_S / self._length.cost_s)
             return min(ahead, self._max_slice_records)
         return max(1, min(self._ahead(AHEAD_S) - self._supply(), self._max_slice_records))
 
     @property
-    def _is_quick(self) -> bool:
+    def is_quick(self) -> bool:
         """Handing over costs more than waiting: records go in long slices, and full batches."""
         return self._length.cost_s < QUICK_S
 
@@ -176,6 +187,23 @@ class Dispatcher:
     def cost_s(self) -> float:
         """The estimated seconds that a handler call takes."""
         return self._length.cost_s
+
+    @property
+    def knows_cost(self) -> bool:
+        """Some call has returned: what one takes is no mere guess."""
+        return self._length.has_learnt
+
+    @property
+    def turn_records(self) -> int:
+        """How many records go in one go where nobody else could take them; 0 where they may."""
+        cost_s = self._length.cost_s
+        if not self.in_turn or not self.knows_cost or self.is_quick:
+            return 0
+        return max(1, min(int(TURN_S / cost_s), TURN_RECORDS))
+
+    @property
+    def _has_slots_for_all(self) -> bool:
+        return len(self._out) + len(self._partitions) <= self.slots
 
     @property
     def slice_records(self) -> int:
@@ -233,6 +261,7 @@ class Dispatcher:
         self.held_back = 0
         self._shared = self._share()
         small = max(1, int(SMALL_CHANGE_S / self._length.cost_s))
+        self._turn = self.turn_records if self._has_slots_for_all else 0
         passed_over = 0
         while self._partitions and not self.full:
             partition = self._partitions.popleft()
@@ -258,11 +287,11 @@ class Dispatcher:
 
     def _cut(self, partition: Partition, waiting: int, small: int) -> Slice | None:
         """Make a slice; where slots are idle, share what waits among them."""
-        count = max(self.slice_records, self._shared)
+        count = max(self.slice_records, self._shared, self._turn)
         if self.longest is not None:
             count = min(count, self.longest)
         idle = self.slots - len(self._out)
-        if idle > 1 and count > 1:
+        if idle > 1 and count > 1 and not self._turn:
             count = min(count, max(small, -(-waiting // idle)))
         taken = partition.ordering.take(count)
         if taken is None:
@@ -368,7 +397,7 @@ class Dispatcher:
         if now - self._looked_at < max(SLICE_TARGET_S, len(self._long) * LOOK_EVERY_S):
             return []
         self._looked_at = now
-        idle = self.idle_slots > 0 and not self._partitions
+        idle = self.idle_slots > 0 and not self._partitions and not self.in_turn
         stuck_s = max(STUCK_S, 2 * self._length.cost_s)
         return [
             slice_

@@ -49,6 +49,7 @@ from window_consumer.core.halving import Halves
 from window_consumer.core.homes import Homes
 from window_consumer.core.housekeeping import Housekeeping
 from window_consumer.core.hovering import HoverWatch
+from window_consumer.core.in_turn import InTurn
 from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.limiter import Limiter, LimitNews
 from window_consumer.core.ordering import ByKey, ByPartition, Ordering, Unordered
@@ -139,8 +140,13 @@ class Engine:
             self.budget,
             self.counters,
         )
+        one_by_one = rules.ordering == "partition" and rules.batch is None
+        self.in_turn = (
+            InTurn(self.dispatcher, rules.batch_records, rules.enough) if one_by_one else None
+        )
+        self.dispatcher.in_turn = one_by_one
         self.housekeeping = Housekeeping(
-            self.partitions, self.budget, self.settling, HoverWatch(rules.hover_s)
+            self.partitions, self.budget, self.settling, HoverWatch(rules.hover_s), self.in_turn
         )
         self.homes = Homes(
             self.partitions,
@@ -219,7 +225,8 @@ class Engine:
         size = batch.size if unseen is messages else sum(map(len, unseen))
         self.budget.note(len(unseen), size)
         partition.hold(size)
-        if self.budget.used > self.budget.limit:
+        is_enough = self.in_turn is not None and self.in_turn.has_enough(partition)
+        if is_enough or self.budget.used > self.budget.limit:
             self.housekeeping.is_due_at(now)  # pause before the next batch comes
         if partition.rung.level is None:
             self.counters.earlier += partition.take_in(unseen, size, now)
@@ -443,7 +450,11 @@ class Engine:
         if self.partitions and not self.budget.wanted(self.partitions.values()):
             return 0
         most = self.budget.batch_records()
-        return most if for_copies else min(most, self.dispatcher.appetite)
+        if for_copies:
+            return most
+        if self.in_turn is not None:
+            return min(most, self.in_turn.appetite(self.partitions.values()))
+        return min(most, self.dispatcher.appetite)
 
     @property
     def _expects_copies(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from window_consumer.core.budget import Budget
 from window_consumer.core.decisions import Decisions
 from window_consumer.core.hovering import HoverWatch
+from window_consumer.core.in_turn import InTurn
 from window_consumer.core.metadata import MAX_BYTES
 from window_consumer.core.partition import Partition
 from window_consumer.core.settling import Settling
@@ -29,11 +30,14 @@ class Housekeeping:
         budget: Budget,
         settling: Settling,
         hover_watch: HoverWatch,
+        in_turn: InTurn | None = None,
     ):
         self._partitions = partitions
         self._budget = budget
         self._settling = settling
         self._hover_watch = hover_watch
+        self._in_turn = in_turn
+        """Set where each partition is a lane."""
         self._metadata_bytes = MAX_BYTES
         self._due_at = 0.0
         self.next_due = float("inf")
@@ -83,10 +87,15 @@ class Housekeeping:
         name = partition.name
         if partition.buffered:
             self._refill(partition, now)
-        if self._budget.should_pause(partition, everyone):
+        in_turn = self._in_turn
+        if self._budget.should_pause(partition, everyone) or (
+            in_turn is not None and in_turn.should_pause(partition, everyone)
+        ):
             partition.paused = True
             decisions.pause.append(name)
-        elif self._budget.should_resume(partition, everyone):
+        elif self._budget.should_resume(partition, everyone) and (
+            in_turn is None or in_turn.may_resume(partition)
+        ):
             partition.paused = False
             decisions.resume.append((name, partition.next_delivery))
         if may_commit and partition.commit.due(now):

@@ -315,6 +315,11 @@ class SliceLength:
         self.records = 1
         """The length of a full slice."""
 
+    @property
+    def has_learnt(self) -> bool:
+        """``cost_s`` was learnt from completed slices."""
+        return self._records > 0
+
     def note(self, records: int, seconds: float) -> None:
         """Take note of a completed slice."""
         self._new_records += records

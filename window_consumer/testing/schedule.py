@@ -16,6 +16,7 @@ from attrs import evolve, field, frozen
 from window_consumer.core.batching import BatchRules
 from window_consumer.core.breaker import BreakerRules
 from window_consumer.core.decisions import EngineRules
+from window_consumer.core.in_turn import EnoughRules
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.limiter import LimitRules
 from window_consumer.core.rates import Per, RateRules
@@ -193,7 +194,8 @@ def draw(rng: Random) -> Plan:
     # Batches are drawn from numbers of their own: the schedules without them stay what they were.
     own = Random(str(rng.getstate()))
     plan = _drawn(rng)
-    engine = plan.engine
+    engine = evolve(plan.engine, enough=_enough(Random(str(rng.getstate()))))
+    plan = evolve(plan, engine=engine)
     if own.random() < _WITH_BATCHES:
         plan = evolve(plan, engine=evolve(engine, batch=_batches(own, engine)))
         return _mortal(own, plan) if own.random() < _WITH_CHILDREN else plan
@@ -213,6 +215,10 @@ def _mortal(rng: Random, plan: Plan) -> Plan:
         handlers=evolve(plan.handlers, deadly=deadly),
         deaths=rng.choice(DEATHS),
     )
+
+
+def _enough(rng: Random) -> EnoughRules:
+    return EnoughRules(rng.choice((1, 2, 4, 200)), rng.choice((0.0, 0.05)))
 
 
 def _batches(rng: Random, engine: EngineRules) -> BatchRules:
