@@ -283,6 +283,20 @@ def test_what_waits_is_put_back_in_its_order_when_nothing_may_start(ordering: st
     assert out(it) == [(1, [0, 1, 2, 3])]
 
 
+@pytest.mark.parametrize("ordering", ["key", "partition"])
+def test_a_first_half_that_is_taken_back_goes_before_the_second(ordering: str) -> None:
+    it = driven(ordering=ordering)
+    it.deliver(*notes(*range(4), keys=[b"a"] * 4))
+    it.tick()
+    die(it, it.out[0])
+    it.tick()
+    (first,) = it.out
+    assert it.engine.settling.take_back(first, it.now) == 2
+    it.finish(first)
+    it.tick()
+    assert out(it) == [(1, [0, 1, 2, 3])]
+
+
 def test_halves_of_a_partition_that_is_given_up_are_forgotten() -> None:
     it = driven(ordering="partition")
     it.deliver(*notes(*range(4)))

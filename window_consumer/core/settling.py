@@ -75,6 +75,7 @@ class Settling:
         past, unclaimed, seqs = self._dispatcher.split(slice_)
         # Later records of a lane go back before earlier ones, so that those end up in front.
         if unclaimed and not partition.closing:
+            self._dispatcher.join_up(partition)
             if slice_.call.attempt == 1:
                 partition.ordering.put_back(unclaimed, seqs)
             else:
