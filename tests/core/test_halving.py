@@ -297,6 +297,18 @@ def test_a_first_half_that_is_taken_back_goes_before_the_second(ordering: str) -
     assert out(it) == [(1, [0, 1, 2, 3])]
 
 
+def test_what_is_put_back_starts_although_nothing_else_comes_back() -> None:
+    it = driven()
+    it.deliver(*notes(*range(4)))
+    it.tick()
+    die(it, it.out[0])
+    it.engine.dispatcher._queued.clear()
+    it.engine.dispatcher._partitions.clear()
+    it.engine.on_stood_still(5.0, it.now)
+    it.tick(5.0)
+    assert out(it) == [(1, [0, 1, 2, 3])]
+
+
 def test_halves_of_a_partition_that_is_given_up_are_forgotten() -> None:
     it = driven(ordering="partition")
     it.deliver(*notes(*range(4)))

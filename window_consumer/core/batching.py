@@ -178,6 +178,8 @@ class BatchDispatcher(Dispatcher):
     def join_up(self, partition: Partition) -> None:
         """Let the records of such halves wait again: others that are put back go before them."""
         self._halves.dissolve(partition, self.slices_of(partition))
+        for each in (partition, *partition.siblings):
+            self.wake(each)
 
     def next_due(self) -> float:
         """Return when a batch goes out although it is short; infinity while no slot is free."""
