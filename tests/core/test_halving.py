@@ -341,3 +341,20 @@ def test_parts_are_never_empty_and_share_a_lane_only_if_it_is_the_only_one() -> 
         assert sorted([*first, *second]) == list(range(len(lanes)))
         shared = {lanes[i] for i in first} & {lanes[i] for i in second} - {None}
         assert not shared or len(set(lanes)) == 1
+
+
+def test_a_second_half_that_was_called_before_waits_whatever_is_put_back() -> None:
+    it = driven(ordering="key")
+    it.deliver(*notes(0, 1, keys=[b"a", b"a"]))
+    it.tick()
+    it.fail(it.out[0], 0, 1)
+    it.tick(1.0)
+    die(it, it.out[0])
+    it.tick()
+    assert out(it) == [(2, [0])]
+    it.engine.dispatcher.break_all_up()
+    it.fail(it.out[0], 0)
+    it.tick()
+    assert out(it) == []
+    it.tick(8.0)
+    assert out(it) == [(3, [0])]

@@ -103,7 +103,11 @@ class Halves:
         records: list[tuple[int, Message]] = []
         for half in halves:
             if half.attempt > 1:
-                self._call_again(half.failed_before())
+                # They keep their lanes themselves, and may have to wait for their first half.
+                if partition.away:
+                    self._call_again(half.failed_before())
+                else:
+                    self._waiting.setdefault(partition, []).append(half)
                 continue
             records += zip(half.seqs, half.messages, strict=True)
             for lane in half.lanes:
@@ -113,7 +117,9 @@ class Halves:
             ordering = partition.ordering
             ordering.put_back([message for _, message in records], [seq for seq, _ in records])
             held = partition.held_lanes.union(*(slice_.lanes for slice_ in busy))
-            lanes = dict.fromkeys(chain.from_iterable(half.lanes for half in halves))
+            lanes = dict.fromkeys(
+                chain.from_iterable(half.lanes for half in halves if half.attempt == 1)
+            )
             ordering.release([lane for lane in lanes if lane not in held])
 
     def forget(self, partition: Partition) -> None:
