@@ -13,7 +13,8 @@ import pytest
 
 from tests.core.support import ORDERS, Driven, Note
 from tests.runtime import children
-from tests.runtime.test_process_pool import held, offsets, wait_until
+from tests.runtime.holdings import Holdings
+from tests.runtime.test_process_pool import offsets, wait_until
 from window_consumer.core.batching import BatchRules
 from window_consumer.core.ladder import RetryRules
 from window_consumer.core.slices import Slice
@@ -36,7 +37,7 @@ def completions() -> SimpleQueue[Any]:
 @pytest.fixture(scope="module")
 def pool(completions: SimpleQueue[Any]) -> Iterator[ProcessPool]:
     faults = Faults()
-    before = held()
+    before = Holdings.now()
     made = ProcessPool(
         "work",
         1,
@@ -49,7 +50,7 @@ def pool(completions: SimpleQueue[Any]) -> Iterator[ProcessPool]:
     made.start()
     yield made
     assert made.stop(5.0) == 0
-    assert held() == before
+    assert before.left() == []
 
 
 @pytest.fixture

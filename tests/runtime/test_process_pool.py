@@ -22,6 +22,7 @@ import pytest
 
 from tests.core.support import ORDERS, Driven, Note
 from tests.runtime import children
+from tests.runtime.holdings import Holdings
 from window_consumer.core.rungs import Rung
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Stalled
@@ -97,11 +98,6 @@ class Pool:
             return bool(alive)
 
 
-def held() -> tuple[set[str], int]:
-    """Return the descriptors and threads that this process has."""
-    return {each.name for each in Path("/proc/self/fd").iterdir()}, threading.active_count()
-
-
 def offsets(messages: list[Any]) -> list[int]:
     return [message.offset() for message in messages]
 
@@ -124,11 +120,11 @@ def pools() -> Iterator[MakePool]:
         pool.pool.start()
         return pool
 
-    before = held()
+    before = Holdings.now()
     yield make
     for pool in made:
         assert pool.pool.stop(5.0) == 0
-    assert held() == before
+    assert before.left() == []
 
 
 def test_a_handler_sees_all_of_its_record_and_what_it_returns_comes_back(pools: MakePool) -> None:
@@ -481,16 +477,16 @@ def test_log_lines_of_children_are_the_parents(
 def test_children_that_cannot_begin_say_why_and_nothing_is_left(
     trouble: str, kind: type[Exception], text: str
 ) -> None:
-    before = held()
+    before = Holdings.now()
     with pytest.raises(kind, match=text):
         Pool(1, "obey", trouble).pool.start()
-    assert held() == before
+    assert before.left() == []
 
 
 def test_a_start_that_takes_long_says_so_and_can_be_stopped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = held()
+    before = Holdings.now()
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(process_pool, "_SAY_S", 0.01)
     pool = Pool(1, "obey", "hangs")
@@ -504,7 +500,7 @@ def test_a_start_that_takes_long_says_so_and_can_be_stopped(
     with pytest.raises(StartStoppedError, match="while child processes were starting"):
         pool.pool.start()
     stopping.join()
-    assert held() == before
+    assert before.left() == []
 
 
 def test_a_child_that_cannot_be_replaced_says_so_each_time_and_then_ends_the_worker(
