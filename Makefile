@@ -13,8 +13,8 @@ demo: $(STAMP)
 	$(BIN)/window-consumer demo
 
 test: $(DEV_STAMP)
-	$(BIN)/python -m pytest -m "not kafka and not alone" -n 2 --dist loadfile
-	$(BIN)/python -m pytest -m "kafka and not alone" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not kafka and not alone" -n 3 --dist loadfile
+	$(BIN)/python -m pytest -m "kafka and not alone" -n 3 --dist loadfile
 	$(BIN)/python -m pytest -m alone
 
 bench: $(DEV_STAMP)
