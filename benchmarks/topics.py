@@ -25,8 +25,10 @@ Say = Callable[[str], None]
 class Topics:
     """The topics of one Kafka."""
 
-    def __init__(self, bootstrap: str):
+    def __init__(self, bootstrap: str, *, patience_s: float = _ANSWER_S):
+        """``patience_s`` is how long an answer may take that nothing depends on."""
         self.bootstrap = bootstrap
+        self._patience_s = patience_s
         # Trouble with the connection is said once, by us, and not a line every second.
         self._client: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap,
@@ -107,10 +109,11 @@ class Topics:
 
     def forget(self, group: str) -> None:
         """Delete a group that was used once; where that fails it stays, which does no harm."""
-        for answer in self._admin.delete_consumer_groups([group]).values():
+        asked = self._admin.delete_consumer_groups([group], request_timeout=self._patience_s)
+        for answer in asked.values():
             # One that comes after the interpreter's end would crash the process.
             with contextlib.suppress(KafkaException, TimeoutError):
-                answer.result(_ANSWER_S)
+                answer.result(self._patience_s + 1)
 
     def _names(self) -> Mapping[str, Any]:
         return self._list(self._admin)

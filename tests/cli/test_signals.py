@@ -12,8 +12,10 @@ import pytest
 from attrs import frozen
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.cli.test_health import address_of
 from tests.commands import PATIENCE_S, Command, Commands, Ended, kafka_of
 from tests.integration.members import wait_until
+from tests.telemetry.asking import asked
 from window_consumer.core.metadata import decode
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.group_offsets import committed_offsets
@@ -64,7 +66,10 @@ class Shop:
         for order in orders:
             self.broker.produce("orders", order, partition=0)
         config = {"charge": {}, "ship": {"enabled": False}, **workers}
-        self.commands.configure({"kafka": kafka_of(self.broker), "workers": config})
+        health = {"listen": "127.0.0.1:0"}
+        self.commands.configure(
+            {"kafka": kafka_of(self.broker), "workers": config, "health": health}
+        )
         running = self.commands.start("run", "shop:app")
         running.wait_for(f"started {orders[0].decode()}")
         return running
@@ -126,7 +131,9 @@ def test_what_had_not_started_at_the_stop_is_what_the_next_start_begins_with(sho
     running = shop.start(b"wait 0", b"wait 1", b"late 0", b"late 1", charge={"concurrency": 2})
     running.wait_for("started", times=2)
     running.signal(signal.SIGTERM)
-    running.wait_for("stopping")
+    # The line about it is written before the poll thread hears of it.
+    ready = f"{address_of(running)}/readyz"
+    wait_until(lambda: "charge: draining" in asked(ready)[1], PATIENCE_S, "a worker that drains")
     shop.release()
     ended = running.wait()
     assert ended.code == 0
