@@ -130,6 +130,26 @@ def test_records_go_on_at_the_new_owner_where_the_old_one_has_committed(
         assert pair.second.read(name, 4, pair.first) == [6, 7, 8, 9]
 
 
+def test_a_partition_that_was_paused_is_read_when_it_is_dealt_again(
+    sharing: Full, group: str
+) -> None:
+    topic = sharing.topic(4)
+    for partition in range(4):
+        sharing.write(topic, *[b"v"] * 10, partition=partition)
+    pair = Pair(sharing, group, [topic])
+    pair.first.begin = dict.fromkeys
+    pair.first.join(topic)
+    pair.first.source.pause(sorted(pair.first.held))
+    pair.first.begin = lambda names: dict.fromkeys(names, 0)
+    pair.meet(4)
+    assert pair.second.source.close(PATIENCE_S)
+    pair.first.until(lambda: pair.first.held == names_of(topic, 4))
+    dealt_again = set.union(set(), *pair.first.told("assigned")[1:])
+    assert dealt_again
+    for name in dealt_again:
+        assert pair.first.read(name, 10)[-10:] == list(range(10))
+
+
 # ---- topics
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException
@@ -21,6 +21,8 @@ class Assignment:
         self._begins: dict[TopicPartition, int] = {}
         """Where each was last told to begin: the client knows it only after the first record."""
         self._paused: set[TopicPartition] = set()
+        """What the client does not fetch. It remembers that of partitions that were given up: when
+        they are dealt to it again they are as silent as before."""
         self.moved: set[TopicPartition] = set()
         """Those that begin elsewhere, or were given up, since this was last cleared."""
         self._problems: dict[TopicPartition, KafkaError] = {}
@@ -48,16 +50,13 @@ class Assignment:
         """Note new partitions; an eager rebalance names all that there are."""
         if not self._incremental:
             self._begins.clear()
-            self._paused.clear()
         self._begins.update(dict.fromkeys(names, OFFSET_END))
-        self._paused.difference_update(names)
         self._move(names)
 
     def give_up(self, names: Sequence[TopicPartition]) -> None:
         """Forget partitions."""
         for name in names:
             self._begins.pop(name, None)
-            self._paused.discard(name)
         self._move(names)
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
@@ -67,6 +66,8 @@ class Assignment:
         }
         self._begins.update(begins)
         self._move(begins)
+        known = [name for name, offset in offsets.items() if offset is not None]
+        self._wake(self._paused.intersection(known))
         if self._incremental:
             self._consumer.incremental_assign(_at(begins))
         else:
@@ -81,9 +82,7 @@ class Assignment:
             raise RunError(f"{name} cannot be read: it is not assigned")
         self._begins[name] = offset
         self._move([name])
-        if name in self._paused:
-            self._paused.discard(name)
-            self._consumer.resume([ClientPartition(*name)])
+        self._wake(self._paused.intersection([name]))
         try:
             self._consumer.seek(ClientPartition(*name, offset))
         except KafkaException:
@@ -108,8 +107,13 @@ class Assignment:
         others = {name: begin for name, begin in self._begins.items() if name not in begins}
         positions = self.positions(list(others)) if others else {}
         self._consumer.assign(_at({**others, **positions, **begins}))
-        if self._paused:
-            self._consumer.pause([ClientPartition(*name) for name in self._paused])
+        if silent := self._paused.intersection(self._begins):
+            self._consumer.pause([ClientPartition(*name) for name in silent])
+
+    def _wake(self, names: Collection[TopicPartition]) -> None:
+        if names:
+            self._paused.difference_update(names)
+            self._consumer.resume([ClientPartition(*name) for name in names])
 
     def pause(self, names: Sequence[TopicPartition]) -> None:
         """Deliver nothing of these; what was prefetched is thrown away."""
