@@ -49,10 +49,8 @@ def test_what_deviates_is_told_apart_from_what_is_done() -> None:
     noted.skipped.append(messages[3])
     noted.held.append(messages[4])
     results = slice_.results()
-    assert [(list(seqs), size) for seqs, size in results.done] == [
-        ([0], 10),
-        ([2], 10),
-        ([5], 10),
+    assert [(list(seqs), done) for seqs, done in results.done] == [
+        ([index], [messages[index]]) for index in (0, 2, 5)
     ]
     assert [index for index, _ in results.failed] == [1]
     assert (results.skipped, results.held) == ([3], [4])

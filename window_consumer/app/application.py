@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -29,7 +28,6 @@ from window_consumer.app.lifespans import (
     as_context,
     entered_alone,
     entered_by,
-    entered_on,
     is_async_lifespan,
 )
 from window_consumer.app.mixtures import (
@@ -38,24 +36,21 @@ from window_consumer.app.mixtures import (
     refuse_mixtures,
 )
 from window_consumer.app.parameters import parameters_of
-from window_consumer.app.patience import LOGGER, Patience
+from window_consumer.app.patience import Patience
 from window_consumer.app.plan import Plan, PlannedWorker, make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
-from window_consumer.app.process_warnings import process_warnings
-from window_consumer.app.wiring import setup_of, wire
+from window_consumer.app.starting import start
+from window_consumer.app.wiring import setup_of
 from window_consumer.app.worker_keys import WorkerKeys
 from window_consumer.config import TopicsConfig
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
 from window_consumer.model.record_lookup import WallMs
 from window_consumer.runtime.batch_calls import BatchHandler
-from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.expiry import Warn
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
 from window_consumer.telemetry.copies import CopyOfMany
-from window_consumer.telemetry.health import Health
-from window_consumer.telemetry.listening import answering
 
 Token = tuple[str, float]
 """A token and when it expires, in seconds since 1970."""
@@ -339,24 +334,7 @@ class App:
         StartStoppedError when that says so. Probes get answers from the beginning to the end. A
         ``copy`` is not asked by them, but by whoever keeps the copies.
         """
-        blueprints = self.blueprints(plan)
-        for worker in plan.workers:
-            for warning in process_warnings(worker):
-                LOGGER.warning("%s: %s", worker.name, warning)
-        health = Health() if copy is None else Health({"process": copy.number})
-        where = plan.config.health.address if copy is None else copy.socket
-        with answering(health, where) as stop_answering:
-            prepared = self.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
-            loops = {
-                each.name: EventLoop(f"wc-{each.name}-loop")
-                for each in plan.workers
-                if each.is_async
-            }
-            make_workers = wire(plan, prepared, self._middleware, self.version, loops, blueprints)
-            resources = self._resources_on(loops, plan)
-            running = Running(make_workers, resources, LOGGER, stop_answering)
-            health.attach(running)
-            return running.start(stop_asked)
+        return start(self, plan, start_timeout=start_timeout, stop_asked=stop_asked, copy=copy)
 
     def blueprints(self, plan: Plan) -> Mapping[str, Blueprint]:
         """Return what the children of workers with ``pool: processes`` are made of, by worker.
@@ -416,16 +394,15 @@ class App:
             return entered_by(run, self._lifespan)
         return as_context(self._lifespan)
 
-    def _resources_on(
-        self, loops: Mapping[str, EventLoop], plan: Plan
-    ) -> AbstractContextManager[Any]:
-        here = [worker for worker in plan.workers if worker.config.pool != "processes"]
-        if not here:
-            return contextlib.nullcontext()
-        if self._lifespan is not None and is_async_lifespan(self._lifespan):
-            with_others = len(loops) < len(here)
-            return entered_on(loops, self._lifespan, with_others=with_others)
-        return as_context(self._lifespan)
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """Its middleware, from the outside in."""
+        return tuple(self._middleware)
+
+    @property
+    def lifespan_function(self) -> Lifespan | None:
+        """What ``lifespan`` has decorated, None where nothing is."""
+        return self._lifespan
 
     @property
     def surroundings(self) -> tuple[str, ...]:

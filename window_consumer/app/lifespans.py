@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
+from window_consumer.app.plan import Plan
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.lifespan_task import LifespanTask
@@ -142,3 +143,18 @@ def _stop_unused(loop: EventLoop) -> None:
 
 
 _STOP_S = 1.0
+
+
+def resources_on(
+    lifespan: Lifespan | None, loops: Mapping[str, EventLoop], plan: Plan
+) -> AbstractContextManager[Any]:
+    """Return the lifespan for the workers of this process, not those of its children.
+
+    ``loops`` are those of the workers with coroutines, by their names.
+    """
+    here = [worker for worker in plan.workers if worker.config.pool != "processes"]
+    if not here:
+        return contextlib.nullcontext()
+    if lifespan is not None and is_async_lifespan(lifespan):
+        return entered_on(loops, lifespan, with_others=len(loops) < len(here))
+    return as_context(lifespan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -13,6 +13,7 @@ from window_consumer.app.blueprint import Blueprint
 from window_consumer.app.calls import batch_handler_of, handler_of
 from window_consumer.app.handlers import Layer
 from window_consumer.app.lifespans import StatesByWorker
+from window_consumer.app.listeners import Listeners
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Preparation, Prepared, PreparedWorker
@@ -28,14 +29,17 @@ from window_consumer.runtime.process_pool import ProcessPool
 from window_consumer.runtime.running import MakeWorkers
 from window_consumer.runtime.worker import SystemClock, Worker, WorkerSetup
 
+if TYPE_CHECKING:
+    from window_consumer.app.application import App
+
 
 def wire(
+    app: App,
     plan: Plan,
     prepared: Prepared,
-    middleware: Sequence[Layer],
-    app_version: str,
     loops: Mapping[str, EventLoop],
     blueprints: Mapping[str, Blueprint],
+    listeners: Listeners,
 ) -> MakeWorkers:
     """Return what makes the workers once the lifespan has been entered.
 
@@ -47,7 +51,8 @@ def wire(
         workers = []
         for each in prepared.workers:
             name = each.plan.name
-            setup = setup_of(plan, each, middleware, app_version)
+            setup = setup_of(plan, each, app.layers, app.version)
+            setup = attrs.evolve(setup, observers=listeners.observers_of(each))
             if name in loops:
                 setup = attrs.evolve(setup, make_pool=partial(AsyncPool, loop=loops[name]))
             elif name in blueprints:

@@ -226,10 +226,8 @@ def run_copies(count: int, make_plan: Callable[[], Plan]) -> int:
         os.environ[_SOCKETS] = directory
         numbers = [str(copy.number) for copy in copies]
         health = HealthOfCopies({each: _socket_of(directory, each) for each in numbers})
-        with answering(health, address) as stop_answering:
-            code = Supervisor(copies, longest, health.ended).run()
-            stop_answering()
-            return code
+        with answering(health, address):
+            return Supervisor(copies, longest, health.ended).run()
 
 
 def _refuse_equal_instances(one: Plan, other: Plan) -> None:

@@ -52,6 +52,7 @@ from window_consumer.core.hovering import HoverWatch
 from window_consumer.core.in_turn import InTurn
 from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.limiter import Limiter, LimitNews
+from window_consumer.core.observer import Observer
 from window_consumer.core.ordering import ByKey, ByPartition, Ordering, Unordered
 from window_consumer.core.pacing import Paced
 from window_consumer.core.partition import Partition
@@ -155,11 +156,16 @@ class Engine:
             self.settling,
             ordered=rules.ordering != "unordered",
         )
+        self.observer: Observer | None = None
         self.stopping = False
         self.slots_ready = True
         """False while the runtime has not got as many slots yet as the limiter wants."""
         self._epochs = 0
         self._doubt_until = float("-inf")
+
+    def observe(self, observer: Observer) -> None:
+        """Let somebody listen from now on; what it raises would be raised here."""
+        self.observer = self.settling.observer = self.housekeeping.observer = observer
 
     # ---- events
 
@@ -195,6 +201,8 @@ class Engine:
                 [each for each in self.partitions.values() if _same_lanes(each, partition)]
             )
             self.partitions[assigned.name] = partition
+            if self.observer is not None:
+                self.observer.assigned(partition, now)
             if assigned.unclean is not None and not self.stopping:
                 capacity = partition.window.capacity
                 suspicion = Suspicion(
@@ -228,6 +236,8 @@ class Engine:
         is_enough = self.in_turn is not None and self.in_turn.has_enough(partition)
         if is_enough or self.budget.used > self.budget.limit:
             self.housekeeping.is_due_at(now)  # pause before the next batch comes
+        if self.observer is not None:
+            self.observer.taken(partition, unseen, now)
         if partition.rung.level is None:
             self.counters.earlier += partition.take_in(unseen, size, now)
         else:
@@ -244,6 +254,8 @@ class Engine:
             self._note_slice(self.limiter, slice_, now)
         self.dispatcher.back(slice_)
         self.durations.note(slice_)
+        if self.observer is not None:
+            self.observer.over(slice_, now)
         if slice_.partition.owned:
             self.settling.complete(slice_, now)
         else:
@@ -257,6 +269,8 @@ class Engine:
         Where it was to be abandoned, its slot has been replaced.
         """
         self._tell_time(now)
+        if failure is not None and self.observer is not None:
+            self.observer.stalled(stalled, failure, now)
         self.stalls.looked_at(stalled, failure, now)
 
     def on_published(
@@ -373,6 +387,8 @@ class Engine:
             self.suspects.forget(partition)
             self.housekeeping.forget(name)
             siblings = list(partition.siblings)
+            if self.observer is not None:
+                self.observer.given_up(partition, now)
             partition.give_up()
             gone.append(partition)
             for sibling in siblings:
@@ -499,6 +515,8 @@ class Engine:
         decisions.breaker = self.breaker.look(now)
         for news in decisions.breaker:
             self.departures.obey(news, now)
+            if self.observer is not None:
+                self.observer.breaker(news, now)
         in_doubt = now < self._doubt_until
         if not in_doubt:
             self.departures.decide(decisions, now)

@@ -9,6 +9,7 @@ from window_consumer.core.decisions import Decisions
 from window_consumer.core.hovering import HoverWatch
 from window_consumer.core.in_turn import InTurn
 from window_consumer.core.metadata import MAX_BYTES
+from window_consumer.core.observer import Observer
 from window_consumer.core.partition import Partition
 from window_consumer.core.settling import Settling
 from window_consumer.model.protocols import Commit
@@ -38,6 +39,7 @@ class Housekeeping:
         self._hover_watch = hover_watch
         self._in_turn = in_turn
         """Set where each partition is a lane."""
+        self.observer: Observer | None = None
         self._metadata_bytes = MAX_BYTES
         self._due_at = 0.0
         self.next_due = float("inf")
@@ -123,4 +125,7 @@ class Housekeeping:
             for each in partition.finished_ranges()
             if each.stop > next_offset
         )
-        return partition.commit.make(next_offset, beyond, now, self._metadata_bytes, clean=clean)
+        commit = partition.commit.make(next_offset, beyond, now, self._metadata_bytes, clean=clean)
+        if commit is not None and self.observer is not None:
+            self.observer.committing(partition, commit, now)
+        return commit

@@ -11,6 +11,7 @@ from window_consumer.core.dispatcher import Dispatcher
 from window_consumer.core.failures import Failures
 from window_consumer.core.halving import died_on
 from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.observer import Observer
 from window_consumer.core.partition import Partition
 from window_consumer.core.producing import Producing, Production
 from window_consumer.core.regrouping import call_behind, lane_in, put_back
@@ -46,6 +47,7 @@ class Settling:
         self._producing = producing
         self._counters = counters
         self._news: list[FailedRecord] = []
+        self.observer: Observer | None = None
         self.probe: Slice | None = None
         """The breaker's probe, while the results of its call are not acked."""
 
@@ -62,6 +64,8 @@ class Settling:
             partition.ordering.release(slice_.lanes)
             self._counters.processed += len(slice_.messages)
             self._breaker.returned(len(slice_.messages), now, slice_)
+            if self.observer is not None:
+                self.observer.finished(partition, slice_.messages, Outcome.DONE, slice_, now)
             if self._producing.produces:
                 self._learn(slice_, len(slice_.messages), 0, 0)
         else:
@@ -136,7 +140,7 @@ class Settling:
         slice_.messages, slice_.seqs, slice_.lanes = [message], [seq], [lanes[-1]]
         slice_.settled += 1
         failed = self._failures.add(partition, message, seq, lanes[-1], failure, now)
-        if failed.is_dropped:
+        if self._heard(failed).is_dropped:
             self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
         partition.ordering.release(lanes, {lanes[-1], *partition.held_lanes})
         self.go_on(partition, now)
@@ -151,7 +155,7 @@ class Settling:
             failed = self._failures.add(
                 partition, message, seq, lane, failure, now, together=together
             )
-            if failed.is_dropped:
+            if self._heard(failed).is_dropped:
                 self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
         self.go_on(partition, now)
 
@@ -241,9 +245,12 @@ class Settling:
         """Finish the records whose handler returned, or skipped them."""
         partition, messages, seqs = slice_.partition, slice_.messages, slice_.seqs
         failed_before = slice_.call.attempt > 1
-        for done, size in results.done:
-            partition.finish(done, Outcome.DONE, size, now)
+        observer = self.observer
+        for done, returned in results.done:
+            partition.finish(done, Outcome.DONE, sum(map(len, returned)), now)
             self._counters.processed += len(done)
+            if observer is not None:
+                observer.finished(partition, returned, Outcome.DONE, slice_, now)
             for seq in done if failed_before else ():
                 partition.forget_failure(seq)
         for index in results.skipped:
@@ -251,6 +258,9 @@ class Settling:
             self._counters.skipped += 1
             if failed_before:
                 partition.forget_failure(seqs[index])
+        if results.skipped and observer is not None:
+            skipped = [messages[index] for index in results.skipped]
+            observer.finished(partition, skipped, Outcome.SKIPPED, slice_, now)
 
     def _produce(self, slice_: Slice, indices: Sequence[int], returned: Returned) -> int:
         """Let a call's results be produced; return for how many bytes they count."""
@@ -280,6 +290,8 @@ class Settling:
                 partition.forget_failure(seq)
         partition.finish(seqs, Outcome.DONE, sum(map(len, production.messages)), now)
         self._counters.processed += len(seqs)
+        if self.observer is not None:
+            self.observer.finished(partition, production.messages, Outcome.DONE, None, now)
         self._breaker.returned(len(seqs), now, production.source)
         self._release(partition, [lane for lane in production.lanes if lane is not None])
 
@@ -317,11 +329,17 @@ class Settling:
         calls: int = 1,
         together: Together | None = None,
     ) -> FailedRecord:
-        """Note that a record's call failed."""
+        """Note that a record's call failed, as news."""
         failed = self._failures.add(
             partition, message, seq, lane, failure, now, calls, together=together
         )
         self._news.append(failed)
+        return self._heard(failed)
+
+    def _heard(self, failed: FailedRecord) -> FailedRecord:
+        """Let whoever listens hear of a failed call."""
+        if self.observer is not None:
+            self.observer.failed(failed, failed.last_failure)
         return failed
 
     def _drop_spent(self, records: Iterable[FailedRecord], now: float) -> None:
@@ -360,6 +378,8 @@ class Settling:
         partition = failed.partition
         partition.forget_failure(failed.seq)
         partition.finish((failed.seq,), outcome, len(failed.message), now)
+        if self.observer is not None:
+            self.observer.left(failed, outcome, now)
         if failed.lane is None or failed.lane in partition.held_lanes:
             return
         if failed.lane not in self._lanes_out(partition):

@@ -205,12 +205,11 @@ class Slice:
         returned = self._returned(noted.returned)
         others = [*but, *held, *skipped, *(index for index, _ in failed)]
         others += [index for indices, _ in returned for index in indices]
-        done: list[tuple[Sequence[int], int]] = []
+        done: list[tuple[Sequence[int], list[Message]]] = []
         start = 0
         for index in sorted([*others, len(self.messages)]):
             if index > start:
-                size = sum(map(len, self.messages[start:index]))
-                done.append((self.seqs[start:index], size))
+                done.append((self.seqs[start:index], self.messages[start:index]))
             start = index + 1
         return Results(done, failed, held, skipped, returned)
 
@@ -269,6 +268,7 @@ class Slice:
         over_slice = Slice(self.partition, past_messages, past_seqs, 0, (), self.call.attempt)
         over_slice.lane_of = self.lane_of
         over_slice.deviations = self.deviations
+        over_slice.started = self.started
         self.bytes = sum(map(len, self.messages))
         self.settled += len(past_messages)
         return over_slice, unclaimed, seqs[claimed:]
@@ -278,8 +278,8 @@ class Slice:
 class Results:
     """What became of a slice's records, by their place in the slice."""
 
-    done: list[tuple[Sequence[int], int]]
-    """Sequence numbers, and bytes, of those whose handler returned."""
+    done: list[tuple[Sequence[int], list[Message]]]
+    """Those whose handler returned, with their sequence numbers."""
     failed: list[tuple[int, Failure]]
     held: list[int]
     skipped: list[int]

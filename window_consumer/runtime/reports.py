@@ -122,6 +122,10 @@ class Reports:
         """Write an error line."""
         self._logger.error("%s: %s", self._worker, text)
 
+    def observer_failed(self, error: Exception) -> None:
+        """Write down that somebody who only listens has failed; the work goes on."""
+        self.warn(f"telemetry lost an event ({error!r}); nothing else is affected")
+
     def trouble(self, error: WindowConsumerError) -> None:
         """Write down what the client is trying to get over."""
         text = str(error)

@@ -156,7 +156,10 @@ class Running:
                     self._supervise(state[0])
         finally:
             self._leave()
-            self._on_end()
+            try:
+                self._on_end()
+            except Exception:
+                self._logger.exception("what runs beside the workers did not end properly")
             self._ended.set()
             self._started.set()
 

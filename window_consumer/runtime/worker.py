@@ -16,6 +16,7 @@ from window_consumer.core.counters import Counters
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.engine import Engine, MakeEngine
 from window_consumer.core.ladder import FailedRecord, Jitter
+from window_consumer.core.observer import Observer, Observers
 from window_consumer.core.rungs import Level, Rung
 from window_consumer.core.snapshot import Snapshot
 from window_consumer.core.start import OnNoOffset
@@ -80,6 +81,8 @@ class WorkerSetup:
     make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
     """The test kit runs everything on one thread: its slots and its completions queue differ."""
     jitter: Jitter = random.random
+    observers: tuple[Observer, ...] = ()
+    """Who hears what becomes of records."""
 
 
 class Worker:
@@ -98,6 +101,8 @@ class Worker:
         self._completions = setup.make_queue()
         self._reports = Reports(setup.name, setup.logger, self._clock.now)
         self._engine = setup.make_engine(setup.engine, setup.jitter, setup.rungs)
+        if setup.observers:
+            self._engine.observe(Observers(setup.observers, self._reports.observer_failed))
         faults = Faults(setup.mask)
         caller = Caller(setup.handler, faults.failure, faults.stalled)
         self._pool = setup.make_pool(

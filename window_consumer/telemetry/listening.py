@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -41,13 +41,13 @@ def routes_of(health: Answers) -> Routes:
 
 
 @contextmanager
-def answering(health: Answers, where: Where) -> Iterator[Callable[[], None]]:
-    """Answer until the function that is yielded is called, or the block ends by an exception.
+def answering(health: Answers, where: Where) -> Iterator[None]:
+    """Answer as long as the block lasts.
 
     Raises UsageError where the address cannot be had.
     """
     if where is None:
-        yield lambda: None
+        yield
         return
     routes = routes_of(health)
     if isinstance(where, Path):
@@ -56,7 +56,6 @@ def answering(health: Answers, where: Where) -> Iterator[Callable[[], None]]:
         server = HttpServer.on_port(*where, routes, health.look, key=KEY)
         _log.info("health: %s for /livez, /readyz and /metrics", server.where)
     try:
-        yield server.close
-    except BaseException:
+        yield
+    finally:
         server.close()
-        raise

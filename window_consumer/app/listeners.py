@@ -1,0 +1,41 @@
+"""Who listens to the workers of a process, and runs beside them from before the first to the end.
+
+What is configured is entered here: each listener may hear what becomes of records
+(``Observer``), and may have threads and files of its own that end after the workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Protocol
+
+from attrs import frozen
+
+from window_consumer.app.plan import Plan
+from window_consumer.app.preflight import Prepared, PreparedWorker
+from window_consumer.core.observer import Observer
+
+
+class Listener(Protocol):
+    """One that listens to all workers of a process."""
+
+    def observer_of(self, worker: PreparedWorker) -> Observer | None:
+        """Return who hears what becomes of a worker's records, None for nobody."""
+
+
+@frozen
+class Listeners:
+    """All of them."""
+
+    each: Sequence[Listener] = ()
+
+    def observers_of(self, worker: PreparedWorker) -> tuple[Observer, ...]:
+        """Return who hears what becomes of a worker's records."""
+        observers = (listener.observer_of(worker) for listener in self.each)
+        return tuple(observer for observer in observers if observer is not None)
+
+
+def listeners_of(plan: Plan, prepared: Prepared, beside: ExitStack) -> Listeners:  # noqa: ARG001 - for the first of them
+    """Start what the configuration asks for; ``beside`` is left when all workers have ended."""
+    return Listeners()
