@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from operator import sub
 
 from attrs import define, field, frozen
 
@@ -29,6 +30,29 @@ class Histogram:
     def calls(self) -> int:
         """How many there were."""
         return sum(self.counts)
+
+    def since(self, earlier: Histogram) -> Histogram:
+        """Return what was noted after ``earlier``; all of it where that is of another process."""
+        counts = tuple(map(sub, self.counts, earlier.counts))
+        if len(self.counts) != len(earlier.counts) or min(counts, default=0) < 0:
+            return self
+        return Histogram(counts, max(0.0, self.seconds - earlier.seconds))
+
+    def quantile(self, share: float) -> float | None:
+        """Return what so many of the calls (0 to 1) took at most, about; None without calls.
+
+        Within a bucket calls are taken to lie evenly. The last bucket has no end: what lies there
+        took at least the last bound, which is returned.
+        """
+        wanted = share * self.calls
+        below = 0
+        lower = 0.0
+        for count, upper in zip(self.counts, BOUNDS_S, strict=False):
+            if count and below + count >= wanted:
+                return lower + (upper - lower) * (wanted - below) / count
+            below += count
+            lower = upper
+        return lower if self.calls else None
 
 
 @define

@@ -14,7 +14,7 @@ from window_consumer.app.dead_letter_counts import AGES, UNKNOWN, Counts, count
 from window_consumer.app.dead_letter_source import Source
 from window_consumer.app.dead_letters import DeadLetterTopic, DeadLetterTopics
 from window_consumer.cli.dlq.options import WHERE, look, topic_options
-from window_consumer.cli.dlq.terminal import printable_line
+from window_consumer.cli.terminal import printable_line
 from window_consumer.config.units import format_duration
 from window_consumer.model.dead_letter_conditions import holds
 from window_consumer.model.errors import NotPermittedError

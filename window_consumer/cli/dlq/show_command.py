@@ -18,7 +18,7 @@ from window_consumer.app.dead_letter_view import view_of
 from window_consumer.app.dead_letters import DeadLetterTopics
 from window_consumer.app.loading import load_app
 from window_consumer.cli.dlq.options import look, topic_options
-from window_consumer.cli.dlq.terminal import printable
+from window_consumer.cli.terminal import printable
 from window_consumer.model.dead_letter import DeadLetter
 from window_consumer.model.errors import NotPermittedError, UsageError
 
