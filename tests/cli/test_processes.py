@@ -43,6 +43,11 @@ def told(record, call_next):
     return call_next(record)
 
 
+@app.redact
+def without_cards(text: str) -> str:
+    return text.replace("4711", "#")
+
+
 KEYS = {"group": "shop", "concurrency": 2, "pool": "processes", "stall": {"after": "1s"},
         "retry": {"attempts": 1, "crash_attempts": 2, "backoff": "10ms..10ms"}}
 
@@ -55,6 +60,8 @@ def leave(order: Record) -> None:
 @app.handler("orders", **KEYS)
 def charge(order: Record) -> None:
     assert order.state == os.getpid()
+    if order.text() == "refuse":
+        raise ValueError("card 4711 is refused")
     while order.text() == "hang":
         pass
     while order.text() == "wait" and not os.path.exists("go on"):
@@ -90,13 +97,13 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def test_records_that_kill_or_hang_leave_and_the_others_are_done(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:
-    for value in ("one", "exit", "two", "hang", "three"):
+    for value in ("one", "exit", "two", "hang", "refuse", "three"):
         embedded.produce("orders", value.encode(), partition=0)
     command = shop.start("run", "shop:app")
     for value in ("one", "two", "three"):
         command.wait_for(f"calling {value}\n")
     client: dict[str, Any] = {"bootstrap.servers": embedded.bootstrap}
-    wait_until(lambda: len(read_all(client, "shop.orders.dlq")) == 2)
+    wait_until(lambda: len(read_all(client, "shop.orders.dlq")) == 3)
     found = {each.value(): dict(each.headers()) for each in read_all(client, "shop.orders.dlq")}
     assert found[b"exit"]["wc-reason"] == b"CRASHED"
     assert found[b"exit"]["wc-attempts"] == b"2"
@@ -104,6 +111,7 @@ def test_records_that_kill_or_hang_leave_and_the_others_are_done(
     assert found[b"exit"]["wc-handler"] == b"leave"
     assert found[b"hang"]["wc-handler"] == b"charge"
     assert found[b"hang"]["wc-reason"] == b"STALLED"
+    assert found[b"refuse"]["wc-error-message"] == b"card # is refused"
     assert b"in charge" in found[b"hang"]["wc-error-stack"]
     command.wait_for("entered ", times=5)  # two at first, and one for each that ended
     ended = command.stop()

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import re
 import weakref
+from typing import Any
 
 import pytest
 
+from window_consumer.model.errors import Expired
 from window_consumer.model.fault import Fault
 from window_consumer.runtime.faults import Faults
 
@@ -114,6 +117,58 @@ def test_secrets_are_masked(secret: str) -> None:
     fault = faults.failure(caught(handler)).fault
     assert fault.message == "cannot log in with ***"
     assert secret not in fault.stack
+
+
+def without_numbers(text: str) -> str:
+    return re.sub("[0-9]+", "#", text)
+
+
+def refused() -> None:
+    raise ValueError("card 4711 was refused")
+
+
+def test_what_is_confidential_is_taken_out_of_a_text() -> None:
+    fault = Faults(redact=without_numbers).failure(caught(refused)).fault
+    assert fault.message == "card # was refused"
+    assert fault.words == "ValueError: card # was refused"
+
+
+def test_the_redactor_sees_no_secrets() -> None:
+    seen: list[str] = []
+
+    def redact(text: str) -> str:
+        seen.append(text)
+        return text
+
+    Faults(lambda text: text.replace("4711", "***"), redact).failure(caught(refused))
+    assert seen == ["card *** was refused"]
+
+
+def test_texts_stay_at_home_where_only_classes_are_told() -> None:
+    fault = Faults(redact=without_numbers, messages="class").failure(caught(refused)).fault
+    assert (fault.error_class, fault.message, fault.words) == ("ValueError", "", "ValueError")
+    assert "in refused" in fault.stack
+    assert "4711" not in fault.stack.replace('ValueError("card 4711', "")
+
+
+@pytest.mark.parametrize(
+    ("redact", "told"),
+    [
+        (lambda text: text / 2, "<withheld: @app.redact raised TypeError>"),
+        (lambda _text: None, "<withheld: @app.redact returned NoneType, no text>"),
+    ],
+)
+def test_a_redactor_that_fails_withholds_the_text(redact: Any, told: str) -> None:
+    assert Faults(redact=redact).failure(caught(refused)).fault.message == told
+
+
+def test_what_we_say_ourselves_needs_no_redactor() -> None:
+    def expired() -> None:
+        raise Expired("expired 3.0 s ago", "dead_letter")
+
+    faults = Faults(redact=without_numbers, messages="class")
+    assert faults.failure(caught(expired)).fault.message == "expired 3.0 s ago"
+    assert "4.0 s" in faults.stalled([], 4.0).fault.message
 
 
 def test_many_places_do_not_fill_the_memory() -> None:

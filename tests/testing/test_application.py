@@ -47,6 +47,43 @@ def test_a_record_whose_handler_returns_is_done(shop: Shop) -> None:
         assert [each.record.json() for each in wc_app.processed] == [{"amount": 3}]
 
 
+def refusing() -> App:
+    app = App("shop")
+
+    @app.handler("orders", group="shop", retry={"attempts": 1})
+    def charge(order: Record) -> None:
+        raise ValueError(f"no such customer: {order.text()}")
+
+    return app
+
+
+def test_texts_of_exceptions_are_redacted_wherever_they_are_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = refusing()
+    app.redact(lambda text: text.replace("Smith", "***"))
+    with TestApp(app, config(charge={})) as wc_app:
+        wc_app.send("orders", "Smith")
+        (letter,) = wc_app.dead_letters
+        assert dict(letter.headers)["wc-error-message"] == b"no such customer: ***"
+    assert "with ValueError: no such customer: ***;" in caplog.text
+    assert "Smith" not in caplog.text
+    with pytest.raises(UsageError, match=r"@app\.redact: there is one already"):
+        app.redact(str)
+
+
+def test_texts_of_exceptions_can_stay_at_home(caplog: pytest.LogCaptureFixture) -> None:
+    whole = {**config(charge={}), "errors": {"message": "class"}}
+    with TestApp(refusing(), whole) as wc_app:
+        wc_app.send("orders", "Smith")
+        (letter,) = wc_app.dead_letters
+        headers = dict(letter.headers)
+    assert headers["wc-error-class"] == b"ValueError"
+    assert "wc-error-message" not in headers
+    assert "with ValueError; its attempts are spent" in caplog.text
+    assert "Smith" not in caplog.text
+
+
 def test_a_poisonous_record_is_dead_lettered_with_headers_to_assert_on(shop: Shop) -> None:
     with shop.run() as wc_app:
         result = wc_app.send("orders", '"poison"', key="c", headers={"trace": "1"})

@@ -48,6 +48,7 @@ from window_consumer.model.protocols import Clock
 from window_consumer.model.record_lookup import WallMs
 from window_consumer.runtime.batch_calls import BatchHandler
 from window_consumer.runtime.expiry import Warn
+from window_consumer.runtime.faults import Redact
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
 from window_consumer.telemetry.copies import CopyOfMany
@@ -63,6 +64,7 @@ BatchHandlerT = TypeVar(
 MiddlewareT = TypeVar("MiddlewareT", bound=Middleware)
 LifespanT = TypeVar("LifespanT", bound=Lifespan)
 TokenT = TypeVar("TokenT", bound=Callable[[str], Token])
+RedactT = TypeVar("RedactT", bound=Callable[[str], str])
 
 
 class App:
@@ -79,6 +81,7 @@ class App:
         self._middleware: list[Layer] = []
         self._lifespan: Lifespan | None = None
         self._oauth_token: Callable[[str], Token] | None = None
+        self._redact: Redact | None = None
 
     @property
     def handlers(self) -> Mapping[str, HandlerSpec]:
@@ -280,6 +283,24 @@ class App:
         """What ``oauth_token`` has decorated, None where nothing is."""
         return self._oauth_token
 
+    def redact(self, function: RedactT) -> RedactT:
+        """Take what is confidential out of the texts of exceptions.
+
+        ``def redact(text: str) -> str`` gets the text of each exception that a handler raises,
+        before it is logged, written to a header or shown anywhere. Called on the handlers'
+        threads, and in their child processes. Where it raises the text is withheld. With
+        ``errors: {message: class}`` no text is told, and it is not called.
+        """
+        if self._redact is not None:
+            raise UsageError("@app.redact: there is one already")
+        self._redact = function
+        return function
+
+    @property
+    def redactor(self) -> Redact | None:
+        """What ``redact`` has decorated, None where nothing is."""
+        return self._redact
+
     def plan(
         self,
         config: str | Path,
@@ -439,4 +460,4 @@ class App:
 
         ``clock`` is that of the process unless another one is given.
         """
-        return setup_of(plan, worker, self._middleware, self.version, clock)
+        return setup_of(self, plan, worker, clock)

@@ -16,7 +16,14 @@ from attrs import evolve, frozen
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan, PlannedWorker
 from window_consumer.app.routes import PlannedRoute
-from window_consumer.config import KafkaConfig, Mask, RetryConfig, TopicsConfig, WorkerConfig
+from window_consumer.config import (
+    ErrorsConfig,
+    KafkaConfig,
+    Mask,
+    RetryConfig,
+    TopicsConfig,
+    WorkerConfig,
+)
 from window_consumer.core.ladder import RetryRules
 from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import UsageError
@@ -41,6 +48,7 @@ class Blueprint:
     conditions: Mapping[str, Condition]
     """Of handlers whose condition stands in the configuration."""
     mask: Mask
+    errors: ErrorsConfig
     surroundings: tuple[str, ...]
     """Lifespan and middleware by name; the child has to have the same."""
 
@@ -71,7 +79,8 @@ class Blueprint:
             LOGGER.warning("%s: %s", self.config.name, self.mask(text))
 
         handler = app.calls_of(worker, self.topics, SystemClock().wall_ms, warn)
-        caller = Caller(handler, Faults(self.mask).failure)
+        faults = Faults(self.mask, app.redactor, self.errors.message)
+        caller = Caller(handler, faults.failure)
         resources = app.resources_of_child()
         return Equipment(caller, resources, attempts_before, self.config.handlers)
 
@@ -86,7 +95,15 @@ def blueprint_of(app: App, plan: Plan, worker: PlannedWorker) -> Blueprint:
     where = import_path(app, plan, worker)
     # Without what only the parent needs: passwords, and classes that cannot be pickled.
     config = evolve(worker.config, kafka=KafkaConfig(), retry=RetryConfig(), routes={})
-    return Blueprint(where, config, plan.config.topics, conditions, plan.mask, app.surroundings)
+    return Blueprint(
+        where,
+        config,
+        plan.config.topics,
+        conditions,
+        plan.mask,
+        plan.config.errors,
+        app.surroundings,
+    )
 
 
 def import_path(app: App, plan: Plan, worker: PlannedWorker) -> str:

@@ -11,7 +11,6 @@ import attrs
 
 from window_consumer.app.blueprint import Blueprint
 from window_consumer.app.calls import batch_handler_of, handler_of
-from window_consumer.app.handlers import Layer
 from window_consumer.app.lifespans import StatesByWorker
 from window_consumer.app.listeners import Listeners
 from window_consumer.app.patience import LOGGER
@@ -24,6 +23,7 @@ from window_consumer.kafka.source import KafkaSource
 from window_consumer.model.protocols import Clock
 from window_consumer.runtime.async_pool import AsyncPool
 from window_consumer.runtime.event_loop import EventLoop
+from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.poll_loop import LoopRules, Phase
 from window_consumer.runtime.process_pool import ProcessPool
 from window_consumer.runtime.running import MakeWorkers
@@ -51,7 +51,7 @@ def wire(
         workers = []
         for each in prepared.workers:
             name = each.plan.name
-            setup = setup_of(plan, each, app.layers, app.version)
+            setup = setup_of(app, plan, each)
             setup = attrs.evolve(setup, observers=listeners.observers_of(each))
             if name in loops:
                 setup = attrs.evolve(setup, make_pool=partial(AsyncPool, loop=loops[name]))
@@ -67,11 +67,7 @@ def wire(
 
 
 def setup_of(
-    plan: Plan,
-    worker: PreparedWorker,
-    middleware: Sequence[Layer],
-    app_version: str,
-    clock: Clock | None = None,
+    app: App, plan: Plan, worker: PreparedWorker, clock: Clock | None = None
 ) -> WorkerSetup:
     """Return everything about a worker that is not a connection; by the process's own clock."""
     planned, config = worker.plan, worker.plan.config
@@ -84,22 +80,22 @@ def setup_of(
     around = plan.config.topics, clock.wall_ms, warn
     return WorkerSetup(
         name=config.name,
-        origin=Origin(config.group, planned.handler_names, app_version),
+        origin=Origin(config.group, planned.handler_names, app.version),
         engine=planned.engine,
         loop=LoopRules(
             topics=(*worker.topics, *sorted(worker.reads)),
             revoke_timeout_s=config.revoke_timeout,
             stop_timeout_s=config.stop_timeout,
         ),
-        handler=batch_handler_of(planned, middleware, *around)
+        handler=batch_handler_of(planned, app.layers, *around)
         if planned.is_batch
-        else handler_of(planned, middleware, *around),
+        else handler_of(planned, app.layers, *around),
         target_of=lambda source, level: worker.ladders[source].target(level),
         rungs=worker.rungs,
         ask_topics=lambda: preparation.refresh(worker),
         on_no_offset=config.on_no_offset,
         on_out_of_range=config.on_out_of_range,
-        mask=plan.mask,
+        faults=Faults(plan.mask, app.redactor, plan.config.errors.message),
         logger=LOGGER,
         clock=clock,
         is_async=planned.is_async,

@@ -16,6 +16,7 @@ from window_consumer.config.schema import ENTRY, Config, WorkerConfig, effective
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
+    ErrorsConfig,
     ExceptionName,
     RetryConfig,
     TopicsConfig,
@@ -30,6 +31,7 @@ __all__ = [
     "Client",
     "Config",
     "DlqConfig",
+    "ErrorsConfig",
     "ExceptionName",
     "KafkaConfig",
     "Loaded",

@@ -15,6 +15,7 @@ from window_consumer.config.schema import Config, WorkerConfig
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
+    ErrorsConfig,
     RetryConfig,
     TopicsConfig,
     WindowConfig,
@@ -72,6 +73,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("workers.NAME.stall", "`workers.NAME.stall`", StallConfig),
     ("topics", "`topics`", TopicsConfig),
     ("dlq", "`dlq`", DlqConfig),
+    ("errors", "`errors`", ErrorsConfig),
     ("health", "`health`", HealthConfig),
 )
 

@@ -23,6 +23,7 @@ from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
+    ErrorsConfig,
     RetryConfig,
     TopicsConfig,
     WindowConfig,
@@ -301,6 +302,10 @@ class Config:
     dlq: DlqConfig = field(
         factory=DlqConfig,
         metadata=about("What looking at dead letters shows and what it hides."),
+    )
+    errors: ErrorsConfig = field(
+        factory=ErrorsConfig,
+        metadata=about("What is told of the exceptions that handlers raise."),
     )
     health: HealthConfig = field(
         factory=HealthConfig,

@@ -80,6 +80,22 @@ class DlqConfig:
 
 
 @frozen(kw_only=True)
+class ErrorsConfig:
+    """What is told of the exceptions that handlers raise."""
+
+    message: Literal["full", "class"] = field(
+        default="full",
+        metadata=about(
+            "Whether logs, dead letters, traces and pages get the texts of exceptions, or only "
+            "their classes and stacks. A text may quote a record; `@app.redact` can take out of it "
+            "what is confidential.",
+            kind=kinds.choice("full", "class"),
+            reason="who looks into a dead letter needs to know what was wrong with it",
+        ),
+    )
+
+
+@frozen(kw_only=True)
 class WindowConfig:
     """The size of one partition's window."""
 

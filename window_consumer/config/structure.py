@@ -21,6 +21,7 @@ from window_consumer.config.schema import Config, WorkerConfig
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
+    ErrorsConfig,
     RetryConfig,
     TopicsConfig,
     WindowConfig,
@@ -32,6 +33,7 @@ T = TypeVar("T")
 SECTIONS: Final = (
     TopicsConfig,
     DlqConfig,
+    ErrorsConfig,
     HealthConfig,
     WindowConfig,
     BatchConfig,
@@ -53,6 +55,7 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
     kafka = _section(raw.get("kafka"), KafkaConfig, ("kafka",), problems)
     topics = _section(raw.get("topics"), TopicsConfig, ("topics",), problems)
     dlq = _section(raw.get("dlq"), DlqConfig, ("dlq",), problems)
+    errors = _section(raw.get("errors"), ErrorsConfig, ("errors",), problems)
     health = _section(raw.get("health"), HealthConfig, ("health",), problems)
     workers = _workers(raw.get("workers"), problems)
     problems.extend(_misread_properties(tree))
@@ -60,6 +63,7 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
         kafka=kafka or KafkaConfig(),
         topics=topics or TopicsConfig(),
         dlq=dlq or DlqConfig(),
+        errors=errors or ErrorsConfig(),
         health=health or HealthConfig(),
         workers=workers,
     )

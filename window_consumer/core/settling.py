@@ -410,5 +410,4 @@ class Settling:
 
 def in_words(failed: FailedRecord) -> str:
     """Return what a record's last call failed with."""
-    fault = failed.failure.fault
-    return f"{fault.error_class}: {fault.message}"
+    return failed.failure.fault.words

@@ -7,7 +7,7 @@ from attrs import frozen
 
 @frozen
 class Fault:
-    """An exception in words, secrets masked."""
+    """An exception in words, secrets masked and redacted."""
 
     error_class: str
     message: str
@@ -15,6 +15,11 @@ class Fault:
     """The frames from the handler's on, then those of the exceptions that led to it."""
     fingerprint: str
     """Equal for errors of one class from one place."""
+
+    @property
+    def words(self) -> str:
+        """Class and message, as far as there is one that may be told."""
+        return f"{self.error_class}: {self.message}" if self.message else self.error_class
 
 
 @frozen(eq=False)

@@ -1,4 +1,8 @@
-"""What an exception says of itself, for headers and logs: cheap, bounded, secrets masked."""
+"""What an exception says of itself, for headers and logs: cheap, bounded, secrets masked.
+
+What handlers raise may quote records. So its text goes through the application's redactor, or
+stays out altogether; what is told in our own words holds nothing of records.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FrameType, TracebackType
+from typing import Literal
 
-from window_consumer.model.errors import NotCalled, StalledError
+from window_consumer.model.errors import (
+    NotCalled,
+    ProcessCrashedError,
+    ProcessDiedError,
+    StalledError,
+)
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.fingerprints import fingerprint
 from window_consumer.runtime import owed
@@ -37,6 +47,15 @@ Place = tuple[tuple[CodeType, int], ...]
 Where = Sequence[tuple[FrameType, int]]
 """Frames and their lines, the innermost last."""
 
+_OUR_WORDS = (NotCalled, StalledError, ProcessDiedError, ProcessCrashedError)
+
+Messages = Literal["full", "class"]
+"""Whether the texts of exceptions are told, or only their classes and where they were raised."""
+
+Redact = Callable[[str], object]
+"""Returns a text without what is confidential. Where it raises, or returns no text, what it was
+given is withheld."""
+
 Lines = Sequence[traceback.FrameSummary]
 """The same as another process tells it."""
 
@@ -48,8 +67,15 @@ class Faults:
     twice.
     """
 
-    def __init__(self, mask: Callable[[str], str] = str):
+    def __init__(
+        self,
+        mask: Callable[[str], str] = str,
+        redact: Redact | None = None,
+        messages: Messages = "full",
+    ):
         self._mask = mask
+        self._redact = redact
+        self._messages = messages
         self._known: dict[tuple[type[BaseException], Place], tuple[str, str, str]] = {}
         """Class, stack and fingerprint of errors of a class from a place."""
 
@@ -65,7 +91,7 @@ class Faults:
             known = (name, self._stack(chain), fingerprint(name, _digest_of(chain)))
             self._known[key] = known
         name, stack, print_ = known
-        fault = Fault(name, self._mask(_text_of(error)), stack, print_)
+        fault = Fault(name, self._text(error), stack, print_)
         for each in chain:
             each.__traceback__ = None
         return Failure(error, fault, "" if isinstance(error, NotCalled) else handler)
@@ -83,6 +109,23 @@ class Faults:
         name = class_name(type(error))
         stack = self._mask("".join(texts)) or "the thread is gone\n"
         return Failure(error, Fault(name, str(error), stack, fingerprint(name, digest)), handler)
+
+    def _text(self, error: BaseException) -> str:
+        """Return what may be told of an exception's text."""
+        if isinstance(error, _OUR_WORDS):
+            return self._mask(_text_of(error))
+        if self._messages == "class":
+            return ""
+        text = self._mask(_text_of(error))
+        if self._redact is None:
+            return text
+        try:
+            redacted = self._redact(text)
+        except Exception as failure:
+            return f"<withheld: @app.redact raised {class_name(type(failure))}>"
+        if not isinstance(redacted, str):
+            return f"<withheld: @app.redact returned {type(redacted).__qualname__}, no text>"
+        return redacted
 
     def _stack(self, chain: list[BaseException]) -> str:
         parts = []

@@ -317,8 +317,8 @@ def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: s
         return f"{fault.message}; {_ENDS[failed.end]}{more}"
     stack = f"\n{fault.stack.rstrip()}" if fault.stack else ""
     return (
-        f"failed at attempt {failed.calls} {_of_how_many(failed, rules)} with {fault.error_class}:"
-        f" {fault.message}; {_next_step(failed, now)}{more}{stack}"
+        f"failed at attempt {failed.calls} {_of_how_many(failed, rules)} with {fault.words};"
+        f" {_next_step(failed, now)}{more}{stack}"
     )
 
 

@@ -71,7 +71,8 @@ class WorkerSetup:
     """The ladder's topics that are read; ``ask_topics`` adds what is found later."""
     on_no_offset: OnNoOffset = "earliest"
     on_out_of_range: OnOutOfRange = "fail"
-    mask: Callable[[str], str] = str
+    faults: Faults = field(factory=Faults)
+    """Puts what handlers raise into words."""
     logger: logging.Logger = field(factory=lambda: logging.getLogger("window_consumer"))
     clock: Clock = field(factory=SystemClock)
     is_async: bool = False
@@ -103,8 +104,7 @@ class Worker:
         self._engine = setup.make_engine(setup.engine, setup.jitter, setup.rungs)
         if setup.observers:
             self._engine.observe(Observers(setup.observers, self._reports.observer_failed))
-        faults = Faults(setup.mask)
-        caller = Caller(setup.handler, faults.failure, faults.stalled)
+        caller = Caller(setup.handler, setup.faults.failure, setup.faults.stalled)
         self._pool = setup.make_pool(
             setup.name, setup.engine.slots, caller, self._completions, state
         )
