@@ -7,39 +7,37 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 
 from window_consumer.cli.demo.command import run_demo
 from window_consumer.cli.live_view import view
-from window_consumer.core.snapshot import CellState, Snapshot
+from window_consumer.cli.scene import Scene
+from window_consumer.core.snapshot import CellState
 
 PICTURE = Path(__file__).parent / "images" / "live-window.svg"
 WIDTH = 88
 
-Seen = tuple[Mapping[str, Snapshot], str, float]
 
-
-def most_telling_moment() -> Seen:
+def most_telling_moment() -> Scene:
     """Run the demo and return the moment at which most states are to be seen at once."""
-    moments: list[Seen] = []
+    moments: list[Scene] = []
     logging.getLogger("window_consumer").setLevel(logging.CRITICAL)
-    run_demo(lambda *seen: moments.append(seen))
+    run_demo(moments.append)
     return max(moments, key=_worth)
 
 
-def draw(moment: Seen) -> str:
+def draw(moment: Scene) -> str:
     """Return the picture of a moment, as SVG."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    console.print(view(*moment))
+    console.print(view(moment, WIDTH))
     return console.export_svg(title="window-consumer demo", unique_id="live-window")
 
 
-def _worth(moment: Seen) -> tuple[bool, int, int]:
+def _worth(moment: Scene) -> tuple[bool, int, int]:
     """Judge a moment: whether a cell hovers, how many states there are, how many cells."""
-    windows = [window for worker in moment[0].values() for window in worker.partitions]
+    windows = [window for worker in moment.workers for window in worker.snapshot.partitions]
     states = [cell.state for window in windows for cell in window.cells]
     return CellState.HOVERING in states, len(set(states)), len(states)
 

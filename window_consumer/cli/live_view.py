@@ -1,14 +1,23 @@
-"""The live window in the terminal: each partition's cells, sliding as they complete."""
+"""The live window in the terminal: each partition's cells, sliding as they complete.
+
+``demo`` and ``top`` show the same. Names and texts come from clusters, records and other processes:
+they are made fit for a terminal here, and never read as markup.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from window_consumer.cli.scene import Scene, WorkerScene
+from window_consumer.cli.terminal import printable_line
 from window_consumer.core.breaker import BreakerState
+from window_consumer.core.durations import BOUNDS_S, Histogram
 from window_consumer.core.snapshot import (
     BreakerPicture,
     CellState,
@@ -26,9 +35,22 @@ _LOOK: Mapping[CellState, tuple[str, str]] = {
     CellState.HOVERING: ("H", "bold white on red"),
 }
 _FREE = ("_", "bright_black")
+_MORE = ("…", "dim")
 
 _LONG_CALL_S = 1.0
 _SHOWN_CALLS = 4
+_OTHER_COLUMNS: Final = 48
+"""What stands beside the cells is about so wide, with names of usual length."""
+_USUAL_NAME: Final = 10
+_LEAST_CELLS: Final = 16
+"""Shown of each window, however narrow the terminal is."""
+_SHOWN_TAIL: Final = 8
+"""Of more cells than there is room for these are the last ones, with the end cell."""
+_PERCENTILES: Final = (50, 95, 99)
+_LEAST_PARTITIONS: Final = 4
+"""Shown of each worker, however low the terminal is."""
+_LINES_A_WORKER: Final = 9
+"""What is said of a worker beside its partitions takes at most about so many lines."""
 
 
 def legend() -> Text:
@@ -42,67 +64,173 @@ def legend() -> Text:
     return text
 
 
-def view(snapshots: Mapping[str, Snapshot], title: str, seconds: float) -> RenderableType:
-    """Draw the windows of all workers."""
-    parts: list[RenderableType] = [Text(f"{title}  {seconds:5.1f} s", style="bold"), legend()]
-    for name, snapshot in snapshots.items():
-        parts.append(_worker(name, snapshot))
-        parts.append(_summary(snapshot))
+def view(scene: Scene, width: int = 80, height: int | None = None) -> RenderableType:
+    """Draw the windows of all workers, for a terminal so wide.
+
+    Where ``height`` lines are too few for all partitions those are shown that are in most trouble.
+    """
+    most = _most_partitions(scene, height)
+    parts: list[RenderableType] = [
+        _line(f"{scene.title}  {scene.seconds:5.1f} s", "bold"),
+        legend(),
+    ]
+    for worker in scene.workers:
+        snapshot = worker.snapshot
+        shown = _in_most_trouble(snapshot.partitions, most)
+        heading = worker.name
+        if len(heading) > _USUAL_NAME:
+            parts.append(_line(heading, "bold"))
+            heading = "partition"
+        parts.append(_windows(heading, shown, width))
+        if len(shown) < len(snapshot.partitions):
+            parts.append(_line(f"  and {len(snapshot.partitions) - len(shown)} more", "dim"))
+        parts.extend(_summary(worker))
+        parts.extend(_failures(snapshot))
         parts.extend(_limit(snapshot.limit))
         parts.extend(_breaker(snapshot.breaker))
         parts.extend(_long_calls(snapshot))
+    parts.extend(_line(f"{name}: {why}", "bold red") for name, why in scene.gone.items())
     return Group(*parts)
 
 
-def _worker(name: str, snapshot: Snapshot) -> Table:
+def _line(text: str, style: str = "") -> Text:
+    return Text(printable_line(text), style=style)
+
+
+def _most_partitions(scene: Scene, height: int | None) -> int | None:
+    if height is None or not scene.workers:
+        return None
+    left = height - 2 - len(scene.gone)
+    return max(_LEAST_PARTITIONS, left // len(scene.workers) - _LINES_A_WORKER)
+
+
+def _in_most_trouble(
+    partitions: Sequence[PartitionPicture], most: int | None
+) -> Sequence[PartitionPicture]:
+    if most is None or len(partitions) <= most:
+        return partitions
+    worst = sorted(partitions, key=_trouble, reverse=True)[:most]
+    return [each for each in partitions if each in worst]
+
+
+def _trouble(partition: PartitionPicture) -> tuple[float, float, int]:
+    return partition.hovering_s, partition.lag.seconds, partition.lag.records or 0
+
+
+def _windows(heading: str, partitions: Sequence[PartitionPicture], width: int) -> Table:
+    names = [len(str(partition.name)) for partition in partitions]
+    cells = max(_LEAST_CELLS, width - _OTHER_COLUMNS - max([0, *names]) + _USUAL_NAME)
     table = Table(box=None, padding=(0, 1), header_style="dim")
-    table.add_column(name)
-    table.add_column("from offset", justify="right")
-    table.add_column("window: start cell left, end cell right", no_wrap=True)
+    table.add_column(_line(heading), overflow="fold")
+    table.add_column("from", justify="right")
+    table.add_column("start cell left, end cell right", no_wrap=True)
     table.add_column("open", justify="right")
-    for partition in snapshot.partitions:
+    table.add_column("lag", justify="right", no_wrap=True)
+    for partition in partitions:
         table.add_row(
-            str(partition.name),
+            _line(str(partition.name)),
             str(partition.next_offset),
-            _cells(partition),
-            f"{partition.open}{' paused' if partition.paused else ''}"
-            f"{' waits for its rate' if partition.waits_for_rate else ''}",
+            _cells(partition, cells),
+            _open(partition),
+            _lag(partition),
         )
     return table
 
 
-def _cells(partition: PartitionPicture) -> Text:
+def _open(partition: PartitionPicture) -> Text:
+    waits = " waits for its rate" if partition.waits_for_rate else ""
+    return _line(f"{partition.open}{' paused' if partition.paused else ''}{waits}")
+
+
+def _lag(partition: PartitionPicture) -> Text:
+    records = "?" if partition.lag.records is None else f"{partition.lag.records}"
+    return _line(f"{records}, {duration(partition.lag.seconds)}")
+
+
+def _cells(partition: PartitionPicture, most: int) -> Text:
     text = Text("[", style="dim")
-    for cell in partition.cells:
-        sign, style = _LOOK[cell.state]
+    cells = [_LOOK[cell.state] for cell in partition.cells]
+    free = max(0, partition.capacity_cells - len(cells))
+    if len(cells) + free <= most:
+        cells += [_FREE] * free
+    elif len(cells) + 2 <= most:
+        cells += [*[_FREE] * (most - len(cells) - 1), _MORE]
+    else:
+        end = [*cells[-_SHOWN_TAIL:], *[_FREE] * min(1, free)]
+        cells = [*cells[: most - len(end) - 1], _MORE, *end]
+    for sign, style in cells:
         text.append(sign, style=style)
-    free = max(0, partition.capacity_cells - len(partition.cells))
-    text.append(_FREE[0] * free, style=_FREE[1])
     text.append("]", style="dim")
     return text
 
 
-def _summary(snapshot: Snapshot) -> Text:
+def _summary(worker: WorkerScene) -> Iterator[Text]:
+    snapshot = worker.snapshot
     did = snapshot.counters
     slots = snapshot.limit.limit if snapshot.limit else snapshot.slots
     busy = min(sum(not call.abandoned for call in snapshot.calls), snapshot.slots)
-    return Text(
-        f"  {did.processed} processed, {did.retried} retried, {did.dead_lettered} dead-lettered;"
-        f" {busy} of {slots} slots busy, {snapshot.cost_s * 1000:.1f} ms a call"
+    rate = "" if worker.per_s is None else f" ({worker.per_s:,.0f}/s)"
+    state = f"{worker.state}; " if worker.state else ""
+    yield _line(
+        f"  {state}{did.processed} processed{rate}, {did.retried} retried,"
+        f" {did.dead_lettered} dead-lettered; {busy} of {slots} slots busy"
     )
+    took = _took(snapshot, worker.durations)
+    busy_ratio = "" if worker.busy_ratio is None else f"; busy {worker.busy_ratio:.0%}"
+    drained = worker.time_to_drain_s
+    drain = "" if drained is None else f"; drained in {duration(drained)}"
+    yield _line(f"  {_behind(snapshot)}; {took}{busy_ratio}{drain}")
+
+
+def _behind(snapshot: Snapshot) -> str:
+    lags = [each.lag for each in snapshot.partitions]
+    known = [lag.records for lag in lags if lag.records is not None]
+    seconds = max((lag.seconds for lag in lags), default=0.0)
+    least = "at least " if len(known) < len(lags) else ""
+    return f"lag {least}{sum(known)} records, {duration(seconds)}"
+
+
+def _took(snapshot: Snapshot, histogram: Histogram | None) -> str:
+    if histogram is None or not histogram.calls:
+        return f"{snapshot.cost_s * 1000:.1f} ms a call"
+    return "calls " + " ".join(_percentile(histogram, each) for each in _PERCENTILES)
+
+
+def _percentile(histogram: Histogram, percent: int) -> str:
+    seconds = histogram.quantile(percent / 100) or 0.0
+    beyond = ">" if seconds >= BOUNDS_S[-1] else ""
+    return f"p{percent} {beyond}{duration(seconds)}"
+
+
+def _failures(snapshot: Snapshot) -> Iterator[Text]:
+    did = snapshot.counters
+    said = [
+        f"{what}: {_counted(by)}"
+        for what, by in (("to retry topics", did.moved_to), ("dead letters", did.dead_by))
+        if by
+    ]
+    waiting = sum(each.failed for each in snapshot.partitions)
+    if waiting:
+        said.append(f"{waiting} wait for their next call or ack")
+    if said:
+        yield _line(f"  {'; '.join(said)}", "yellow")
+
+
+def _counted(by: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in by.most_common())
 
 
 def _limit(limit: LimitPicture | None) -> Iterable[Text]:
     if limit is not None:
-        yield Text(f"  concurrency {limit.settled}: {limit.why}", style="dim")
+        yield _line(f"  concurrency {limit.settled}: {limit.why}", "dim")
 
 
 def _breaker(breaker: BreakerPicture) -> Iterable[Text]:
     if breaker.state is not BreakerState.CLOSED:
-        yield Text(
+        yield _line(
             f"  breaker {breaker.state} for {breaker.seconds:.1f} s: {breaker.failed} of"
             f" {breaker.calls} calls failed",
-            style="bold red",
+            "bold red",
         )
 
 
@@ -112,8 +240,21 @@ def _long_calls(snapshot: Snapshot) -> Iterable[Text]:
         key=lambda call: -call.seconds,
     )
     for call in long[:_SHOWN_CALLS]:
-        yield Text(
+        yield _line(
             f"  {call.name}@{call.offset} attempt {call.attempt} has been running for"
             f" {call.seconds:.1f} s{', abandoned' if call.abandoned else ''}",
-            style="red",
+            "red",
         )
+
+
+def duration(seconds: float) -> str:
+    """Write a duration as briefly as somebody needs it who looks."""
+    if seconds < 0.001:
+        return "0 s" if seconds <= 0 else f"{seconds * 1e6:.0f} µs"
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"

@@ -21,8 +21,8 @@ from window_consumer.cli.demo.checker import DemoReport, Evidence, judge
 from window_consumer.cli.demo.shop import ORDERS, PARTITIONS, TOPIC, Shop, orders
 from window_consumer.cli.errors import FAILED, OK
 from window_consumer.cli.live_view import view
+from window_consumer.cli.scene import Memory, Scene
 from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
-from window_consumer.core.snapshot import Snapshot
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.kafka.group_offsets import committed_offsets
 from window_consumer.model import headers as names
@@ -31,8 +31,8 @@ from window_consumer.runtime.running import Running
 LONGEST_S = 28.0
 """The demo gives up then and reports what is missing."""
 
-Show = Callable[[Mapping[str, Snapshot], str, float], object]
-"""Gets the windows of all workers, a title, and the seconds since the start."""
+Show = Callable[[Scene], object]
+"""Gets what is to be seen at a moment."""
 
 _TITLE = "demo"
 _LOOK_S = 0.1
@@ -53,7 +53,7 @@ def demo_command(*, as_json: bool, no_ui: bool) -> int:
         report = run_demo()
     else:
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            report = run_demo(lambda *seen: live.update(view(*seen), refresh=True))
+            report = run_demo(lambda scene: live.update(view(scene, console.width), refresh=True))
     return conclude(report, console, as_json=as_json)
 
 
@@ -113,17 +113,25 @@ def _plan(shop: Shop, broker: EmbeddedBroker) -> Plan:
 
 def _watch(running: Running, started: float, show: Show | None) -> float:
     """Show the windows until all orders are finished; return the seconds that it took."""
+    memory = Memory()
     while not _is_done(running):
         seconds = time.perf_counter() - started
         if seconds > LONGEST_S or running.wait(_LOOK_S):
             return seconds
         if show is not None:
-            show(running.snapshots(), _TITLE, seconds)
+            show(_scene(running, memory, seconds))
     seconds = time.perf_counter() - started
     if show is not None:
-        show(running.snapshots(), _TITLE, seconds)
+        show(_scene(running, memory, seconds))
         running.wait(_SETTLE_S)
     return seconds
+
+
+def _scene(running: Running, memory: Memory, seconds: float) -> Scene:
+    workers = [
+        memory.worker(name, snapshot, seconds) for name, snapshot in running.snapshots().items()
+    ]
+    return Scene(_TITLE, seconds, tuple(workers))
 
 
 def _is_done(running: Running) -> bool:

@@ -1,0 +1,183 @@
+"""The live window: what it shows, where it fits, and what cannot get through it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import attrs
+import pytest
+from rich.console import Console
+
+from tests.telemetry.workers import a_snapshot
+from window_consumer.cli.live_view import duration, view
+from window_consumer.cli.scene import Memory, Scene, WorkerScene
+from window_consumer.core.breaker import BreakerState
+from window_consumer.core.durations import BOUNDS_S, Histogram
+from window_consumer.core.lag import Lag
+from window_consumer.core.snapshot import (
+    BreakerPicture,
+    CallPicture,
+    CellPicture,
+    CellState,
+    LimitPicture,
+    PartitionPicture,
+    Snapshot,
+)
+from window_consumer.model.record import TopicPartition
+
+EVIL = "\x1b]0;owned\x07\x1b[2J[bold red]x[/bold red]\u202e\ud800"
+HARMLESS = r"\x1b]0;owned\x07\x1b[2J[bold red]x[/bold red]"
+
+
+def drawn(*workers: WorkerScene, width: int = 80, height: int | None = None, **more: Any) -> str:
+    file = io.StringIO()
+    console = Console(file=file, width=width, highlight=False)
+    console.print(view(Scene("top", 1.5, workers, **more), width, height))
+    return file.getvalue()
+
+
+def shown(snapshot: Snapshot, name: str = "charge", **more: Any) -> WorkerScene:
+    return WorkerScene(name, snapshot, **more)
+
+
+def windows(count: int, cells: int = 32) -> tuple[PartitionPicture, ...]:
+    (one,) = a_snapshot().partitions
+    return tuple(
+        attrs.evolve(
+            one,
+            name=TopicPartition("orders", number),
+            capacity_cells=cells,
+            cells=(CellPicture(CellState.RUNNING, 0, 500, 500),) * (cells // 2),
+            hovering_s=0.0,
+            lag=Lag(number, float(number)),
+        )
+        for number in range(count)
+    )
+
+
+def test_it_shows_how_far_each_partition_is_behind_and_what_calls_take() -> None:
+    counts = [0] * (len(BOUNDS_S) + 1)
+    counts[BOUNDS_S.index(0.01)], counts[BOUNDS_S.index(0.1)] = 90, 10
+    text = drawn(
+        shown(
+            attrs.evolve(a_snapshot(), partitions=windows(3)),
+            per_s=1234.4,
+            durations=Histogram(tuple(counts), 1.0),
+            busy_ratio=0.5,
+            time_to_drain_s=90.0,
+        )
+    )
+    assert "orders[2]" in text
+    assert "2, 2 s" in text
+    assert "3 processed (1,234/s), 0 retried, 0 dead-lettered; 1 of 8 slots busy" in text
+    assert "lag 3 records, 2 s; calls p50 7.78 ms p95 87.5 ms p99 97.5 ms" in text
+    assert "busy 50%" in text
+    assert "drained in 90 s" in text
+
+
+def test_it_says_what_leaves_and_why_and_what_the_worker_does_about_it() -> None:
+    seen = a_snapshot()
+    seen.counters.dead_by.update({"FATAL": 2, "STALLED": 1})
+    seen.counters.moved_to["10s"] = 7
+    text = drawn(
+        shown(
+            attrs.evolve(
+                seen,
+                breaker=BreakerPicture(BreakerState.OPEN, 30, 40, 2.5),
+                limit=LimitPicture(4, 5, "more do not help"),
+            ),
+            state="draining",
+        )
+    )
+    assert "to retry topics: 7 10s; dead letters: 2 FATAL, 1 STALLED" in text
+    assert "breaker open for 2.5 s: 30 of 40 calls failed" in text
+    assert "concurrency 5: more do not help" in text
+    assert "draining; 3 processed" in text
+
+
+def test_a_cell_that_hovers_and_the_call_that_holds_it_are_to_be_seen() -> None:
+    text = drawn(shown(a_snapshot()))
+    assert "[H■__]" in text
+    assert "orders[0]@0 attempt 1 has been running for 3.0 s" in text
+
+
+@pytest.mark.parametrize("cells", [4, 32, 40, 64, 1000])
+def test_it_fits_into_eighty_columns_with_both_ends_of_each_window(cells: int) -> None:
+    text = drawn(shown(attrs.evolve(a_snapshot(), partitions=windows(3, cells))))
+    assert max(map(len, text.splitlines())) <= 80
+    rows = [line for line in text.splitlines() if line.startswith(" orders[")]
+    assert len(rows) == 3
+    assert all("[▸▸" in row and row.count("_") >= 1 for row in rows)
+
+
+def test_the_end_cell_of_a_long_window_is_shown() -> None:
+    (one,) = windows(1, 1000)
+    last = CellPicture(CellState.RETRYING, 0, 500, 1)
+    seen = attrs.evolve(one, cells=(*one.cells, last))
+    row = drawn(shown(attrs.evolve(a_snapshot(), partitions=(seen,))))
+    assert "…▸▸▸▸▸▸▸r_]" in row
+
+
+def test_of_many_partitions_a_low_terminal_shows_those_in_most_trouble() -> None:
+    text = drawn(shown(attrs.evolve(a_snapshot(), partitions=windows(64))), height=24)
+    assert len(text.splitlines()) <= 24
+    assert "orders[63]" in text
+    assert " orders[0]  " not in text
+    assert "and 51 more" in text
+
+
+def test_texts_from_outside_command_no_terminal_and_are_no_markup() -> None:
+    seen = a_snapshot()
+    name = TopicPartition(EVIL, 0)
+    seen.counters.dead_by[EVIL] = 1
+    text = drawn(
+        shown(
+            attrs.evolve(
+                seen,
+                partitions=tuple(attrs.evolve(each, name=name) for each in seen.partitions),
+                calls=(CallPicture(name, 0, 1, 9.0, 0),),
+                limit=LimitPicture(4, 5, EVIL),
+            ),
+            name=EVIL,
+            state=EVIL,
+        ),
+        width=400,
+        gone={EVIL: EVIL},
+    )
+    assert text.isascii() or all(each.isprintable() or each == "\n" for each in text)
+    assert "\x1b" not in text
+    assert text.count(HARMLESS) >= 8
+    assert text.count(r"\u202e") == text.count(r"\ud800") == text.count(HARMLESS)
+
+
+def test_what_is_gone_is_told() -> None:
+    assert "http://a:1: gone: refused" in drawn(gone={"http://a:1": "gone: refused"})
+
+
+def test_rates_are_of_the_last_seconds() -> None:
+    memory, seen = Memory(), a_snapshot()
+    assert memory.worker("charge", seen, 0.0).per_s is None
+    for seconds in range(1, 21):
+        seen = attrs.evolve(seen, counters=seen.counters.copy())
+        seen.counters.processed += 100 if seconds <= 5 else 20
+        scene = memory.worker("charge", seen, float(seconds))
+    assert scene.per_s == pytest.approx(20.0)
+
+
+def test_a_process_that_was_started_anew_has_no_rate_below_zero() -> None:
+    memory, seen = Memory(), a_snapshot()
+    later = attrs.evolve(seen, counters=attrs.evolve(seen.counters, delivered=0, processed=0))
+    memory.worker("charge", seen, 0.0)
+    assert memory.worker("charge", later, 1.0).per_s is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((0.0, "0 s"), (0.00005, "50 µs"), (0.0123, "12.3 ms"), (1.5, "1.5 s"), (119.0, "119 s")),
+        *((600.0, "10 min"), (7200.0, "2 h")),
+    ],
+)
+def test_durations_are_brief(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -1,0 +1,140 @@
+"""``top``: the live window of workers that run elsewhere."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.commands import PATIENCE_S, Commands, Ended
+from tests.telemetry.workers import fake_worker, told
+from window_consumer.cli.errors import guarded
+from window_consumer.cli.main import cli
+from window_consumer.telemetry.health import Answer
+
+Top = Callable[..., Ended]
+
+
+@pytest.fixture
+def top(capsys: pytest.CaptureFixture[str]) -> Iterator[Top]:
+    """Run the command in this process until it ends."""
+
+    def run(*arguments: str) -> Ended:
+        code = guarded(lambda: int(cli.main(["top", *arguments], standalone_mode=False) or 0))
+        return Ended(code, *capsys.readouterr())
+
+    before = signal.getsignal(signal.SIGTERM)
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_one_picture_for_scripts(top: Top) -> None:
+    with fake_worker() as worker:
+        ended = top(worker.url, "--once")
+    assert (ended.code, ended.err) == (0, "")
+    assert "[H■__]" in ended.out
+    assert "\x1b" not in ended.out
+    assert max(map(len, ended.out.splitlines())) <= 80
+
+
+def test_one_picture_as_json_of_several_processes(top: Top) -> None:
+    with fake_worker() as one, fake_worker(told(name="refund")) as other:
+        ended = top(one.url, other.url, "--once", "--json")
+    assert ended.code == 0
+    assert ended.out.count("\n") == 1
+    first, second = ended.json["processes"]
+    assert (first["url"], first["gone"]) == (one.url, None)
+    assert second["answer"]["workers"][0]["name"] == "refund"
+
+
+def test_who_never_was_there_is_one_line_and_exit_code_1(top: Top) -> None:
+    ended = top("http://127.0.0.1:1")
+    assert ended.code == 1
+    assert ended.err.startswith("error: http://127.0.0.1:1: nobody listens there")
+    assert ended.err.count("\n") == 1
+
+
+def test_where_one_of_several_is_missing_the_others_are_shown(top: Top) -> None:
+    with fake_worker() as worker:
+        ended = top(worker.url, "http://127.0.0.1:1", "--once")
+    assert ended.code == 1
+    assert "charge" in ended.out
+    assert "http://127.0.0.1:1: gone: nobody listens there" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("gopher://x",), "is no address of a worker"),
+        (("--interval", "1ms"), "at least 0.1s"),
+        (("--ca", __file__, "https://127.0.0.1:1"), "no certificates can be read there"),
+        (("--token", "a\nb"), "the token has characters"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(top: Top, arguments: tuple[str, ...], said: str) -> None:
+    ended = top(*arguments)
+    assert ended.code == 2
+    assert said in ended.err
+
+
+def test_a_wrong_token_is_one_line(top: Top, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDOW_CONSUMER_TOKEN", "s3cret")
+    with fake_worker() as worker:
+        worker.answer = lambda: Answer(401, "no")
+        ended = top(worker.url)
+    assert ended.code == 1
+    assert "the token is wrong" in ended.err
+    assert "s3cret" not in ended.err
+
+
+def test_a_process_that_goes_away_is_shown_as_gone_and_comes_back(commands: Commands) -> None:
+    with fake_worker(told(name="refund")) as other:
+        with fake_worker() as worker:
+            url = worker.url
+            top = commands.start("top", url, other.url, "--interval", "100ms")
+            top.wait_for(f"{url} charge")
+        top.wait_for(f"{url}: gone: nobody listens there")
+        seen = top.said.count(f"{url} charge")
+        with fake_worker(port=int(url.rpartition(":")[2])):
+            top.wait_for(f"{url} charge", times=seen + 1)
+            top.signal(signal.SIGINT)
+            ended = top.wait()
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_in_a_terminal_ctrl_c_ends_it_and_puts_the_terminal_back(tmp_path: Path) -> None:
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with fake_worker() as worker:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "window_consumer", "top", worker.url, "--interval", "100ms"],
+            cwd=tmp_path,
+            env={**os.environ, "TERM": "xterm-256color"},
+            stdin=its,
+            stdout=its,
+            stderr=its,
+        )
+        os.close(its)
+        said = b""
+        while b"slots busy" not in said:
+            said += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        try:
+            while piece := os.read(ours, 65536):
+                said += piece
+        except OSError:
+            pass  # the other side has closed the terminal
+        assert process.wait(PATIENCE_S) == 0
+    os.close(ours)
+    entered, left = b"\x1b[?1049h", b"\x1b[?1049l"
+    assert said.count(entered) == said.count(left) == 1
+    assert b"Traceback" not in said

@@ -1,0 +1,150 @@
+"""Asking an admin address: what is understood, and what is said of everything else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.telemetry.workers import a_snapshot, fake_worker, told
+from window_consumer.model.errors import UsageError
+from window_consumer.telemetry.admin_client import Access, AdminAddress, AskError, ask
+from window_consumer.telemetry.health import Answer
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("http://127.0.0.1:8090", "http://127.0.0.1:8090"),
+        ("https://shop.example/", "https://shop.example:443"),
+        ("http://shop.example", "http://shop.example:80"),
+        ("localhost", "http://localhost:8090"),
+        ("localhost:1", "http://localhost:1"),
+        ("http://[::1]:8090", "http://[::1]:8090"),
+    ],
+)
+def test_an_address_is_a_url_or_a_host(text: str, address: str) -> None:
+    assert str(AdminAddress.parse(text)) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "http://", "ftp://a", "http://a/b", "http://a?b", "http://u:p@a", "http://a:x"),
+        *("http://a:70000", "http://[::1", "a b", "http://a\r\nX: y"),
+    ],
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"is no address of a worker: .*; write it as in http"):
+        AdminAddress.parse(text)
+
+
+def test_a_worker_tells_its_windows() -> None:
+    with fake_worker() as worker:
+        (found,) = ask(AdminAddress.parse(worker.url), Access()).workers
+    assert (found.name, found.phase, found.is_ready) == ("charge", "running", True)
+    assert (found.busy_ratio, found.time_to_drain_s) == (0.25, 90.0)
+    assert found.snapshot == a_snapshot()
+
+
+def why(url: str, access: Access | None = None, timeout_s: float = 5.0) -> str:
+    with pytest.raises(AskError) as caught:
+        ask(AdminAddress.parse(url), access or Access(), timeout_s)
+    text = str(caught.value)
+    assert text.startswith(f"{url}: ")
+    assert "\n" not in text
+    return text
+
+
+def test_where_nobody_listens_one_line_says_what_is_missing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    assert "nobody listens there: does the worker run, with `admin: {listen: ...}`?" in why(url)
+
+
+@pytest.mark.parametrize(
+    ("status", "token", "said"),
+    [
+        (401, None, "a token is needed: give it with --token or WINDOW_CONSUMER_TOKEN"),
+        (401, "secret", "the token is wrong: "),
+        (403, "secret", "the token is wrong: "),
+        (404, None, "has no /api/windows: is it a worker's `admin.listen`?"),
+        (302, None, "answers with status 302"),
+        (500, None, "answers with status 500"),
+    ],
+)
+def test_a_refusal_is_told_in_words(status: int, token: str | None, said: str) -> None:
+    with fake_worker() as worker:
+        worker.answer = lambda: Answer(status, "no")
+        text = why(worker.url, Access(token))
+    assert said in text
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *("text", [], {}, {"workers": 7}, {"workers": [7]}, {"workers": [{}]}),
+        told(snapshot=None, name="x") | {"workers": [{"name": "x", "snapshot": {"calls": 7}}]},
+    ],
+)
+def test_who_answers_something_else_is_no_worker(fields: object) -> None:
+    with fake_worker(fields) as worker:
+        text = why(worker.url)
+    assert "what answers there is no worker, or one of another version" in text
+
+
+def test_a_worker_whose_poll_thread_is_silent_is_told_of_without_a_picture() -> None:
+    with fake_worker(told(snapshot=None) | {"workers": [{"name": "charge"}]}) as worker:
+        (found,) = ask(AdminAddress.parse(worker.url), Access()).workers
+    assert found.snapshot is None
+    assert not found.is_ready
+
+
+@contextmanager
+def listener(says: bytes | None) -> Iterator[str]:
+    """One that says this to whoever comes, or nothing at all."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            client, _ = server.accept()
+            with client:
+                if says is not None:
+                    client.recv(65536)
+                    client.sendall(says)
+                else:
+                    client.recv(65536)
+                    ended.wait(30)
+
+        ended = threading.Event()
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        ended.set()
+        thread.join(10)
+
+
+def test_what_does_not_speak_http_is_told_apart() -> None:
+    with listener(b"\x1b]0;owned\x07 220 mail.example\r\n") as url:
+        assert why(url).endswith("what answers there does not speak HTTP")
+
+
+def test_who_does_not_answer_is_not_waited_for() -> None:
+    with listener(None) as url:
+        assert why(url, timeout_s=0.2).endswith("no answer within 0.2 s")
+
+
+@pytest.mark.parametrize("token", ["a\r\nX-Other: b", "sécret", "\x00"])
+def test_a_token_that_no_header_can_carry_is_refused(token: str) -> None:
+    with pytest.raises(UsageError, match="the token has characters") as caught:
+        ask(AdminAddress.parse("http://127.0.0.1:1"), Access(token))
+    assert token not in str(caught.value)
+
+
+def test_the_token_is_sent_and_shown_nowhere() -> None:
+    access = Access("secret")
+    assert access.headers() == {"Authorization": "Bearer secret"}
+    assert "secret" not in repr(access)

@@ -1,0 +1,74 @@
+"""An address that answers as a worker's would, or does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from attrs import define
+
+from tests.core.support import Driven, notes
+from window_consumer.core.snapshot import Snapshot, picture
+from window_consumer.telemetry.health import Answer
+from window_consumer.telemetry.http_server import HttpServer
+from window_consumer.telemetry.pictures import plain
+
+
+def a_snapshot() -> Snapshot:
+    """Two cells, of which the first one hovers: one call runs for three seconds."""
+    driven = Driven(slots=8, window_cells=4, cell_records=2)
+    driven.deliver(*notes(0, 1, 2, 3))
+    driven.tick()
+    for slice_ in list(driven.out):
+        if slice_.messages[0].offset() == 0:
+            driven.claim(slice_, 1)
+        else:
+            driven.finish(slice_)
+    driven.tick(3.0)
+    return picture(driven.engine, driven.now, driven.wall_ms)
+
+
+def told(snapshot: Snapshot | None = None, name: str = "charge", **more: Any) -> dict[str, Any]:
+    """What a process with one worker answers."""
+    worker = {
+        "name": name,
+        "group": "shop",
+        "phase": "running",
+        "ready": True,
+        "slots": 8,
+        "snapshot": plain(snapshot or a_snapshot()),
+        "busy_ratio": 0.25,
+        "time_to_drain_s": 90.0,
+        **more,
+    }
+    return {"process": "", "time": 1_700_000_000_000, "workers": [worker]}
+
+
+@define
+class FakeWorker:
+    """Answers at ``url``; the answer may be changed."""
+
+    url: str
+    answer: Callable[[], Answer]
+
+    def tell(self) -> Answer:
+        return self.answer()
+
+    def tells(self, fields: Any) -> None:
+        text = json.dumps(fields)
+        self.answer = lambda: Answer(200, text, "application/json")
+
+
+@contextmanager
+def fake_worker(fields: Any = None, port: int = 0) -> Iterator[FakeWorker]:
+    worker = FakeWorker("", lambda: Answer(500, ""))
+    worker.tells(told() if fields is None else fields)
+    routes = {"/api/windows": worker.tell}
+    server = HttpServer.on_port("127.0.0.1", port, routes, lambda: None, key="admin.listen")
+    worker.url = server.where
+    try:
+        yield worker
+    finally:
+        server.close()
