@@ -48,6 +48,8 @@ class Counters:
     """Records that were moved from a slow slice to others."""
     publish_failures: int = 0
     """Copies that the broker did not ack (each is tried again), and calls with such results."""
+    rebalances: int = 0
+    """How often partitions were given to this worker or taken from it; an eager one is two."""
     breaker_opened: int = 0
     """How often the circuit breaker has opened."""
     commits: int = 0

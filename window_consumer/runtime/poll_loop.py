@@ -323,6 +323,7 @@ class PollLoop:
     def on_assigned(self, names: Sequence[TopicPartition]) -> None:
         """Find out where to begin and begin."""
         self.in_group = True
+        self._count_change(names)
         now = self._clock.now()
         if self.phase not in _LIVE:
             self._source.start(dict.fromkeys(names))
@@ -339,6 +340,7 @@ class PollLoop:
 
     def on_revoked(self, names: Sequence[TopicPartition]) -> None:
         """Finish what runs, within bounds; commit once more, then never again for this epoch."""
+        self._count_change(names)
         now = self._clock.now()
         self._engine.on_revoking(names, now)
         self._finish_running(names, now + self._rules.revoke_timeout_s)
@@ -347,6 +349,7 @@ class PollLoop:
 
     def on_lost(self, names: Sequence[TopicPartition]) -> None:
         """Give up without a commit: somebody else owns these already."""
+        self._count_change(names)
         self.in_group = False
         now = self._standstill.notice()
         self._forget(names)
@@ -373,6 +376,9 @@ class PollLoop:
     def on_error(self, error: WindowConsumerError) -> None:
         """Say what the client is trying to get over."""
         self._reports.trouble(error)
+
+    def _count_change(self, names: Sequence[TopicPartition]) -> None:
+        self._engine.counters.rebalances += bool(names)
 
     def _on_topics(self, facts: Mapping[str, TopicFacts]) -> None:
         now = self._clock.now()

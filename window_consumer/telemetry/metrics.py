@@ -16,6 +16,7 @@ from window_consumer.core.breaker import BreakerState
 from window_consumer.core.counters import Counters
 from window_consumer.core.durations import Histogram
 from window_consumer.core.snapshot import CellState, PartitionPicture, Snapshot
+from window_consumer.model.headers import Reason
 from window_consumer.telemetry.measures import Measures
 
 
@@ -167,7 +168,7 @@ METRICS: tuple[Metric, ...] = (
         "{record}",
         "Records whose copy in the dead-letter topic was acked, by reason.",
         lambda measures: [
-            ((reason,), count) for reason, count in sorted(measures.counters.dead_by.items())
+            ((reason.value,), measures.counters.dead_by[reason.value]) for reason in Reason
         ],
         ("reason",),
     ),
@@ -231,6 +232,12 @@ METRICS: tuple[Metric, ...] = (
         "{commit}",
         "Commits that failed; the next one makes up for them.",
         lambda did: did.commit_failures,
+    ),
+    _count(
+        "rebalances",
+        "{time}",
+        "How often partitions were given to the worker, or taken from it.",
+        lambda did: did.rebalances,
     ),
     _count(
         "breaker.opened",
