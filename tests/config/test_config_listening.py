@@ -47,3 +47,55 @@ def test_what_is_no_address_is_refused(refused: Callable[..., str], listen: str,
     message = refused(f"{WORKER}health: {{listen: {listen}}}\n")
     assert "health.listen" in message
     assert why in message
+
+
+def admin(listen: str, more: str) -> str:
+    return f"{WORKER}admin: {{listen: '{listen}'{more}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("listen", "more"),
+    [
+        ("127.0.0.1:0", ""),
+        ("127.9.9.9:1", ""),
+        ("localhost:1", ""),
+        ("[::1]:1", ""),
+        ("0.0.0.0:1", ", insecure: true"),
+        ("0.0.0.0:1", ", token: 0123456789abcdef, tls: {certificate: c.pem, key: k.pem}"),
+    ],
+)
+def test_who_may_get_to_the_live_window(
+    loaded: Callable[..., Loaded], listen: str, more: str
+) -> None:
+    assert loaded(admin(listen, more)).config.admin.address is not None
+
+
+@pytest.mark.parametrize(
+    ("listen", "more", "why"),
+    [
+        ("0.0.0.0:1", "", "without admin.token and without admin.tls; choose:"),
+        ("shop.example:1", ", token: 0123456789abcdef", "get to, too, without admin.tls; choose:"),
+        (
+            "[::]:1",
+            ", tls: {certificate: c.pem, key: k.pem}",
+            "get to, too, without admin.token; choose:",
+        ),
+        ("127.0.0.1:1", ", tls: {certificate: c.pem}", "admin.tls.key: is missing"),
+        ("127.0.0.1:1", ", token: tiny-one", "is shorter than 16 characters"),
+        ("127.0.0.1:1", ", token: '0123456789 abcdef'", "or spaces"),
+        ("127.0.0.1:1", ", tokn: x", "did you mean token?"),
+    ],
+)
+def test_what_is_too_open_is_refused(
+    refused: Callable[..., str], listen: str, more: str, why: str
+) -> None:
+    message = refused(admin(listen, more))
+    assert why in message
+    assert "tiny-one" not in message
+    assert "0123456789" not in message
+
+
+def test_the_token_is_a_secret(loaded: Callable[..., Loaded]) -> None:
+    found = loaded(admin("127.0.0.1:0", ", token: 0123456789abcdef"))
+    assert "0123456789abcdef" in found.secrets
+    assert "0123456789abcdef" not in repr(found.config)

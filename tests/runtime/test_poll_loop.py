@@ -203,12 +203,11 @@ def test_a_picture_that_cannot_be_taken_stops_nothing() -> None:
     engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
     parts = parts_of(Blind(clock, loops), engine, clock, reports=reports)
     loops.append(PollLoop("w", parts, LoopRules(topics=())))
-    loops[0]._picture_asked.set()
-    loops[0].leave()
     loops[0].thread.start()
+    assert loops[0].snapshot(10.0) is None
+    loops[0].leave()
     loops[0].thread.join(10)
     assert loops[0].failure is None
-    assert loops[0]._picture_taken.is_set()
     assert [said for said in reports.said if "RuntimeError('closed')" in said]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from window_consumer.app.admin import admin_board
 from window_consumer.app.lifespans import resources_on
 from window_consumer.app.listeners import listeners_of
 from window_consumer.app.patience import LOGGER
@@ -39,6 +40,7 @@ def start(
     where = plan.config.health.address if copy is None else copy.socket
     with ExitStack() as beside:
         beside.enter_context(answering(health, where))
+        board = admin_board(plan, copy, beside)
         prepared = app.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
         listeners = listeners_of(plan, prepared, beside)
         loops = {
@@ -49,5 +51,7 @@ def start(
         # From now on it is the end of the workers that ends what is beside them.
         running = Running(make_workers, resources, LOGGER, beside.pop_all().close)
         health.attach(running)
+        if board is not None:
+            board.attach(running)
         return running.start(stop_asked)
     raise AssertionError("nothing that is entered here swallows exceptions")

@@ -7,8 +7,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
-from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from types import FrameType
 
@@ -19,9 +17,9 @@ from window_consumer.app import App, Plan
 from window_consumer.cli.copies import join_supervisor, number_of_this_copy, this_copy
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.logs import MaskedFormatter
-from window_consumer.core.snapshot import CallPicture, Snapshot
+from window_consumer.core.snapshot import Snapshot
 from window_consumer.model.errors import StartStoppedError
-from window_consumer.runtime.child_pictures import ChildPicture
+from window_consumer.runtime.places import Places, stack_of_thread
 from window_consumer.runtime.running import Running
 
 _LOOK_S = 0.2
@@ -112,18 +110,16 @@ def _end_now(code: int) -> None:
 
 def stacks_and_windows(running: Running) -> str:
     """Return the windows of all workers and the stacks of the running handlers, for people."""
-    frames = sys._current_frames()  # noqa: SLF001 - the one way to other threads' stacks
     lines = []
     pictures = running.snapshots()
     for worker in running.workers:
         picture = pictures.get(worker.name)
         if picture is None:
             lines.append(f"{worker.name}: the poll thread does not answer; it stands at:")
-            lines.extend(_stack(frames.get(worker.loop.thread.ident or 0)))
+            lines.extend(_indented(stack_of_thread(worker.loop.thread.ident or 0)))
             continue
         children = worker.children()
-        where = _places(frames, children)
-        lines.extend(_describe(worker.name, picture, where))
+        lines.extend(_describe(worker.name, picture, worker.places(children)))
         lines.extend(
             f"  the process {child.name} ({child.pid}) {child.state}"
             for child in children
@@ -132,24 +128,7 @@ def stacks_and_windows(running: Running) -> str:
     return "\n".join(lines)
 
 
-def _places(
-    frames: Mapping[int, FrameType], children: Sequence[ChildPicture]
-) -> Callable[[CallPicture], list[str]]:
-    """Return what tells where a call stands: on a thread, or in one of these processes."""
-    by_record = {child.on: child for child in children if child.on is not None}
-
-    def where(call: CallPicture) -> list[str]:
-        child = by_record.get((call.name, call.offset))
-        if child is not None:
-            return _stack_of_child(child)
-        if children and not call.thread:
-            return _indented("(it is over by now)")
-        return _stack(frames.get(call.thread))
-
-    return where
-
-
-def _describe(name: str, picture: Snapshot, where: Callable[[CallPicture], list[str]]) -> list[str]:
+def _describe(name: str, picture: Snapshot, places: Places) -> list[str]:
     did = picture.counters
     done = f"{did.processed} processed, {did.retried} retried, {did.dead_lettered} dead-lettered"
     pace = (
@@ -164,39 +143,22 @@ def _describe(name: str, picture: Snapshot, where: Callable[[CallPicture], list[
     if picture.limit is not None:
         limit = picture.limit
         lines.append(f"  concurrency {limit.settled}, {limit.limit} now: {limit.why}")
-    for each in picture.partitions:
-        cells = "".join(_LETTERS[cell.state.value] for cell in each.cells)
-        lines.append(
-            f"  {each.name} from {each.next_offset}: [{cells.ljust(each.capacity_cells, '.')}]"
-            f" {each.open} open, {each.buffered} buffered, {each.failed} failed,"
-            f" {each.bytes} bytes{', paused' if each.paused else ''}"
-            f"{', waits for its rate' if each.waits_for_rate else ''}"
-        )
+    lines.extend(
+        f"  {each.name} from {each.next_offset}: [{each.row.ljust(each.capacity_cells, '.')}]"
+        f" {each.open} open, {each.buffered} buffered, {each.failed} failed,"
+        f" {each.bytes} bytes{', paused' if each.paused else ''}"
+        f"{', waits for its rate' if each.waits_for_rate else ''}"
+        for each in picture.partitions
+    )
     for call in sorted(picture.calls, key=lambda call: -call.seconds):
         given_up = ", abandoned" if call.abandoned else ""
         place = f"{call.name}@{call.offset} attempt {call.attempt}"
         lines.append(f"  {place} for {call.seconds:.1f} s{given_up}")
-        lines.extend(where(call))
+        stands = places.of(call)
+        if stands.process:
+            lines.append(f"    in the process {stands.process}")
+        lines.extend(_indented(stands.stack))
     return lines
-
-
-_LETTERS = {"done": "d", "waiting": "w", "running": "r", "retrying": "y", "hovering": "H"}
-
-
-def _stack(frame: FrameType | None) -> list[str]:
-    if frame is None:
-        return ["      (gone)"]
-    text = "".join(traceback.format_stack(frame))
-    return _indented(text)
-
-
-def _stack_of_child(child: ChildPicture) -> list[str]:
-    stack = "".join(traceback.StackSummary.from_list(child.stack).format())
-    handler = f", handler {child.handler}" if child.handler else ""
-    return [
-        f"    in the process {child.name} ({child.pid}){handler}",
-        *_indented(stack or "(it does not say where it stands)"),
-    ]
 
 
 def _indented(text: str) -> list[str]:

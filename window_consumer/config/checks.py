@@ -11,6 +11,7 @@ from attrs import evolve
 
 from window_consumer.config import names, units
 from window_consumer.config.kafka_properties import CLIENTS
+from window_consumer.config.listening import AdminConfig
 from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections import TopicsConfig
@@ -62,6 +63,12 @@ _TOO_MANY: Final = """\
 is {given}, and pool is processes, of which {most} are the most; choose about as many as there are \
 processor cores, or leave it out: then it is that"""
 
+_OPEN_TO_OTHERS: Final = """\
+is {given}, which others get to, too, without {missing}; choose:
+  listen: 127.0.0.1:{port}, and look at it through a tunnel (kubectl port-forward, ssh -L)
+  admin.token and admin.tls: {{certificate: ..., key: ...}}, both of them
+  insecure: true, where something in front of it sees to both"""
+
 _SHORTER: Final = "choose a shorter group, or another template for topics.{key}"
 
 
@@ -84,6 +91,8 @@ def check(
         problems.append(
             Problem(("workers",), "all are disabled; at least one has to say enabled: true")
         )
+    if "admin" not in broken:
+        problems.extend(_admin(config.admin))
     if "kafka" not in broken:
         problems.extend(problem for worker in running for problem in _revoke(config, worker, tree))
         problems.extend(problem for worker in running for problem in _scatter(config, worker, tree))
@@ -93,6 +102,22 @@ def check(
     if "topics" not in broken:
         problems.extend(_ladder_topics(running, config.topics, tree))
     return problems
+
+
+def _admin(admin: AdminConfig) -> Iterator[Problem]:
+    tls = admin.tls
+    if (tls.certificate is None) != (tls.key is None):
+        missing = "certificate" if tls.certificate is None else "key"
+        yield Problem(("admin", "tls", missing), "is missing: certificate and key go together")
+        return
+    address = admin.address
+    if address is None or address.is_loopback or admin.insecure:
+        return
+    lacks = {"admin.token": admin.token is None, "admin.tls": tls.certificate is None}
+    if any(lacks.values()):
+        missing = " and without ".join(key for key, is_missing in lacks.items() if is_missing)
+        message = _OPEN_TO_OTHERS.format(given=admin.listen, missing=missing, port=address.port)
+        yield Problem(("admin", "listen"), message)
 
 
 def with_defaults(worker: WorkerConfig) -> WorkerConfig:

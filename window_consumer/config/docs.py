@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import Attribute
 
 from window_consumer.config.kafka_properties import KafkaConfig
-from window_consumer.config.listening import HealthConfig
+from window_consumer.config.listening import AdminConfig, HealthConfig, TlsConfig
 from window_consumer.config.options import Option, options
 from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.schema import Config, WorkerConfig
@@ -60,7 +60,7 @@ path is one property: `--set kafka.bootstrap.servers=h:1`, or, with `consumer.`,
 A value that begins with `[`, `{`, `"` or `'` is read as YAML, any other is taken as it stands.
 
 Values from `${file:...}`, and those of Kafka properties that are named like a secret (password,
-secret, token, private key ...), are printed as `***`.
+secret, token, private key ...) and of `admin.token`, are printed as `***`.
 """
 
 _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
@@ -75,6 +75,8 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("dlq", "`dlq`", DlqConfig),
     ("errors", "`errors`", ErrorsConfig),
     ("health", "`health`", HealthConfig),
+    ("admin", "`admin`", AdminConfig),
+    ("admin.tls", "`admin.tls`", TlsConfig),
 )
 
 _KAFKA: Final = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from attrs import field, frozen
 
@@ -13,6 +13,7 @@ from window_consumer.config.options import about
 
 _LARGEST_PORT = 65535
 _HOST_NAME = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"
+_SHORTEST_TOKEN: Final = 16
 
 
 class Address(NamedTuple):
@@ -34,6 +35,16 @@ class Address(NamedTuple):
         elif not re.fullmatch(_HOST_NAME, host):
             raise ValueError("does not begin with a host; 0.0.0.0 stands for all of this machine")
         return cls(host, int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Tell whether only this machine gets there."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 def _wrong_address(text: str) -> str | None:
@@ -62,6 +73,87 @@ class HealthConfig:
             "gets there; they tell nothing of records. Port 0 is any free one, the log says which.",
             kind=address_kind(),
             default="none: nothing listens",
+        ),
+    )
+
+    @property
+    def address(self) -> Address | None:
+        """Where to listen, None for nowhere."""
+        return None if self.listen is None else Address.parse(self.listen)
+
+
+def _wrong_token(text: str) -> str | None:
+    # Never with the text in the message: it is a secret.
+    if len(text) < _SHORTEST_TOKEN:
+        return f"is shorter than {_SHORTEST_TOKEN} characters"
+    if not re.fullmatch(r"[\x21-\x7e]+", text):
+        return "has characters beside letters, digits and signs of ASCII, or spaces"
+    return None
+
+
+def _file_kind(what: str) -> kinds.Kind:
+    return kinds.text(
+        f"the path of a file with {what}, in PEM",
+        lambda text: None if text.strip() else "is empty",
+    )
+
+
+@frozen(kw_only=True)
+class TlsConfig:
+    """With what an address shows who it is."""
+
+    certificate: str | None = field(
+        default=None,
+        metadata=about(
+            "The certificate, with those that lead to its root behind it.",
+            kind=_file_kind("a certificate"),
+            default="none: plain HTTP",
+        ),
+    )
+    key: str | None = field(
+        default=None,
+        metadata=about(
+            "The certificate's private key, without a passphrase.",
+            kind=_file_kind("a private key"),
+            default="none: plain HTTP",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class AdminConfig:
+    """The live window for people, and what they may do."""
+
+    listen: str | None = field(
+        default=None,
+        metadata=about(
+            "Where the live window, /api/windows and pausing are served. It tells of records: "
+            "offsets, keys, errors. Port 0 is any free one, the log says which. Needs the extra "
+            "web.",
+            kind=address_kind(),
+            default="none: nothing listens",
+        ),
+    )
+    token: str | None = field(
+        default=None,
+        repr=False,
+        metadata=about(
+            "What a person or a program has to show: `Authorization: Bearer ...`, or in the form "
+            "that the page has. 16 characters or more; always a secret.",
+            kind=kinds.text("a token of 16 characters or more", _wrong_token),
+            default="none: whoever gets to the address may look and pause",
+        ),
+    )
+    tls: TlsConfig = field(
+        factory=TlsConfig, metadata=about("The certificate for HTTPS, and its key.")
+    )
+    insecure: bool = field(
+        default=False,
+        metadata=about(
+            "Whether an address that others get to, too, may go without token or TLS: where "
+            "something in front of it sees to both.",
+            kind=kinds.boolean(),
+            reason="keys and errors are not for everybody, and pausing even less",
         ),
     )
 

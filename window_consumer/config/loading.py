@@ -114,6 +114,9 @@ def _with_overrides(tree: Tree, overrides: Iterable[str], problems: list[Problem
 
 def _secret_properties(tree: Tree) -> Iterable[str]:
     for path, value in walk(tree.value):
+        if path == ("admin", "token") and isinstance(value, str | int | float):
+            yield as_text(value)
+            yield tree.origin(path).text or ""
         key = (
             ".".join(str(part) for part in path[path.index("kafka") :]) if is_property(path) else ""
         )

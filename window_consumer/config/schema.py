@@ -15,7 +15,7 @@ from attrs import field, frozen
 from window_consumer.config import kinds, names
 from window_consumer.config.concurrency import AutoConcurrency, concurrency_kind
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
-from window_consumer.config.listening import HealthConfig
+from window_consumer.config.listening import AdminConfig, HealthConfig
 from window_consumer.config.options import about
 from window_consumer.config.rate import Rate, rate_kind
 from window_consumer.config.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
@@ -310,6 +310,10 @@ class Config:
     health: HealthConfig = field(
         factory=HealthConfig,
         metadata=about("Where probes and scrapers get answers."),
+    )
+    admin: AdminConfig = field(
+        factory=AdminConfig,
+        metadata=about("Where people look at the live window, and pause what runs."),
     )
 
 

@@ -13,7 +13,7 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from window_consumer.config import names
 from window_consumer.config.kafka_properties import KafkaConfig, misread, read_kafka
-from window_consumer.config.listening import HealthConfig
+from window_consumer.config.listening import AdminConfig, HealthConfig, TlsConfig
 from window_consumer.config.options import options
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 from window_consumer.config.safety import BreakerConfig, StallConfig
@@ -35,6 +35,8 @@ SECTIONS: Final = (
     DlqConfig,
     ErrorsConfig,
     HealthConfig,
+    TlsConfig,
+    AdminConfig,
     WindowConfig,
     BatchConfig,
     RetryConfig,
@@ -57,6 +59,7 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
     dlq = _section(raw.get("dlq"), DlqConfig, ("dlq",), problems)
     errors = _section(raw.get("errors"), ErrorsConfig, ("errors",), problems)
     health = _section(raw.get("health"), HealthConfig, ("health",), problems)
+    admin = _section(raw.get("admin"), AdminConfig, ("admin",), problems)
     workers = _workers(raw.get("workers"), problems)
     problems.extend(_misread_properties(tree))
     config = Config(
@@ -65,6 +68,7 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
         dlq=dlq or DlqConfig(),
         errors=errors or ErrorsConfig(),
         health=health or HealthConfig(),
+        admin=admin or AdminConfig(),
         workers=workers,
     )
     return config, problems

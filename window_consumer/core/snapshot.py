@@ -17,7 +17,7 @@ from window_consumer.core.lag import Lag, lag_of
 from window_consumer.core.limiter import Limiter
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Slice
-from window_consumer.core.window import Cell
+from window_consumer.core.window import Window
 from window_consumer.model.record import TopicPartition
 
 
@@ -29,6 +29,21 @@ class CellState(StrEnum):
     RUNNING = "running"
     RETRYING = "retrying"
     HOVERING = "hovering"
+
+    @property
+    def letter(self) -> str:
+        """What stands for it in a row."""
+        return _LETTERS[self]
+
+
+_LETTERS = {
+    CellState.DONE: "d",
+    CellState.WAITING: "w",
+    CellState.RUNNING: "r",
+    CellState.RETRYING: "y",
+    CellState.HOVERING: "H",
+}
+_STATES = {letter: state for state, letter in _LETTERS.items()}
 
 
 @frozen
@@ -77,6 +92,10 @@ class PartitionPicture:
     """For how long nothing has become of the start cell, 0 where it is complete or empty."""
     waits_for_rate: bool = False
     """It could start something but for ``rate_per_process``."""
+    row: str = ""
+    """The states of the cells, a letter each, see ``CellState.letter``."""
+    slid: int = 0
+    """Cells that have slid out in this assignment: the number of the start cell."""
 
 
 @frozen
@@ -131,16 +150,18 @@ The log speaks of it much later, see ``EngineRules.hover_s``.
 """
 
 
-def picture(engine: Engine, now: float, wall_ms: float) -> Snapshot:
-    """Take a snapshot; ``wall_ms`` is the same moment in milliseconds since 1970."""
-    capacity = engine.rules.window_cells
+def picture(engine: Engine, now: float, wall_ms: float, *, cells: bool = True) -> Snapshot:
+    """Take a snapshot; ``wall_ms`` is the same moment in milliseconds since 1970.
+
+    Without ``cells`` windows have only their rows, which is many times cheaper.
+    """
     slices = [*engine.dispatcher.out, *engine.dispatcher.abandoned]
     of: defaultdict[Partition, list[Slice]] = defaultdict(list)
     for slice_ in slices:
         of[slice_.partition].append(slice_)
     return Snapshot(
         partitions=tuple(
-            _partition(partition, of[partition], capacity, now, wall_ms)
+            _partition(engine, partition, of[partition], now, wall_ms, cells=cells)
             for partition in sorted(engine.partitions.values(), key=lambda each: each.name)
         ),
         calls=tuple(
@@ -176,24 +197,23 @@ def _breaker(breaker: Breaker, now: float) -> BreakerPicture:
 
 
 def _partition(
-    partition: Partition, slices: list[Slice], capacity_cells: int, now: float, wall_ms: float
+    engine: Engine,
+    partition: Partition,
+    slices: list[Slice],
+    now: float,
+    wall_ms: float,
+    *,
+    cells: bool,
 ) -> PartitionPicture:
     window = partition.window
-    running = {seq for slice_ in slices for seq in _ends(slice_)}
     since = window.hovering_since()
     hovering_s = 0.0 if since is None else max(0.0, now - since)
-    cells = []
-    for index, cell in enumerate(window.cells):
-        state = _state(cell, running, partition)
-        if index == 0 and cell.open and hovering_s > SHOWN_HOVERING_S:
-            state = CellState.HOVERING
-        offset = window.offsets.offset_of(cell.first_seq)
-        cells.append(CellPicture(state, offset, len(cell.states), cell.open))
+    row = _row(partition, slices, hovers=hovering_s > SHOWN_HOVERING_S)
     return PartitionPicture(
         name=partition.name,
         next_offset=window.next_offset,
-        cells=tuple(cells),
-        capacity_cells=capacity_cells,
+        cells=_cells(window, row) if cells else (),
+        capacity_cells=engine.rules.window_cells,
         open=window.open,
         buffered=partition.buffered,
         bytes=partition.bytes,
@@ -203,17 +223,37 @@ def _partition(
         level=None if partition.rung.level is None else partition.rung.level.name,
         hovering_s=hovering_s,
         waits_for_rate=partition.ordering.waits,
+        row=row,
+        slid=window.slid,
     )
 
 
-def _state(cell: Cell, running: set[int], partition: Partition) -> CellState:
-    if not cell.open:
-        return CellState.DONE
-    if any(cell.first_seq <= seq < cell.end_seq for seq in partition.failed):
-        return CellState.RETRYING
-    if any(cell.first_seq <= seq < cell.end_seq for seq in running):
-        return CellState.RUNNING
-    return CellState.WAITING
+def _cells(window: Window, row: str) -> tuple[CellPicture, ...]:
+    return tuple(
+        CellPicture(
+            _STATES[letter],
+            window.offsets.offset_of(cell.first_seq),
+            len(cell.states),
+            cell.open,
+        )
+        for letter, cell in zip(row, window.cells, strict=True)
+    )
+
+
+def _row(partition: Partition, slices: list[Slice], *, hovers: bool) -> str:
+    """Return a letter for the state of each cell."""
+    cells = partition.window.cells
+    letters = ["w" if cell.open else "d" for cell in cells]
+    # From the weakest to the strongest: of several states that apply the last one stays.
+    running = {seq for slice_ in slices for seq in _ends(slice_)}
+    for seqs, letter in ((running, "r"), (partition.failed, "y")):
+        for seq in seqs:
+            index = partition.window.place_of(seq)
+            if index is not None and cells[index].open:
+                letters[index] = letter
+    if hovers and cells and cells[0].open:
+        letters[0] = "H"
+    return "".join(letters)
 
 
 def _ends(slice_: Slice) -> tuple[int, ...]:

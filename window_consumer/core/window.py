@@ -54,6 +54,8 @@ class Window:
         self.cells: list[Cell] = []
         self.open = 0
         """Records in the window that are not finished."""
+        self.slid = 0
+        """Cells that have slid out: with its place it makes a cell's number, which stays."""
         self._starts: list[int] = []  # first_seq of each cell, for bisect
         self._max_cells = max_cells
         self._cell_records = cell_records
@@ -123,6 +125,12 @@ class Window:
         cell = self._cell_of(seq)
         return cell.states[seq - cell.first_seq] == OPEN
 
+    def place_of(self, seq: int) -> int | None:
+        """Return which of the cells holds a record, None where it is not in the window."""
+        if not self.cells or seq < self._starts[0] or seq >= self.offsets.next_seq:
+            return None
+        return bisect_right(self._starts, seq) - 1
+
     def slide(self, now: float) -> int:
         """Release the leading run of complete cells and return how many records they held.
 
@@ -136,6 +144,7 @@ class Window:
             complete += 1
             records += len(cell.states)
         if complete:
+            self.slid += complete
             del self.cells[:complete]
             del self._starts[:complete]
             self.offsets.forget_before(self._starts[0] if self.cells else self.offsets.next_seq)

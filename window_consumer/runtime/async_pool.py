@@ -36,6 +36,7 @@ from window_consumer.runtime.coroutine_stacks import stack_of
 from window_consumer.runtime.current import current_slot
 from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.faults import Where, handlers_part
+from window_consumer.runtime.places import Coroutines
 from window_consumer.runtime.thread_pool import Caller
 
 _BLOCKS = ", and it blocks the event loop: until it returns nothing else goes on in this worker"
@@ -142,6 +143,14 @@ class AsyncPool:
         """Cancel the calls of these slices, whose partitions are given up."""
         self._loop.call(self._end, slices, INTERRUPTED)
         return True
+
+    def coroutines(self) -> Coroutines:
+        """Return where the calls stand that run. Any thread may ask."""
+        return {
+            (slice_.partition.name, message.offset()): self._where(task)
+            for slice_, task in self._running.copy().items()
+            if (message := slice_.running()) is not None
+        }
 
     def stop(self, timeout_s: float) -> int:
         """End the loop and what still runs on it; return 1 where it has not ended by then."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import frozen
 
@@ -22,6 +22,7 @@ from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.last_commits import LastCommits
 from window_consumer.runtime.pool import Pool, ResizablePool
 from window_consumer.runtime.publisher import Produced, Published, Publisher
+from window_consumer.runtime.questions import Ask, Question
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import Restarts
 from window_consumer.runtime.standstill import Standstill
@@ -38,6 +39,8 @@ INTERRUPT_S = 1.0
 
 POSITIONS_S = 0.25
 """How often the client's positions are looked at, for partitions with nothing left to do."""
+
+T = TypeVar("T")
 
 
 class Phase(Enum):
@@ -83,8 +86,8 @@ class Parts:
 class PollLoop:
     """Drives one worker; is its Source's Listener. Owner of everything it drives: its thread.
 
-    Other threads call only ``stop``, ``leave`` and ``snapshot``, and read ``phase``, ``failure``
-    and ``outlived``.
+    Other threads call only ``stop``, ``leave``, ``ask`` and ``snapshot``, and read ``phase``,
+    ``failure`` and ``outlived``.
     """
 
     def __init__(self, worker: str, parts: Parts, rules: LoopRules):
@@ -97,9 +100,6 @@ class PollLoop:
         self._topics = list(rules.topics)
         self._stopping = threading.Event()
         self._leaving = threading.Event()
-        self._picture_asked = threading.Event()
-        self._picture_taken = threading.Event()
-        self._picture: Snapshot | None = None
         self._resizable: ResizablePool | None = None
         """Set where the number of slots follows from what they get done."""
         self._slots = parts.engine.rules.slots
@@ -136,11 +136,26 @@ class PollLoop:
         self._leaving.set()
         self._parts.completions.put(None)
 
-    def snapshot(self, timeout_s: float) -> Snapshot | None:
-        """Return a picture, None where the poll thread does not answer in time."""
-        self._picture_taken.clear()
-        self._picture_asked.set()
-        return self._picture if self._picture_taken.wait(timeout_s) else None
+    def ask(self, ask: Ask[T], timeout_s: float) -> T | None:
+        """Let the poll thread look at its Engine, or tell it something; it is woken for that.
+
+        None where it does not answer in time. What ``ask`` raises is reported, and stops nothing.
+        """
+        question = Question(ask)
+        self._parts.completions.put(question)
+        return question.wait(timeout_s)
+
+    def snapshot(self, timeout_s: float, *, cells: bool = True) -> Snapshot | None:
+        """Return a picture, None where the poll thread does not answer in time.
+
+        Without ``cells`` it has only the row of each window: that is many times cheaper.
+        """
+
+        def look(engine: Engine, clock: Clock) -> Snapshot:
+            engine.on_log_ends(self._source.log_ends(list(engine.partitions)))
+            return picture(engine, clock.now(), clock.wall_ms(), cells=cells)
+
+        return self.ask(look, timeout_s)
 
     @property
     def silent_s(self) -> float:
@@ -190,8 +205,6 @@ class PollLoop:
             raise self._given_up
         if now - self._positions_at >= POSITIONS_S:
             self._look_around(now)
-        if self._picture_asked.is_set():
-            self._take_picture(now)
         if rest_s := engine.dispatcher.rest_s:
             self._clock.sleep(rest_s)
         elif not worked:
@@ -227,6 +240,8 @@ class PollLoop:
                 taken = True
                 if type(item) is Slice:
                     self._engine.on_completion(item, now)
+                elif type(item) is Question:
+                    self._answer(item)
                 elif item is not None:
                     self._hear(item)
                 item = completions.get_nowait()
@@ -306,17 +321,12 @@ class PollLoop:
         self._parts.restarts.retry(now)
         self._standstill.was_busy()
 
-    def _take_picture(self, now: float) -> None:
-        self._picture_asked.clear()
-        engine = self._engine
+    def _answer(self, question: Question[Any]) -> None:
         try:
-            engine.on_log_ends(self._source.log_ends(list(engine.partitions)))
-            self._picture = picture(engine, now, self._clock.wall_ms())
+            question.answer(self._engine, self._clock)
         except Exception as error:
             # Who only looks must never stop the work.
-            self._picture = None
-            self._reports.warn(f"no picture could be taken: {error!r}; please report this bug")
-        self._picture_taken.set()
+            self._reports.warn(f"a look inside failed: {error!r}; please report this bug")
 
     # ---- the Listener
 
@@ -450,8 +460,6 @@ class PollLoop:
             self._take_completions(SERVE_S)
             self._fetch(0, 0.0, self._clock.now())
             self._carry_out(engine.on_tick(self._clock.now()))
-            if self._picture_asked.is_set():
-                self._take_picture(self._clock.now())
         names = list(engine.partitions)
         self._interrupt(names, f"stop_timeout ({self._rules.stop_timeout_s:g} s) is over")
         if names and self.failure is None:

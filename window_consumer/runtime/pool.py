@@ -10,6 +10,7 @@ from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.child_pictures import ChildPicture
+from window_consumer.runtime.places import Coroutines
 from window_consumer.runtime.thread_pool import Caller
 
 
@@ -71,6 +72,14 @@ class PoolOfProcesses(Protocol):
 
     def stop_starting(self) -> None:
         """Let ``start`` raise StartStoppedError, if it still waits. Any thread may call it."""
+
+
+@runtime_checkable
+class PoolOfCoroutines(Protocol):
+    """A pool whose slots are tasks of an event loop."""
+
+    def coroutines(self) -> Coroutines:
+        """Return where the calls stand that run. Any thread may ask."""
 
 
 MakePool = Callable[[str, int, Caller, SimpleQueue[Any], Any], Pool]

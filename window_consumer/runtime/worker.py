@@ -25,8 +25,9 @@ from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.batch_calls import BatchHandler
 from window_consumer.runtime.child_pictures import ChildPicture
 from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.places import Places
 from window_consumer.runtime.poll_loop import LoopRules, Parts, Phase, PollLoop
-from window_consumer.runtime.pool import MakePool, PoolOfProcesses
+from window_consumer.runtime.pool import MakePool, PoolOfCoroutines, PoolOfProcesses
 from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import OnOutOfRange, Restarts
@@ -180,13 +181,22 @@ class Worker:
         """Let the poll thread hear of topics, as from the topic watch."""
         self._completions.put(news)
 
-    def snapshot(self, timeout_s: float = 1.0) -> Snapshot | None:
-        """Return a picture, None where the poll thread does not answer in time."""
-        return self.loop.snapshot(timeout_s)
+    def snapshot(self, timeout_s: float = 1.0, *, cells: bool = True) -> Snapshot | None:
+        """Return a picture, None where the poll thread does not answer in time.
+
+        Without ``cells`` it has only the row of each window.
+        """
+        return self.loop.snapshot(timeout_s, cells=cells)
 
     def children(self) -> Sequence[ChildPicture]:
         """Return what its child processes do at this moment; nothing where it has none."""
         return self._pool.children() if isinstance(self._pool, PoolOfProcesses) else ()
+
+    def places(self, children: Sequence[ChildPicture] | None = None) -> Places:
+        """Return where its calls stand at this moment; ``children`` where they are known."""
+        if isinstance(self._pool, PoolOfCoroutines):
+            return Places(coroutines=self._pool.coroutines())
+        return Places(self.children() if children is None else children)
 
     def say_goodbye(self) -> None:
         """Write the line that sums the worker up."""

@@ -1,0 +1,83 @@
+"""What the tests of the admin address share: a board that is made up, and asking it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from window_consumer.config.listening import AdminConfig, TlsConfig
+from window_consumer.web.server import serving
+
+TOKEN = "0123456789abcdef"  # noqa: S105 - no secret of anybody
+
+
+class MadeUpBoard:
+    """A board of which a test says what it knows."""
+
+    def __init__(self, **fields: Any):
+        self.fields = {"process": "", "time": 1, "workers": [], **fields}
+        self.asked: list[str] = []
+
+    def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
+        self.asked.append(f"windows {stacks} {history}")
+        return self.fields
+
+
+@frozen
+class Answered:
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+@frozen
+class Asking:
+    """Asks one address, as a program does that is no browser."""
+
+    port: int
+    tls: ssl.SSLContext | None = None
+
+    def __call__(
+        self, path: str, method: str = "GET", body: str | None = None, **headers: str
+    ) -> Answered:
+        """Ask; ``x_y="z"`` is the header ``x-y``."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        with self.connected() as connection:
+            connection.request(method, path, body, named)
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answered(response.status, found, response.read().decode())
+
+    @contextmanager
+    def connected(self) -> Iterator[http.client.HTTPConnection]:
+        where, patience = ("127.0.0.1", self.port), 10.0
+        connection = (
+            http.client.HTTPConnection(*where, timeout=patience)
+            if self.tls is None
+            else http.client.HTTPSConnection(*where, timeout=patience, context=self.tls)
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+@contextmanager
+def asking(board: Any = None, token: str | None = None) -> Iterator[Asking]:
+    """Serve a board on a free port of this machine."""
+    admin = AdminConfig(listen="127.0.0.1:0", token=token, tls=TlsConfig())
+    with serving(board or MadeUpBoard(), admin, Path()) as port:
+        yield Asking(port)

@@ -1,0 +1,134 @@
+"""The admin address: a server on a thread of its own, from before the workers to after them."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from window_consumer.config.listening import Address, AdminConfig
+from window_consumer.model.errors import UsageError
+from window_consumer.web.board import Board
+from window_consumer.web.guard import Gate
+from window_consumer.web.protocol import PatientProtocol
+from window_consumer.web.site import Site
+
+KEY: Final = "admin.listen"
+THREAD: Final = "wc-web"
+
+MOST_CONNECTIONS: Final = 600
+"""Each costs a few tens of kilobytes. A page has one, and another one while it asks something."""
+
+_LONGEST_HEAD: Final = 16 * 1024
+
+_END_S: Final = 5.0
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+_log = logging.getLogger("window_consumer")
+
+
+@contextmanager
+def serving(board: Board, admin: AdminConfig, directory: Path) -> Iterator[int]:
+    """Answer at the configured address as long as the block lasts; gives its port.
+
+    Relative names of files begin at ``directory``. Raises UsageError where the address or the
+    certificate cannot be used.
+    """
+    address = admin.address
+    assert address is not None  # the caller has looked
+    tls = _tls_of(admin, directory)
+    with _listen_on(address) as listening:
+        port = listening.getsockname()[1]
+        site = Site(board, _gate_of(admin, address, port))
+        with _running(_config_of(site, tls), listening):
+            scheme = "https" if tls else "http"
+            host = f"[{address.host}]" if ":" in address.host else address.host
+            _log.info("admin: %s://%s:%d/ for the live window", scheme, host, port)
+            yield port
+
+
+def _gate_of(admin: AdminConfig, address: Address, port: int) -> Gate:
+    # Who listens for others, too, may be called by any name; a token or a proxy is before it then.
+    hosts = _LOOPBACK | {address.host} if address.is_loopback else None
+    return Gate(admin.token, hosts, port, admin.tls.certificate is not None)
+
+
+def _config_of(site: Site, tls: Mapping[str, str]) -> uvicorn.Config:
+    return uvicorn.Config(
+        site.application(),
+        http=PatientProtocol,
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=1,
+        h11_max_incomplete_event_size=_LONGEST_HEAD,
+        **tls,  # type: ignore[arg-type] # texts, for keys that take texts
+    )
+
+
+def _tls_of(admin: AdminConfig, directory: Path) -> dict[str, str]:
+    """Return what uvicorn needs of certificate and key, which have been tried."""
+    if admin.tls.certificate is None or admin.tls.key is None:
+        return {}
+    certificate, key = (directory / each for each in (admin.tls.certificate, admin.tls.key))
+    try:
+        # A key with a passphrase would be asked for on the terminal.
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, key, lambda: "")
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(
+            f"admin.tls: {certificate} and {key} cannot be used: {error.strerror or error};"
+            " both are files in PEM that this process may read, the key without a passphrase"
+        ) from error
+    return {
+        "ssl_certfile": str(certificate),
+        "ssl_keyfile": str(key),
+        "ssl_keyfile_password": "",
+    }
+
+
+@contextmanager
+def _running(config: uvicorn.Config, listening: socket.socket) -> Iterator[None]:
+    server = uvicorn.Server(config)
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listening]}, name=THREAD, daemon=True
+    )
+    said = logging.getLogger("uvicorn.error")
+    said.addFilter(_not_of_ours)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(_END_S)
+
+
+def _not_of_ours(record: logging.LogRecord) -> bool:
+    # What uvicorn says of malformed requests and of its own start is of no use to anybody here.
+    return record.threadName != THREAD
+
+
+def _listen_on(address: Address) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        return socket.create_server(address, family=family, backlog=512)
+    except OSError as error:
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        why = error.strerror or str(error)
+        raise UsageError(
+            f"{KEY}: cannot listen on {host}:{address.port}: {why}; choose another address, or"
+            " port 0 for any free one"
+        ) from error
