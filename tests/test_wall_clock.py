@@ -17,13 +17,14 @@ MAY_READ_IT = {
     "runtime/worker.py": {"time_ns"},
     "cli/logs.py": {"fromtimestamp"},
     "kafka/oauth.py": {"time"},
+    "telemetry/trace/writer.py": {"time"},
     "cli/dlq/export_command.py": {"time"},
     "cli/dlq/list_command.py": {"time"},
     "cli/dlq/purge_command.py": {"time", "fromtimestamp"},
     "cli/dlq/show_command.py": {"fromtimestamp"},
 }
-"""SystemClock.wall_ms, the time of a log line, a token's expiry, which is a date, and the age of
-dead letters, which are counted, shown and deleted by it."""
+"""SystemClock.wall_ms, the time of a log line, a token's expiry, which is a date, when something
+happened that is traced, and the age of dead letters, which are counted, shown and deleted by it."""
 
 MAY_ASK_FOR_IT = {
     "runtime/worker.py",

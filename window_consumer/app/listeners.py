@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Prepared, PreparedWorker
+from window_consumer.app.tracing import tracing_of
 from window_consumer.core.observer import Observer
+
+if TYPE_CHECKING:
+    from window_consumer.app.application import App
 
 
 class Listener(Protocol):
@@ -36,6 +40,9 @@ class Listeners:
         return tuple(observer for observer in observers if observer is not None)
 
 
-def listeners_of(plan: Plan, prepared: Prepared, beside: ExitStack) -> Listeners:  # noqa: ARG001 - for the first of them
+def listeners_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Listeners:
     """Start what the configuration asks for; ``beside`` is left when all workers have ended."""
-    return Listeners()
+    each: list[Listener | None] = [
+        tracing_of(app, plan, prepared, beside),
+    ]
+    return Listeners([listener for listener in each if listener is not None])

@@ -42,7 +42,7 @@ def start(
         beside.enter_context(answering(health, where))
         board = admin_board(plan, copy, beside)
         prepared = app.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
-        listeners = listeners_of(plan, prepared, beside)
+        listeners = listeners_of(app, plan, prepared, beside)
         loops = {
             each.name: EventLoop(f"wc-{each.name}-loop") for each in plan.workers if each.is_async
         }

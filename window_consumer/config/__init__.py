@@ -22,6 +22,7 @@ from window_consumer.config.sections import (
     TopicsConfig,
     WindowConfig,
 )
+from window_consumer.config.tracing import Sample, TraceConfig
 from window_consumer.config.units import format_duration
 
 __all__ = [
@@ -37,9 +38,11 @@ __all__ = [
     "Loaded",
     "Mask",
     "RetryConfig",
+    "Sample",
     "Scalar",
     "StallConfig",
     "TopicsConfig",
+    "TraceConfig",
     "WindowConfig",
     "WorkerConfig",
     "config_page",

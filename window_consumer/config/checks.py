@@ -99,6 +99,8 @@ def check(
     for index, worker in enumerate(running):
         for other in running[:index]:
             problems.extend(_overlap(worker, other, tree))
+    if "trace" not in broken:
+        problems.extend(_trace(config, tree))
     if "topics" not in broken:
         problems.extend(_ladder_topics(running, config.topics, tree))
     return problems
@@ -118,6 +120,25 @@ def _admin(admin: AdminConfig) -> Iterator[Problem]:
         missing = " and without ".join(key for key, is_missing in lacks.items() if is_missing)
         message = _OPEN_TO_OTHERS.format(given=admin.listen, missing=missing, port=address.port)
         yield Problem(("admin", "listen"), message)
+
+
+def _trace(config: Config, tree: Tree) -> Iterator[Problem]:
+    """Find keys that are missing beside others, and such as would do nothing."""
+    trace = config.trace
+    given = tree.get(("trace",))
+    if trace.sample is None:
+        if given:
+            message = "is missing, and without it nothing is traced: write sample: 100%, or 1%"
+            yield Problem(("trace", "sample"), message)
+        return
+    if trace.keys == "hmac" and trace.key_secret is None:
+        yield Problem(("trace", "key_secret"), "is missing: keys: hmac makes its codes with it")
+    if trace.keys != "hmac" and trace.key_secret is not None:
+        yield Problem(("trace", "key_secret"), f"is for keys: hmac, and keys is {trace.keys}")
+    if trace.way == "spool" and trace.directory is None:
+        yield Problem(("trace", "directory"), "is missing: way: spool writes its files there")
+    if trace.way != "spool" and trace.directory is not None:
+        yield Problem(("trace", "directory"), "is for way: spool, and way is kafka")
 
 
 def with_defaults(worker: WorkerConfig) -> WorkerConfig:

@@ -20,6 +20,7 @@ from window_consumer.config.sections import (
     TopicsConfig,
     WindowConfig,
 )
+from window_consumer.config.tracing import TraceConfig
 
 _INTRODUCTION: Final = """\
 # Configuration
@@ -60,7 +61,7 @@ path is one property: `--set kafka.bootstrap.servers=h:1`, or, with `consumer.`,
 A value that begins with `[`, `{`, `"` or `'` is read as YAML, any other is taken as it stands.
 
 Values from `${file:...}`, and those of Kafka properties that are named like a secret (password,
-secret, token, private key ...) and of `admin.token`, are printed as `***`.
+secret, token, private key ...), of `admin.token` and `trace.key_secret`, are printed as `***`.
 """
 
 _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
@@ -77,6 +78,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("health", "`health`", HealthConfig),
     ("admin", "`admin`", AdminConfig),
     ("admin.tls", "`admin.tls`", TlsConfig),
+    ("trace", "`trace`", TraceConfig),
 )
 
 _KAFKA: Final = """\

@@ -112,9 +112,13 @@ def _with_overrides(tree: Tree, overrides: Iterable[str], problems: list[Problem
     return tree
 
 
+_SECRET_KEYS = {("admin", "token"), ("trace", "key_secret")}
+"""Those that are no Kafka properties."""
+
+
 def _secret_properties(tree: Tree) -> Iterable[str]:
     for path, value in walk(tree.value):
-        if path == ("admin", "token") and isinstance(value, str | int | float):
+        if path in _SECRET_KEYS and isinstance(value, str | int | float):
             yield as_text(value)
             yield tree.origin(path).text or ""
         key = (

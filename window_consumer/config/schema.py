@@ -28,6 +28,7 @@ from window_consumer.config.sections import (
     TopicsConfig,
     WindowConfig,
 )
+from window_consumer.config.tracing import TraceConfig
 from window_consumer.config.ttl import HeaderTtl, ttl_kind
 from window_consumer.config.units import format_duration
 
@@ -314,6 +315,10 @@ class Config:
     admin: AdminConfig = field(
         factory=AdminConfig,
         metadata=about("Where people look at the live window, and pause what runs."),
+    )
+    trace: TraceConfig = field(
+        factory=TraceConfig,
+        metadata=about("What is written down of each record's way, and where."),
     )
 
 

@@ -26,6 +26,7 @@ from window_consumer.config.sections import (
     TopicsConfig,
     WindowConfig,
 )
+from window_consumer.config.tracing import TraceConfig
 from window_consumer.config.tree import Path, Tree
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ SECTIONS: Final = (
     HealthConfig,
     TlsConfig,
     AdminConfig,
+    TraceConfig,
     WindowConfig,
     BatchConfig,
     RetryConfig,
@@ -60,6 +62,7 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
     errors = _section(raw.get("errors"), ErrorsConfig, ("errors",), problems)
     health = _section(raw.get("health"), HealthConfig, ("health",), problems)
     admin = _section(raw.get("admin"), AdminConfig, ("admin",), problems)
+    trace = _section(raw.get("trace"), TraceConfig, ("trace",), problems)
     workers = _workers(raw.get("workers"), problems)
     problems.extend(_misread_properties(tree))
     config = Config(
@@ -69,6 +72,7 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
         errors=errors or ErrorsConfig(),
         health=health or HealthConfig(),
         admin=admin or AdminConfig(),
+        trace=trace or TraceConfig(),
         workers=workers,
     )
     return config, problems

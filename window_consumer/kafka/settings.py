@@ -220,6 +220,38 @@ def producer_settings(user: Mapping[str, Any], worker: str) -> Settings:
     return {**ours, **user, **fixed}
 
 
+@frozen
+class EventNeeds:
+    """What a producer of telemetry depends on beside the user's settings."""
+
+    client_id: str
+    acks: Literal["0", "1", "all"] = "1"
+    timeout_s: float = 30.0
+    """An event that is not acked after so long is lost, or sent again by who has it on disk."""
+    queue_bytes: int = 32 * 1024 * 1024
+    """So much may wait for the broker; what comes then is refused."""
+
+
+def event_settings(user: Mapping[str, Any], needs: EventNeeds) -> Settings:
+    """Return the settings of a producer of telemetry; the user's win but where they would wait."""
+    ours: Settings = {
+        # Columns of numbers shrink to a fifth, and one request carries many batches.
+        "compression.type": "zstd",
+        "linger.ms": 100,
+    }
+    fixed: Settings = {
+        "client.id": needs.client_id,
+        "acks": needs.acks,
+        "enable.idempotence": False,
+        "queue.buffering.max.kbytes": max(1, needs.queue_bytes // 1024),
+        "message.timeout.ms": int(needs.timeout_s * 1000),
+        "allow.auto.create.topics": False,
+    }
+    synonyms = ("request.required.acks", "delivery.timeout.ms", "transactional.id")
+    kept = {key: value for key, value in user.items() if key not in synonyms}
+    return {**ours, **kept, **fixed}
+
+
 def admin_settings(user: Mapping[str, Any], worker: str) -> Settings:
     """Return the settings of the client that asks about topics and rights."""
     return {"client.id": f"wc-{worker}-admin", **user}

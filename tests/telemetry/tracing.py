@@ -1,0 +1,81 @@
+"""What the tests of the trace share: an Engine that is driven by hand, and a way out that keeps."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from tests.core.support import Driven
+from window_consumer.model.key_forms import KeyForm, as_text
+from window_consumer.model.trace_batch import decoded
+from window_consumer.model.trace_event import Role, TraceEvent
+from window_consumer.model.trace_sampling import Sampling
+from window_consumer.telemetry.trace.consumer_trace import ConsumerTrace
+from window_consumer.telemetry.trace.notes import Writer
+from window_consumer.telemetry.trace.way import Written
+from window_consumer.telemetry.trace.writer import TraceWriter
+
+ABOUT = Writer(Role.CONSUMER, group="shop", worker="charge", client_id="wc-charge")
+LOGGER = logging.getLogger("window_consumer")
+
+
+class Kept:
+    """A way out that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.batches: list[Written] = []
+        self.lost = 0
+
+    def start(self) -> None:
+        """Nothing to begin."""
+
+    def write(self, batches: Sequence[Written]) -> None:
+        """Keep them."""
+        self.batches += batches
+
+    def close(self, timeout_s: float) -> None:
+        """Nothing to end."""
+
+    @property
+    def events(self) -> list[TraceEvent]:
+        """All events so far, in their order."""
+        return [event for batch in self.batches for event in decoded(batch.data)]
+
+
+class Traced:
+    """An Engine whose records are traced."""
+
+    def __init__(
+        self,
+        sampling: Sampling | None = None,
+        form: KeyForm | None = as_text,
+        *,
+        all_failures: bool = True,
+        **rules: Any,
+    ):
+        self.way = Kept()
+        self.writer = TraceWriter(self.way, form, 1.0, LOGGER)
+        self.driven = Driven(**rules)
+        self.trace = ConsumerTrace(
+            self.writer,
+            ABOUT,
+            sampling or Sampling(),
+            all_failures=all_failures,
+            handlers=["charge"],
+        )
+        self.driven.engine.observe(self.trace)
+        for partition in self.driven.engine.partitions.values():
+            self.trace.assigned(partition, self.driven.now)
+
+    def events(self, *steps: str) -> list[TraceEvent]:
+        """Return what was written so far, in the order of time and offset."""
+        self.writer.flush()
+        found = sorted(self.way.events, key=lambda event: (event.time_us, event.offset or 0))
+        return [event for event in found if not steps or event.step in steps]
+
+    def run(self) -> None:
+        """Let all that was delivered be handled, and time pass."""
+        self.driven.tick()
+        self.driven.finish_all()
+        self.driven.tick(1.0)

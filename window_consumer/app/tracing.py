@@ -1,0 +1,184 @@
+"""The message trace of an application: its topic, its way out, and who listens for it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import evolve, frozen
+
+from window_consumer.app.patience import LOGGER
+from window_consumer.app.plan import Plan
+from window_consumer.app.preflight import Prepared, PreparedWorker
+from window_consumer.config import KafkaConfig, TraceConfig, effective_kafka
+from window_consumer.core.observer import Observer
+from window_consumer.kafka import settings
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.event_writer import EventWriter
+from window_consumer.kafka.topics import NewCopyTopic
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.key_forms import key_form
+from window_consumer.model.trace_event import Role
+from window_consumer.model.trace_sampling import Sampling
+from window_consumer.telemetry.trace.consumer_trace import ConsumerTrace
+from window_consumer.telemetry.trace.kafka_way import KafkaWay
+from window_consumer.telemetry.trace.notes import Writer
+from window_consumer.telemetry.trace.shipping import Shipping
+from window_consumer.telemetry.trace.spool import Orphans, Spool
+from window_consumer.telemetry.trace.spool_way import SpoolWay
+from window_consumer.telemetry.trace.way import Way
+from window_consumer.telemetry.trace.writer import TraceWriter
+
+if TYPE_CHECKING:
+    from window_consumer.app.application import App
+
+CLIENT_ID: Final = "wc-trace"
+
+_ASK_S: Final = 5.0
+"""So long a start waits for what the cluster says of the topic; nothing depends on it."""
+
+_PARTITIONS: Final = 4
+_RETENTION_MS: Final = 7 * 86_400_000
+"""A week: what happened last weekend is asked for on Monday."""
+
+
+@frozen
+class Tracing:
+    """Listens to all workers for the trace."""
+
+    config: TraceConfig
+    sampling: Sampling
+    writer: TraceWriter
+    app: str
+    host: str
+
+    def observer_of(self, worker: PreparedWorker) -> Observer:
+        """Return who notes what becomes of a worker's records."""
+        planned = worker.plan
+        about = Writer(
+            role=Role.CONSUMER,
+            cluster=worker.cluster.bootstrap,
+            client_id=str(planned.consumer.get("client.id", f"wc-{planned.name}")),
+            host=self.host,
+            app=self.app,
+            group=planned.config.group,
+            worker=planned.name,
+        )
+        return ConsumerTrace(
+            self.writer,
+            about,
+            self.sampling,
+            all_failures=self.config.failures == "all",
+            handlers=planned.config.handlers,
+        )
+
+
+def tracing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Tracing | None:
+    """Start the trace, None where the configuration asks for none; never fails a start."""
+    config = plan.config.trace
+    if config.sample is None:
+        return None
+    first = prepared.workers[0]
+    problem = topic_problem(plan, first.cluster, make=plan.config.topics.create)
+    if problem is not None:
+        LOGGER.warning("%s", plan.mask(problem))
+    form = None
+    if config.keys != "off":
+        form = key_form(config.keys, (config.key_secret or "").encode())
+    writer = TraceWriter(_way(plan, prepared), form, config.flush, LOGGER)
+    writer.start()
+    beside.callback(writer.close)
+    version = f" {app.version}" if app.version else ""
+    sampling = Sampling(config.sample.ratio, config.sample.by)
+    return Tracing(config, sampling, writer, f"{app.name}{version}", host_address())
+
+
+def _way(plan: Plan, prepared: Prepared) -> Way:
+    config = plan.config.trace
+    if config.way == "kafka":
+        return KafkaWay(_events(plan, prepared, config.acks), config.topic, LOGGER)
+    directory = Path(plan.file).absolute().parent / str(config.directory)
+    spool = Spool(directory, config.max_bytes, LOGGER)
+    shipping = Shipping(
+        spool.finished,
+        Orphans(directory, LOGGER),
+        partial(_events, plan, prepared, "all"),
+        config.topic,
+        LOGGER,
+    )
+    return SpoolWay(spool, shipping, config.flush)
+
+
+def _events(plan: Plan, prepared: Prepared, acks: Literal["0", "1", "all"]) -> EventWriter:
+    needs = settings.EventNeeds(CLIENT_ID, acks)
+    log = prepared.workers[0].log
+    return EventWriter(
+        producer_properties(plan), needs, plan.config.trace.topic, log, prepared.oauth_token
+    )
+
+
+def producer_properties(plan: Plan) -> Mapping[str, Any]:
+    """Return the Kafka properties for producers of telemetry.
+
+    They are those at the top of the file; where these name no brokers, the first worker's.
+    """
+    first = plan.workers[0]
+    at_the_top = effective_kafka(
+        plan.config,
+        evolve(first.config, kafka=KafkaConfig()),
+        "producer",
+        consumer_only=settings.CONSUMER_ONLY,
+        producer_only=settings.PRODUCER_ONLY,
+    )
+    return at_the_top if "bootstrap.servers" in at_the_top else first.producer
+
+
+def topic_problem(plan: Plan, cluster: Cluster, *, make: bool) -> str | None:
+    """Return what is wrong with the topic for events, None when all is well.
+
+    ``make`` makes it where it is missing.
+    """
+    topic = plan.config.trace.topic
+    lost = "events of the trace are lost until then; workers run all the same"
+    try:
+        found = cluster.topics([topic], _ASK_S).get(topic)
+        if found is not None:
+            if found.operations is not None and "WRITE" not in found.operations:
+                return f"trace: needs WRITE on topic {topic}: add an ACL; {lost}"
+            return None
+        new = new_topic(plan, cluster, topic)
+        if not make:
+            why = "" if plan.config.topics.create else " and topics.create is false"
+            command = new.command(cluster.bootstrap)
+            return f"trace: there is no topic {topic}{why}; {lost}; make it by hand:\n  {command}"
+        cluster.create([new], _ASK_S)
+    except WindowConsumerError as error:
+        return f"trace: topic {topic}: {error}; {lost}"
+    return None
+
+
+def new_topic(plan: Plan, cluster: Cluster, topic: str) -> NewCopyTopic:
+    """Return the topic for events as it has to be made: as safe as the first source topic."""
+    sources = [name for worker in plan.workers for name in worker.config.topics]
+    model = next(iter(cluster.topics(sources[:1], _ASK_S).values()), None) if sources else None
+    return NewCopyTopic(
+        topic,
+        _PARTITIONS,
+        1 if model is None else model.replication,
+        {"cleanup.policy": "delete", "retention.ms": str(_RETENTION_MS)},
+    )
+
+
+def host_address() -> str:
+    """Return the address of this host, as others may see it; asks nobody."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Sends nothing: it only looks into the routes. The address is one for documentation.
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()

@@ -1,0 +1,74 @@
+"""A producer of telemetry: it never waits, never raises, and what it cannot send is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from window_consumer.kafka import errors
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.oauth import OauthToken, token_setting
+from window_consumer.kafka.settings import EventNeeds, event_settings
+from window_consumer.model.errors import ConfigError, PublishFailedError
+
+OnDone = Callable[[PublishFailedError | None], None]
+
+
+class EventWriter:
+    """Sends events to one topic. ``send`` and ``serve`` belong to one thread."""
+
+    def __init__(
+        self,
+        user_settings: Mapping[str, Any],
+        needs: EventNeeds,
+        topic: str,
+        log: ClientLog,
+        oauth_token: OauthToken | None = None,
+    ):
+        self._topic = topic
+        self._log = log
+        conf = event_settings(user_settings, needs)
+        conf["error_cb"] = self._note
+        conf.update(token_setting(conf, oauth_token))
+        try:
+            self._producer = Producer(conf, logger=log)
+        except KafkaException as exception:
+            raise ConfigError(f"kafka: {exception.args[0]}") from exception
+
+    def _note(self, error: KafkaError) -> None:
+        self._log.info("producer of %s: %s", self._topic, errors.text_of(error))
+
+    def send(self, value: bytes, on_done: OnDone, key: bytes | None = None) -> None:
+        """Send an event; ``on_done`` is called once, here or in ``serve``, with None for an ack."""
+        topic = self._topic
+
+        def report(error: KafkaError | None, _message: Message) -> None:
+            on_done(None if error is None else errors.publish_failure(error, topic))
+
+        try:
+            self._producer.produce(topic, value=value, key=key, on_delivery=report)
+        except BufferError:
+            text = f"{topic}: more waits for the broker than may"
+            on_done(PublishFailedError(text, why="the producer's queue is full"))
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            on_done(
+                PublishFailedError(f"{topic}: {exception}")
+                if error is None
+                else errors.publish_failure(error, topic)
+            )
+
+    def serve(self, timeout_s: float) -> None:
+        """Wait for an answer for so long, and hand out those that are there."""
+        self._producer.poll(timeout_s)
+
+    def close(self, timeout_s: float) -> int:
+        """Wait for the answers that are missing; return how many are still missing then."""
+        deadline = time.monotonic() + timeout_s
+        missing = len(self._producer)
+        while missing and (left := deadline - time.monotonic()) > 0:
+            missing = self._producer.flush(left)
+        return missing

@@ -1,0 +1,124 @@
+"""The trace event: what happened to one record, at one step of its way. Part of the wire contract.
+
+``TraceEvent`` is the one source of its fields, their types and their meaning: whoever reads the
+trace topic derives a schema from it. How events travel is in ``trace_batch``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, get_args
+
+import attrs
+from attrs import frozen
+
+
+class Role(StrEnum):
+    """Who writes an event."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+
+
+class Step(StrEnum):
+    """What happened to a record."""
+
+    SENT = "sent"
+    """The broker acked it."""
+    SEND_FAILED = "send_failed"
+    RECEIVED = "received"
+    """A worker has it in its window."""
+    REDRIVEN = "redriven"
+    """It was received after somebody had put it back by hand."""
+    PROCESSED = "processed"
+    """Its handler returned, and what it returned is acked."""
+    SKIPPED = "skipped"
+    """Its handler asked for nothing to be done with it."""
+    FILTERED = "filtered"
+    """It is for none of the handlers."""
+    FAILED = "failed"
+    """A call of its handler failed; status says what is next."""
+    RETRIED = "retried"
+    """Its copy lies in a retry topic."""
+    DEAD_LETTERED = "dead_lettered"
+    EXPIRED = "expired"
+    """It was older than its time to live."""
+    DROPPED = "dropped"
+    """Its attempts were spent, and the configuration says: drop."""
+
+
+def _means(meaning: str) -> Any:
+    return attrs.field(metadata={"meaning": meaning})
+
+
+def _may_mean(meaning: str, default: Any = None) -> Any:
+    return attrs.field(default=default, metadata={"meaning": meaning})
+
+
+@frozen(kw_only=True)
+class TraceEvent:
+    """One step of one record. Times are in microseconds, by the clock of who writes."""
+
+    event_id: str = _means("Unique; the same when an event comes twice.")
+    record_id: str | None = _may_mean(
+        "The record's `wc-id`, else `<topic>/<partition>/<offset>` of its first delivery."
+    )
+    root_id: str | None = _may_mean(
+        "The `record_id` that all began with: that of the record whose handler produced this one,"
+        " else its own."
+    )
+    trace_id: str | None = _may_mean("32 hex digits, of the record's `traceparent`.")
+    span_id: str | None = _may_mean("16 hex digits, of the record's `traceparent`.")
+    role: str = _means("`producer` or `consumer`.")
+    step: str = _means("What happened, one of the steps.")
+    key: str | None = _may_mean("The record's key, in a form of `model/key_forms`.")
+    tags: str | None = _may_mean("The record's `wc-tags`: words with commas between them.")
+    time_us: int = _means("When it happened, since 1970.")
+    duration_us: int | None = _may_mean(
+        "For a producer from the call of produce to the answer, for a consumer since it got the"
+        " record."
+    )
+    status: str = _may_mean(
+        "`ok`; of a failed call `retry`, or why its record leaves: `RETRIES_EXHAUSTED` ...", "ok"
+    )
+    attempt: int | None = _may_mean("Handler calls so far, over all hops.")
+    cluster: str | None = _may_mean("The cluster's `bootstrap.servers`.")
+    topic: str = _means("Where the record lies, or should.")
+    partition: int | None = _may_mean("Its partition; none for what was never sent.")
+    offset: int | None = _may_mean("Its offset; none for what was never sent.")
+    orig_topic: str | None = _may_mean("Where it was delivered from first.")
+    orig_partition: int | None = _may_mean("As `orig_topic`.")
+    orig_offset: int | None = _may_mean("As `orig_topic`.")
+    group: str | None = _may_mean("The consumer group.")
+    client_id: str | None = _may_mean("The Kafka client's `client.id`.")
+    host: str | None = _may_mean("The address of the writer's host.")
+    app: str | None = _may_mean("The application's name and version.")
+    worker: str | None = _may_mean("The worker's name.")
+    handler: str | None = _may_mean("The handler's name.")
+    error_class: str | None = _may_mean("The dotted name of the exception's class.")
+    error_fingerprint: str | None = _may_mean("Equal for errors of one class from one place.")
+    dropped: int = _may_mean("How many events its writer had lost by then, since it began.", 0)
+    sample: float = _may_mean("The share of the records whose events are written.", 1.0)
+
+
+@frozen
+class Field:
+    """One field of an event."""
+
+    name: str
+    kind: type[str | int | float]
+    may_be_missing: bool
+    meaning: str
+
+
+def _fields() -> tuple[Field, ...]:
+    found = []
+    for each in attrs.fields(attrs.resolve_types(TraceEvent)):
+        kinds = get_args(each.type) or (each.type,)
+        optional = type(None) in kinds
+        found.append(Field(each.name, kinds[0], optional, each.metadata["meaning"]))
+    return tuple(found)
+
+
+FIELDS: tuple[Field, ...] = _fields()
+"""All fields, in their order."""

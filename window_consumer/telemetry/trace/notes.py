@@ -1,0 +1,118 @@
+"""What is written down of steps where they happen, before anything is made of it.
+
+A note is made for a slice or a delivery, not for a record, and keeps the records themselves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from attrs import frozen
+
+from window_consumer.model.record import Message
+from window_consumer.model.trace_event import Role, Step
+from window_consumer.telemetry.trace.way import Written
+
+
+@frozen(eq=False)
+class Writer:
+    """Who writes: what all events of one worker, or of one producer, have in common."""
+
+    role: Role
+    cluster: str | None = None
+    client_id: str | None = None
+    host: str | None = None
+    app: str | None = None
+    group: str | None = None
+    worker: str | None = None
+
+
+class Group(NamedTuple):
+    """What events have in common that stand in one batch."""
+
+    writer: Writer
+    step: Step
+    topic: str
+    partition: int | None
+    sample: float
+    status: str = "ok"
+    attempt: int | None = None
+    handler: str | None = None
+    error_class: str | None = None
+    error_fingerprint: str | None = None
+    is_copy: bool = False
+    """The records are copies of the group's own: their headers say where they come from."""
+    may_be_redriven: bool = False
+    """A header of those that somebody has put back says so."""
+
+
+class Note(NamedTuple):
+    """Records to which the same happened at the same time."""
+
+    group: Group
+    messages: Sequence[Message]
+    time_us: int
+    durations_us: int | Sequence[int | None] | None = None
+
+
+class Inbox:
+    """Notes that wait for the writer's thread, of one thread that makes them.
+
+    Each counter has one owner, so that no lock is needed: who puts in, or who takes out.
+    """
+
+    def __init__(self, max_records: int, max_bytes: int):
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self.notes: deque[Note] = deque()
+        self.made: deque[Written] = deque()
+        """Batches that were made by who makes the notes, because the thread is behind."""
+        self._put_records = self._put_bytes = self._put_made = 0
+        self._taken_records = self._taken_bytes = self._taken_made = 0
+        self.lost = 0
+        """Events for which there was no room. Owner: who makes the notes."""
+
+    @property
+    def waiting(self) -> int:
+        """How many records' events wait."""
+        return self._put_records - self._taken_records
+
+    def put(self, note: Note) -> bool:
+        """Keep a note; False where no more fits. Owner: who makes the notes."""
+        count, size = len(note.messages), sum(map(len, note.messages))
+        records = self._put_records - self._taken_records + count
+        if records > self._max_records or (
+            self._put_bytes - self._taken_bytes + size > self._max_bytes
+        ):
+            return False
+        self._put_records += count
+        self._put_bytes += size
+        self.notes.append(note)
+        return True
+
+    @property
+    def may_make(self) -> bool:
+        """Batches may be made by who makes the notes: there is room for some."""
+        return self._put_made - self._taken_made < self._max_bytes
+
+    def put_made(self, batches: Sequence[Written]) -> None:
+        """Keep batches. Owner: who makes the notes."""
+        for batch in batches:
+            self._put_made += len(batch.data)
+            self.made.append(batch)
+
+    def take_made(self) -> list[Written]:
+        """Return the batches that are there. Owner: the writer's thread."""
+        taken = [self.made.popleft() for _ in range(len(self.made))]
+        self._taken_made += sum(len(batch.data) for batch in taken)
+        return taken
+
+    def take(self) -> list[Note]:
+        """Return the notes that are there. Owner: the writer's thread."""
+        taken = [self.notes.popleft() for _ in range(len(self.notes))]
+        for note in taken:
+            self._taken_records += len(note.messages)
+            self._taken_bytes += sum(map(len, note.messages))
+        return taken

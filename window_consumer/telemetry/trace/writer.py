@@ -1,0 +1,126 @@
+"""The thread that makes batches of notes, and hands them to the way out."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import defaultdict
+from typing import Final
+
+from window_consumer.model.key_forms import KeyForm
+from window_consumer.telemetry.trace.batches import BatchMaker
+from window_consumer.telemetry.trace.notes import Group, Inbox, Note
+from window_consumer.telemetry.trace.trouble import Trouble
+from window_consumer.telemetry.trace.way import Way, Written
+
+MAX_RECORDS: Final = 20_000
+"""Of one inbox: a fifteenth of a second of a handler that does nothing, which is more than a flush
+takes, and some megabytes."""
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Of the records that wait in one inbox, and of batches that wait to be written."""
+
+_WAKE_SHARE: Final = 4
+"""The thread is woken before its time when a quarter of an inbox is full."""
+
+_CLOSE_S: Final = 5.0
+
+
+class TraceWriter:
+    """Takes notes from any number of inboxes. Nobody who makes a note ever waits for it.
+
+    Where the thread falls behind, which only takes place where the processor has nothing to spare,
+    whoever makes a note makes its batch as well: that costs about a microsecond an event, and has
+    an end. Where the way out falls behind, events are lost and counted.
+    """
+
+    def __init__(self, way: Way, form_key: KeyForm | None, flush_s: float, logger: logging.Logger):
+        self._way = way
+        self._flush_s = flush_s
+        self._batches = BatchMaker.of(uuid.uuid4().hex[:16], lambda: self.dropped, form_key)
+        self._inboxes: list[Inbox] = []
+        self._too_large = 0
+        self.written = 0
+        """How many events were handed to the way out."""
+        self._trouble = Trouble(logger, "trace: events are written again")
+        self._wake = threading.Event()
+        self._ends = False
+        self._wall_us = 0.0
+        self._set_clock()
+        self._thread = threading.Thread(target=self._run, name="wc-trace-writer", daemon=True)
+
+    @property
+    def dropped(self) -> int:
+        """How many events were lost since the start. Any thread may ask."""
+        lost = sum(inbox.lost for inbox in self._inboxes)
+        return lost + self._too_large + self._way.lost
+
+    def inbox(self) -> Inbox:
+        """Return a place for the notes of one thread; to be asked for before the start."""
+        inbox = Inbox(MAX_RECORDS, MAX_BYTES)
+        self._inboxes.append(inbox)
+        return inbox
+
+    def time_us(self, now: float) -> int:
+        """Return the time of the wall, in microseconds since 1970, at a monotonic one."""
+        return int(self._wall_us + now * 1e6)
+
+    def _set_clock(self) -> None:
+        self._wall_us = time.time() * 1e6 - time.monotonic() * 1e6
+
+    def start(self) -> None:
+        """Begin to make batches of notes."""
+        self._thread.start()
+
+    def close(self, timeout_s: float = _CLOSE_S) -> None:
+        """Write what is there, and end; gives up after ``timeout_s``."""
+        self._ends = True
+        self._wake.set()
+        self._thread.join(timeout_s)
+
+    def note(self, inbox: Inbox, note: Note) -> None:
+        """Write a note down; called by the inbox's own thread. Never waits."""
+        if inbox.put(note):
+            if inbox.waiting > MAX_RECORDS // _WAKE_SHARE and not self._wake.is_set():
+                self._wake.set()
+        elif inbox.may_make:
+            inbox.put_made(self._batches.batches(note.group, [note]))
+        else:
+            inbox.lost += len(note.messages)
+
+    def _run(self) -> None:
+        self._way.start()
+        while True:
+            ends = self._ends
+            if not ends:
+                self._wake.wait(self._flush_s)
+            self._wake.clear()
+            try:
+                self.flush()
+            except Exception as error:
+                self._trouble.begins(f"trace: events are lost: {error!r}")
+            else:
+                self._trouble.ends()
+            if ends:
+                break
+        self._way.close(_CLOSE_S)
+
+    def flush(self) -> None:
+        """Make batches of everything that waits, and hand them on. Owner: the thread."""
+        self._set_clock()
+        ready: list[Written] = []
+        groups: defaultdict[Group, list[Note]] = defaultdict(list)
+        for inbox in self._inboxes:
+            ready += inbox.take_made()
+            for note in inbox.take():
+                groups[note.group].append(note)
+        for group, notes in groups.items():
+            ready += self._batches.batches(group, notes)
+        for batch in ready:
+            if batch.data:
+                self.written += batch.events
+            else:
+                self._too_large += batch.events
+        self._way.write([batch for batch in ready if batch.data])
