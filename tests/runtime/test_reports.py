@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import pytest
 from attrs import evolve
 
-from tests.core.support import ORDERS, Driven, failure, notes
+from tests.core.support import ORDERS, Driven, Note, failure, notes
 from window_consumer.core.decisions import Away, Outlived
 from window_consumer.core.ladder import RetryRules
+from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.core.suspects import crashed
 from window_consumer.model.errors import ProcessDiedError
@@ -114,7 +114,7 @@ def test_a_call_that_is_ended_is_told_with_how(
     then: str,
     interrupted: str,
 ) -> None:
-    slice_: Any = None
+    slice_ = Slice(Driven().engine.partitions[ORDERS], notes(1), range(1), 10, ())
     call = Stalled(slice_, ORDERS, 1, b"k", 1, 31.0, abandon=False, end=True)
     reports.stalled(call, evolve(failure(), handler="refund"), ending)
     reports.interrupted([(ORDERS, 1), (ORDERS, 2)], 0, "revoke_timeout is over", ending)
@@ -122,3 +122,21 @@ def test_a_call_that_is_ended_is_told_with_how(
     assert then in stalled
     assert "(key b'k', attempt 1, handler refund) has been running" in stalled
     assert interrupted in ended
+
+
+def test_lines_about_a_record_say_to_which_trace_it_belongs(
+    reports: Reports, caplog: pytest.LogCaptureFixture
+) -> None:
+    headers = [("traceparent", b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01")]
+    driven = Driven(retry=RetryRules(attempts=1))
+    driven.deliver(Note(0, headers=headers))
+    driven.tick()
+    (slice_,) = driven.out
+    driven.claim(slice_, 1)
+    reports.stalled(Stalled(slice_, ORDERS, 0, None, 1, 3.0, abandon=False), failure(), "killed")
+    slice_.deviate().failed.append((slice_.messages[0], failure()))
+    driven.finish(slice_)
+    reports.failed(driven.engine.settling.take_news(), driven.engine.rules.retry, driven.now)
+    assert len(caplog.records) == 2
+    for line in map(vars, caplog.records):
+        assert (line["offset"], line["trace_id"], line["span_id"]) == (0, "a" * 32, "b" * 16)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
+from window_consumer.app.opentelemetry import SpansOfChild, spans_of_child
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan, PlannedWorker
 from window_consumer.app.routes import PlannedRoute
@@ -30,6 +31,7 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.hop import attempts_before
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.slot_process import Equipment
+from window_consumer.runtime.spanned import spanned
 from window_consumer.runtime.thread_pool import Caller
 from window_consumer.runtime.worker import SystemClock
 
@@ -49,6 +51,7 @@ class Blueprint:
     """Of handlers whose condition stands in the configuration."""
     mask: Mask
     errors: ErrorsConfig
+    spans: SpansOfChild | None
     surroundings: tuple[str, ...]
     """Lifespan and middleware by name; the child has to have the same."""
 
@@ -80,8 +83,12 @@ class Blueprint:
 
         handler = app.calls_of(worker, self.topics, SystemClock().wall_ms, warn)
         faults = Faults(self.mask, app.redactor, self.errors.message)
-        caller = Caller(handler, faults.failure)
         resources = app.resources_of_child()
+        calls = None if self.spans is None else self.spans.begin(faults)
+        if calls is not None:
+            handler = spanned(handler, calls, batches=worker.is_batch, coroutines=worker.is_async)
+            resources = SpansOfChild.around(resources)
+        caller = Caller(handler, faults.failure)
         return Equipment(caller, resources, attempts_before, self.config.handlers)
 
 
@@ -102,6 +109,7 @@ def blueprint_of(app: App, plan: Plan, worker: PlannedWorker) -> Blueprint:
         conditions,
         plan.mask,
         plan.config.errors,
+        spans_of_child(app.name, plan, worker),
         app.surroundings,
     )
 

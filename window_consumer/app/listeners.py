@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
+from window_consumer.app.opentelemetry import Spanning, spanning
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Prepared, PreparedWorker
 from window_consumer.app.tracing import tracing_of
@@ -33,6 +34,8 @@ class Listeners:
     """All of them."""
 
     each: Sequence[Listener] = ()
+    spanning: Spanning | None = None
+    """Who surrounds calls with spans; one of ``each``, too."""
 
     def observers_of(self, worker: PreparedWorker) -> tuple[Observer, ...]:
         """Return who hears what becomes of a worker's records."""
@@ -42,7 +45,9 @@ class Listeners:
 
 def listeners_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Listeners:
     """Start what the configuration asks for; ``beside`` is left when all workers have ended."""
+    spans = spanning(plan, beside)
     each: list[Listener | None] = [
         tracing_of(app, plan, prepared, beside),
+        spans,
     ]
-    return Listeners([listener for listener in each if listener is not None])
+    return Listeners([listener for listener in each if listener is not None], spans)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from window_consumer.app.admin import admin_board
 from window_consumer.app.lifespans import resources_on
 from window_consumer.app.listeners import listeners_of
+from window_consumer.app.opentelemetry import metering
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.app.process_warnings import process_warnings
@@ -41,8 +42,11 @@ def start(
     with ExitStack() as beside:
         beside.enter_context(answering(health, where))
         board = admin_board(plan, copy, beside)
+        beside.enter_context(metering(plan, health))
         prepared = app.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
         listeners = listeners_of(app, plan, prepared, beside)
+        if listeners.spanning is not None:
+            health.spans_of = listeners.spanning.figures_of
         loops = {
             each.name: EventLoop(f"wc-{each.name}-loop") for each in plan.workers if each.is_async
         }

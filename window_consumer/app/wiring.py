@@ -14,7 +14,7 @@ from window_consumer.app.calls import batch_handler_of, handler_of
 from window_consumer.app.lifespans import StatesByWorker
 from window_consumer.app.listeners import Listeners
 from window_consumer.app.patience import LOGGER
-from window_consumer.app.plan import Plan
+from window_consumer.app.plan import Plan, PlannedWorker
 from window_consumer.app.preflight import Preparation, Prepared, PreparedWorker
 from window_consumer.core.copies import Origin
 from window_consumer.kafka.settings import ConsumerNeeds
@@ -27,6 +27,7 @@ from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.poll_loop import LoopRules, Phase
 from window_consumer.runtime.process_pool import ProcessPool
 from window_consumer.runtime.running import MakeWorkers
+from window_consumer.runtime.spanned import CallSpans, spanned
 from window_consumer.runtime.worker import SystemClock, Worker, WorkerSetup
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ def wire(
             name = each.plan.name
             setup = setup_of(app, plan, each)
             setup = attrs.evolve(setup, observers=listeners.observers_of(each))
+            if listeners.spanning is not None:
+                calls = listeners.spanning.calls_of(each.plan, setup.faults)
+                setup = _with_spans(setup, each.plan, calls)
             if name in loops:
                 setup = attrs.evolve(setup, make_pool=partial(AsyncPool, loop=loops[name]))
             elif name in blueprints:
@@ -64,6 +68,11 @@ def wire(
         return workers
 
     return make
+
+
+def _with_spans(setup: WorkerSetup, planned: PlannedWorker, calls: CallSpans) -> WorkerSetup:
+    handler = spanned(setup.handler, calls, batches=planned.is_batch, coroutines=planned.is_async)
+    return attrs.evolve(setup, handler=handler)
 
 
 def setup_of(

@@ -13,7 +13,7 @@ from window_consumer.runtime.current import RecordContext
 
 LogFormat = Literal["text", "json"]
 
-_PLACE = ("topic", "partition", "offset", "attempt")
+_PLACE = ("topic", "partition", "offset", "attempt", "trace_id", "span_id")
 
 
 class MaskedFormatter(logging.Formatter):

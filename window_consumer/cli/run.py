@@ -21,8 +21,12 @@ from window_consumer.core.snapshot import Snapshot
 from window_consumer.model.errors import StartStoppedError
 from window_consumer.runtime.places import Places, stack_of_thread
 from window_consumer.runtime.running import Running
+from window_consumer.telemetry.otel import sdk
 
 _LOOK_S = 0.2
+_SHORTEST_FLUSH_S = 0.3
+"""What telemetry gets at least to send what is left."""
+
 _AFTER_STOP_S = 4.5
 """How long after the stop timeout the process ends whatever happens."""
 
@@ -66,6 +70,7 @@ def run_until_stopped(
     formatter.mask = plan.mask
     signals = Signals.install()
     logger = logging.getLogger("window_consumer")
+    opentelemetry = sdk.set_up(app.name)
     try:
         running = app.start_plan(
             plan,
@@ -95,6 +100,8 @@ def run_until_stopped(
             logger.error("did not end in time; what was unfinished will run again")
             _end_now(FAILED)
     code = OK if running.failure is None else FAILED
+    left_s = sdk.FLUSH_S if deadline is None else max(_SHORTEST_FLUSH_S, deadline - monotonic())
+    opentelemetry.end(min(sdk.FLUSH_S, left_s))
     if running.left_behind:
         # Threads that never return would be waited for, or cut down in the middle of something.
         _end_now(code)

@@ -11,6 +11,7 @@ from window_consumer.config.json_schema import json_schema
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.loading import Loaded, load
 from window_consumer.config.mask import Mask, is_secret_key
+from window_consumer.config.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.schema import ENTRY, Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections import (
@@ -37,6 +38,7 @@ __all__ = [
     "KafkaConfig",
     "Loaded",
     "Mask",
+    "OpenTelemetryConfig",
     "RetryConfig",
     "Sample",
     "Scalar",

@@ -9,6 +9,7 @@ from attrs import Attribute
 
 from window_consumer.config.kafka_properties import KafkaConfig
 from window_consumer.config.listening import AdminConfig, HealthConfig, TlsConfig
+from window_consumer.config.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.options import Option, options
 from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.schema import Config, WorkerConfig
@@ -79,6 +80,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("admin", "`admin`", AdminConfig),
     ("admin.tls", "`admin.tls`", TlsConfig),
     ("trace", "`trace`", TraceConfig),
+    ("opentelemetry", "`opentelemetry`", OpenTelemetryConfig),
 )
 
 _KAFKA: Final = """\

@@ -16,6 +16,7 @@ from window_consumer.config import kinds, names
 from window_consumer.config.concurrency import AutoConcurrency, concurrency_kind
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.listening import AdminConfig, HealthConfig
+from window_consumer.config.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.options import about
 from window_consumer.config.rate import Rate, rate_kind
 from window_consumer.config.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
@@ -319,6 +320,10 @@ class Config:
     trace: TraceConfig = field(
         factory=TraceConfig,
         metadata=about("What is written down of each record's way, and where."),
+    )
+    opentelemetry: OpenTelemetryConfig = field(
+        factory=OpenTelemetryConfig,
+        metadata=about("What goes to OpenTelemetry, where its OTEL_* variables say so."),
     )
 
 

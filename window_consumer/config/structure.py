@@ -14,6 +14,7 @@ from cattrs.gen import make_dict_structure_fn, override
 from window_consumer.config import names
 from window_consumer.config.kafka_properties import KafkaConfig, misread, read_kafka
 from window_consumer.config.listening import AdminConfig, HealthConfig, TlsConfig
+from window_consumer.config.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.options import options
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
 from window_consumer.config.safety import BreakerConfig, StallConfig
@@ -39,6 +40,7 @@ SECTIONS: Final = (
     TlsConfig,
     AdminConfig,
     TraceConfig,
+    OpenTelemetryConfig,
     WindowConfig,
     BatchConfig,
     RetryConfig,
@@ -63,6 +65,9 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
     health = _section(raw.get("health"), HealthConfig, ("health",), problems)
     admin = _section(raw.get("admin"), AdminConfig, ("admin",), problems)
     trace = _section(raw.get("trace"), TraceConfig, ("trace",), problems)
+    opentelemetry = _section(
+        raw.get("opentelemetry"), OpenTelemetryConfig, ("opentelemetry",), problems
+    )
     workers = _workers(raw.get("workers"), problems)
     problems.extend(_misread_properties(tree))
     config = Config(
@@ -73,6 +78,7 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
         health=health or HealthConfig(),
         admin=admin or AdminConfig(),
         trace=trace or TraceConfig(),
+        opentelemetry=opentelemetry or OpenTelemetryConfig(),
         workers=workers,
     )
     return config, problems

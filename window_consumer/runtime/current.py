@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
+from typing import Final
 
-from window_consumer.model.record import Record
+from window_consumer.model import traceparent
+from window_consumer.model.record import Message, Record
 
 
 class Slot:
@@ -49,10 +52,40 @@ def _first_record() -> Record | None:
     return slot.batch[0] if slot.batch else slot.record
 
 
+_TRACING: Final = "opentelemetry.trace"
+
+
+def trace_of(message: Message) -> tuple[str | None, str | None]:
+    """Return the ids of the trace and of the span that a record was sent by, in hexadecimal.
+
+    None and None where it does not say so.
+    """
+    parent = traceparent.of_message(message)
+    if parent is None:
+        return None, None
+    return f"{parent.trace_id:032x}", f"{parent.span_id:016x}"
+
+
+def _current_trace() -> tuple[str, str] | None:
+    """Return the ids of OpenTelemetry's current span, None where there is none.
+
+    Where nobody has imported it there cannot be one, and importing it takes time.
+    """
+    tracing = sys.modules.get(_TRACING)
+    if tracing is None:
+        return None
+    context = tracing.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    return f"{context.trace_id:032x}", f"{context.span_id:016x}"
+
+
 class RecordContext(logging.Filter):
     """Gives log records the fields topic, partition, offset and attempt (None outside).
 
-    Within a batch handler they are those of the first record of its list.
+    And trace_id and span_id, in hexadecimal: those of OpenTelemetry's current span, else those in
+    the record's header ``traceparent``, else None. Within a batch handler they are those of the
+    first record of its list.
 
     Add it to a logging handler. With ``keep`` a line that has the fields already (given as
     ``extra``) keeps them.
@@ -71,4 +104,8 @@ class RecordContext(logging.Filter):
         record.partition = None if current is None else current.partition
         record.offset = None if current is None else current.offset
         record.attempt = None if current is None else current.attempt
+        trace: tuple[str | None, str | None] | None = _current_trace()
+        if trace is None and current is not None:
+            trace = trace_of(current._message)  # noqa: SLF001 - its headers as they are
+        record.trace_id, record.span_id = trace or (None, None)
         return True

@@ -36,6 +36,7 @@ _LAYERS = frozenset(
         "hand_loop",
         "batch_calls",
         "batch_layers",
+        "spanned",
     )
 )
 """What stands between a slot's loop and the handlers."""
@@ -81,6 +82,13 @@ class Faults:
 
     def failure(self, error: BaseException, handler: str = "") -> Failure:
         """Describe an exception of a handler and take its traceback away."""
+        fault = self.fault(error)
+        for each in _chain(error):
+            each.__traceback__ = None
+        return Failure(error, fault, "" if isinstance(error, NotCalled) else handler)
+
+    def fault(self, error: BaseException) -> Fault:
+        """Describe an exception of a handler and leave it as it is: somebody else deals with it."""
         chain = list(_chain(error))
         key = (type(error), tuple(part for each in chain for part in _place(each)))
         known = self._known.get(key)
@@ -91,10 +99,7 @@ class Faults:
             known = (name, self._stack(chain), fingerprint(name, _digest_of(chain)))
             self._known[key] = known
         name, stack, print_ = known
-        fault = Fault(name, self._text(error), stack, print_)
-        for each in chain:
-            each.__traceback__ = None
-        return Failure(error, fault, "" if isinstance(error, NotCalled) else handler)
+        return Fault(name, self._text(error), stack, print_)
 
     def stalled(
         self, where: Where | Lines, seconds: float, handler: str = "", note: str = ""

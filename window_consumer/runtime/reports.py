@@ -25,7 +25,8 @@ from window_consumer.model.errors import (
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.protocols import CommitResults
-from window_consumer.model.record import TopicPartition
+from window_consumer.model.record import Message, TopicPartition
+from window_consumer.runtime.current import trace_of
 
 _ENDS = {
     "dead_letter": "it leaves for the dead letters",
@@ -167,7 +168,10 @@ class Reports:
                 self._worker,
                 describe(failed),
                 _what_became_of(failed, rules, now, more),
-                extra=_place(failed.partition.name, failed.message.offset(), failed.calls),
+                extra={
+                    **_place(failed.partition.name, failed.message.offset(), failed.calls),
+                    **_trace(failed.message),
+                },
             )
 
     def hovering(self, news: Iterable[Hovering]) -> None:
@@ -248,7 +252,10 @@ class Reports:
             what,
             then,
             failure.fault.stack.rstrip(),
-            extra=_place(call.name, call.offset, call.attempt),
+            extra={
+                **_place(call.name, call.offset, call.attempt),
+                **_trace(call.slice_.running()),
+            },
         )
 
     def returned(self, calls: Iterable[Returned]) -> None:
@@ -349,3 +356,9 @@ def _place(name: TopicPartition, offset: int, attempt: int | None) -> dict[str, 
         "offset": offset,
         "attempt": attempt,
     }
+
+
+def _trace(message: Message | None) -> dict[str, object]:
+    """Return the fields that say to which trace a record belongs."""
+    trace_id, span_id = (None, None) if message is None else trace_of(message)
+    return {"trace_id": trace_id, "span_id": span_id}

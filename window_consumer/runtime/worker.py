@@ -103,8 +103,9 @@ class Worker:
         self._completions = setup.make_queue()
         self._reports = Reports(setup.name, setup.logger, self._clock.now)
         self._engine = setup.make_engine(setup.engine, setup.jitter, setup.rungs)
+        self._observers = Observers(setup.observers, self._reports.observer_failed)
         if setup.observers:
-            self._engine.observe(Observers(setup.observers, self._reports.observer_failed))
+            self._engine.observe(self._observers)
         caller = Caller(setup.handler, setup.faults.failure, setup.faults.stalled)
         self._pool = setup.make_pool(
             setup.name, setup.engine.slots, caller, self._completions, state
@@ -143,6 +144,11 @@ class Worker:
     def counters(self) -> Counters:
         """What it has done so far."""
         return self._engine.counters
+
+    @property
+    def events_lost(self) -> int:
+        """How often one of its observers has failed."""
+        return self._observers.failures
 
     def start(self) -> None:
         """Start all threads; the poll thread joins the group."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from types import MappingProxyType
 from typing import Final
@@ -21,7 +21,7 @@ from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import Worker
 from window_consumer.telemetry import exposition
-from window_consumer.telemetry.measures import Measures
+from window_consumer.telemetry.measures import Measures, SpanFigures
 from window_consumer.telemetry.trend import EVERY_S, Sample, Trend
 
 SILENT_S: Final = 60.0
@@ -50,8 +50,10 @@ class Health:
     """Answers for the workers of this process. Any thread may ask."""
 
     def __init__(self, labels: Mapping[str, str] = MappingProxyType({})):
-        """``labels`` tell this process's metrics from those of others."""
-        self._labels = labels
+        self.labels = labels
+        """They tell this process's metrics from those of others."""
+        self.spans_of: Callable[[str], SpanFigures | None] = lambda _worker: None
+        """Tells what has become of a worker's spans."""
         self._running: Running | None = None
         self._lock = threading.Lock()
         self._pictures: dict[str, Snapshot] = {}
@@ -89,13 +91,13 @@ class Health:
 
     def metrics(self) -> Answer:
         """Answer ``/metrics``."""
-        text = exposition.exposition(self.measures(), common=self._labels)
+        text = exposition.exposition(self.measures(), common=self.labels)
         return Answer(200, text, exposition.CONTENT_TYPE)
 
-    def measures(self) -> list[Measures]:
-        """Return what the workers are and have done."""
+    def measures(self, *, with_pictures: bool = True) -> list[Measures]:
+        """Return what the workers are and have done; of those that have ended without pictures."""
         with self._lock:
-            pictures = self._fresh_pictures()
+            pictures = self._fresh_pictures() if with_pictures else {}
             return [self._measures(worker, pictures.get(worker.name)) for worker in self._workers]
 
     def _measures(self, worker: Worker, picture: Snapshot | None) -> Measures:
@@ -110,6 +112,9 @@ class Health:
             picture=picture,
             busy_ratio=trend.busy_ratio(worker.setup.engine.slots),
             time_to_drain_s=None if picture is None else trend.time_to_drain_s(picture),
+            events_lost=worker.events_lost,
+            spans=self.spans_of(worker.name),
+            durations=worker.engine.durations.histogram(),
         )
 
     @property

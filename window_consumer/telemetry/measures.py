@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import frozen
 
 from window_consumer.core.counters import Counters
+from window_consumer.core.durations import Histogram
 from window_consumer.core.snapshot import Snapshot
+
+
+@frozen
+class SpanFigures:
+    """What has become of the spans of one worker."""
+
+    made: int
+    dropped: Mapping[str, int]
+    """By why: see the list of metrics."""
 
 
 @frozen
@@ -26,3 +38,9 @@ class Measures:
     """The share of the slots' time that calls took in the last minute; None while unknown."""
     time_to_drain_s: float | None = None
     """How long all that lags would take at the pace of the last minute; None while unknown."""
+    events_lost: int = 0
+    """What somebody who listens has raised has cost so many events."""
+    spans: SpanFigures | None = None
+    """None where there are none."""
+    durations: Histogram | None = None
+    """How long calls took, where there is no picture to ask."""

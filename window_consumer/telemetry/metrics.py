@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
+from typing import NamedTuple
 
 from attrs import frozen
 
@@ -29,6 +30,14 @@ class MetricKind(StrEnum):
     HISTOGRAM = "histogram"
 
 
+class Convention(NamedTuple):
+    """What OpenTelemetry's conventions call a figure that has another name here."""
+
+    name: str
+    unit: str
+    meaning: str
+
+
 Sample = tuple[tuple[str, ...], float | Histogram]
 """The values of the metric's labels, after that of the worker, and the figure."""
 
@@ -45,6 +54,8 @@ class Metric:
     read: Callable[[Measures], Iterable[Sample]]
     labels: tuple[str, ...] = ()
     """Beside ``worker``, which all have."""
+    convention: Convention | None = None
+    """Under this name it goes to OpenTelemetry, too."""
 
 
 def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) -> Metric:
@@ -106,8 +117,19 @@ def _known(figure: float | None) -> Iterable[Sample]:
     return [] if figure is None else [((), figure)]
 
 
+def _spans(measures: Measures) -> Iterable[Sample]:
+    return [] if measures.spans is None else [((), measures.spans.made)]
+
+
+def _dropped_spans(measures: Measures) -> Iterator[Sample]:
+    for why, count in () if measures.spans is None else measures.spans.dropped.items():
+        yield (why,), count
+
+
 def _durations(measures: Measures) -> Iterator[Sample]:
-    if measures.picture is not None:
+    if measures.durations is not None:
+        yield (), measures.durations
+    elif measures.picture is not None:
         yield (), measures.picture.durations
 
 
@@ -127,7 +149,18 @@ METRICS: tuple[Metric, ...] = (
         "For how long the poll thread has not been seen at work; /livez fails after 60 s.",
         lambda measures: [((), measures.silent_s)],
     ),
-    _count("records.delivered", "{record}", "Records that were read.", lambda did: did.delivered),
+    Metric(
+        "window_consumer.records.delivered",
+        MetricKind.COUNTER,
+        "{record}",
+        "Records that were read.",
+        lambda measures: [((), measures.counters.delivered)],
+        convention=Convention(
+            "messaging.client.consumed.messages",
+            "{message}",
+            "Number of messages that were delivered to the application.",
+        ),
+    ),
     _count(
         "records.processed",
         "{record}",
@@ -234,12 +267,6 @@ METRICS: tuple[Metric, ...] = (
         lambda did: did.commit_failures,
     ),
     _count(
-        "commits.waited",
-        "s",
-        "From sending commits to hearing of their acks, all together.",
-        lambda did: did.commits_s,
-    ),
-    _count(
         "rebalances",
         "{time}",
         "How often partitions were given to the worker, or taken from it.",
@@ -257,15 +284,6 @@ METRICS: tuple[Metric, ...] = (
         "s",
         "How long handler calls take; quick ones, which run many in a row, count with their mean.",
         _durations,
-    ),
-    Metric(
-        "window_consumer.calls.computed",
-        MetricKind.COUNTER,
-        "s",
-        "How long handler calls on threads had a processor, all together; else it is 0.",
-        lambda measures: _known(
-            None if measures.picture is None else measures.picture.durations.computed_s
-        ),
     ),
     Metric(
         "window_consumer.busy_ratio",
@@ -309,6 +327,29 @@ METRICS: tuple[Metric, ...] = (
         _breaker,
         ("state",),
     ),
+    Metric(
+        "window_consumer.telemetry.events.lost",
+        MetricKind.COUNTER,
+        "{event}",
+        "What traces, audits and spans did not hear of because one of them has failed.",
+        lambda measures: [((), measures.events_lost)],
+    ),
+    Metric(
+        "window_consumer.telemetry.spans",
+        MetricKind.COUNTER,
+        "{span}",
+        "Spans of slices, calls and copies, where OpenTelemetry wants some; of this process alone.",
+        _spans,
+    ),
+    Metric(
+        "window_consumer.telemetry.spans.dropped",
+        MetricKind.COUNTER,
+        "{span}",
+        "Spans that nobody gets: beyond spans_per_second (limit), not made (failed), no room in the"
+        " queue because the collector is too slow (queue), or not taken by it (refused).",
+        _dropped_spans,
+        ("reason",),
+    ),
     _of_partitions(
         "lag",
         "{record}",
@@ -333,12 +374,6 @@ METRICS: tuple[Metric, ...] = (
         "{record}",
         "Records that wait for their next call or for their copy's ack.",
         lambda each: each.failed,
-    ),
-    _of_partitions(
-        "longest_line",
-        "{record}",
-        "Records that wait behind another one of their key, of the key of which most do.",
-        lambda each: each.longest_line,
     ),
     _of_partitions(
         "buffered",

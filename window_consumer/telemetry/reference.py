@@ -30,7 +30,7 @@ def metrics_page() -> str:
 
 def _row(metric: Metric) -> str:
     labels = ", ".join(f"`{label}`" for label in metric.labels)
+    names = [metric.name] if metric.convention is None else [metric.name, metric.convention.name]
+    theirs = ", ".join(f"`{each}`" for each in names)
     name, unit = prometheus_name(metric), f"`{metric.unit}`"
-    return (
-        f"| `{name}` | `{metric.name}` | {metric.kind} | {unit} | {labels} | {metric.meaning} |\n"
-    )
+    return f"| `{name}` | {theirs} | {metric.kind} | {unit} | {labels} | {metric.meaning} |\n"

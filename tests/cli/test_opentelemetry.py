@@ -1,0 +1,184 @@
+"""Traces and metrics of a worker as a collector gets them, by the OTEL_* variables alone."""
+
+from __future__ import annotations
+
+import json
+from time import monotonic
+
+import pytest
+
+from tests.commands import Commands, kafka_of
+from tests.telemetry.collector import Collector
+from window_consumer.kafka.embedded import EmbeddedBroker
+
+SHOP = """
+import logging
+
+from window_consumer import App, Record
+
+app = App("shop")
+log = logging.getLogger("shop")
+
+
+@app.handler("orders", group="shop", retry={"attempts": 2, "backoff": "10ms..20ms"})
+def charge(order: Record) -> None:
+    log.warning("charging %s", order.text())
+    if order.text() == "broken" or (order.text() == "late" and order.attempt < 4):
+        raise ValueError(order.text())
+
+
+@app.batch_handler("parcels", group="shop-parcels", max_wait="10ms", min_records=3)
+def send(parcels: list[Record]) -> None:
+    log.warning("sending %d", len(parcels))
+
+
+@app.handler("letters", group="shop-letters")
+async def write(letter: Record) -> None:
+    log.warning("writing %s", letter.text())
+
+
+@app.handler("sums", group="shop-sums", pool="processes", concurrency=1)
+def add(sums: Record) -> None:
+    log.warning("adding %s", sums.text())
+"""
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+SENT_BY = "b7ad6b7169203331"
+SAMPLED = [("traceparent", f"00-{TRACE}-{SENT_BY}-01".encode())]
+UNSAMPLED = [("traceparent", b"00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")]
+
+
+@pytest.fixture
+def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
+    for topic in ("orders", "parcels", "letters", "sums"):
+        embedded.create_topic(topic, 1)
+    commands.application(SHOP)
+    levels = {"levels": ["100ms"], "attempts_per_level": 2}
+    workers = {"charge": {"retry": levels}, "send": {}, "write": {}, "add": {}}
+    commands.configure({"kafka": kafka_of(embedded), "workers": workers})
+    return commands
+
+
+def test_a_record_stays_in_its_producers_trace_on_all_of_its_way(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    with Collector() as collector:
+        json_lines = ("--only", "charge", "--log-format", "json")
+        command = shop.start("run", "shop:app", *json_lines, env=collector.env)
+        embedded.produce("orders", b"broken", headers=SAMPLED)
+        embedded.produce("orders", b"plain")
+        embedded.produce("orders", b"other", headers=UNSAMPLED)
+        collector.wait_for(lambda: collector.named("send shop.orders.dlq"))
+        assert command.stop().code == 0
+    in_trace = sorted((s for s in collector.spans if s.trace == TRACE), key=lambda s: s.name)
+    assert {span.parent for span in in_trace} == {SENT_BY}
+    assert [(span.name, span.failed) for span in in_trace] == [
+        ("process orders", True),
+        ("process orders", True),
+        ("process shop.orders.retry.100ms", True),
+        ("process shop.orders.retry.100ms", True),
+        ("send shop.orders.dlq", False),
+        ("send shop.orders.retry.100ms", False),
+    ]
+    calls = sorted(
+        (span.attributes["window_consumer.attempt"], span.text)
+        for span in in_trace
+        if span.name.startswith("process")
+    )
+    assert calls == [(attempt, "broken") for attempt in (1, 2, 3, 4)]
+    ((name, about),) = in_trace[0].events
+    assert (name, about["exception.type"]) == ("exception", "ValueError")
+    assert "in charge" in about["exception.stacktrace"]
+    assert "window_consumer" not in about["exception.stacktrace"]
+    others = [span for span in collector.spans if span.trace != TRACE]
+    assert {span.name for span in others} == {"process orders", "process shop.orders.retry.100ms"}
+    assert all("messaging.batch.message_count" in span.attributes for span in others)
+    assert (TRACE,) in {span.links for span in others}
+    lines = [json.loads(line) for line in command.said.splitlines() if "charging" in line]
+    traces = {line["message"]: line["trace_id"] for line in lines if "trace_id" in line}
+    assert traces == {"charging broken": TRACE, "charging other": UNSAMPLED[0][1][3:35].decode()}
+    spans = {line["span_id"] for line in lines if line["message"] == "charging broken"}
+    assert spans == {span.span for span in in_trace if span.name.startswith("process")}
+
+
+def test_batches_coroutines_and_child_processes_have_spans_that_are_current(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    with Collector() as collector:
+        json_lines = ("--only", "send", "--only", "write", "--only", "add", "--log-format", "json")
+        command = shop.start("run", "shop:app", *json_lines, env=collector.env)
+        for topic in ("parcels", "letters", "sums"):
+            for value in (b"one", b"two"):
+                embedded.produce(topic, value, headers=SAMPLED)
+        embedded.produce("parcels", b"three")
+        for words in ("sending", "writing two", "adding two"):
+            command.wait_for(words)
+        assert command.stop().code == 0
+    for topic in ("parcels", "letters", "sums"):
+        in_trace = [s for s in collector.named(f"process {topic}") if s.trace == TRACE]
+        assert {span.parent for span in in_trace} == {SENT_BY}
+        assert [span.attributes["messaging.kafka.offset"] for span in in_trace] == [0, 1]
+    current = {span.span for span in collector.spans}
+    lines = [json.loads(line) for line in command.said.splitlines() if "ing " in line]
+    said = [line for line in lines if line["logger"] == "shop"]
+    assert {line["span_id"] for line in said} <= current
+    (batch,) = [s for s in collector.named("process parcels") if s.trace != TRACE]
+    assert batch.attributes["messaging.batch.message_count"] == 3
+    assert batch.links == (TRACE, TRACE)
+    names = {resource["service.name"] for resource in collector.resources}
+    assert names == {"shop"}
+
+
+def test_metrics_go_to_the_collector_under_the_names_of_the_list(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    with Collector() as collector:
+        command = shop.start("run", "shop:app", "--only", "charge", env=collector.env)
+        embedded.produce("orders", b"one")
+        embedded.produce("orders", b"two")
+        command.wait_for("charging two")
+        assert command.stop().code == 0
+    about = {"worker": "charge"}
+    assert collector.metrics["window_consumer.records.processed"] == [(about, 2)]
+    ((attributes, delivered),) = collector.metrics["messaging.client.consumed.messages"]
+    assert (attributes["messaging.system"], delivered) == ("kafka", 2)
+    ((attributes, (counts, seconds)),) = collector.metrics["messaging.process.duration"]
+    assert (attributes["messaging.consumer.group.name"], sum(counts)) == ("shop", 2)
+    assert seconds > 0
+
+
+def test_a_collector_that_hangs_does_not_delay_the_end(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    with Collector(hangs=True) as collector:
+        command = shop.start("run", "shop:app", "--only", "charge", env=collector.env)
+        embedded.produce("orders", b"one", headers=SAMPLED)
+        collector.wait_for(lambda: collector.requests)
+        embedded.produce("orders", b"two")
+        command.wait_for("charging two")
+        began = monotonic()
+        ended = command.stop()
+        seconds = monotonic() - began
+    assert ended.code == 0
+    assert "the collector did not take all within 2 s; the rest is lost" in ended.err
+    assert seconds < 10  # the exporter's own patience is as long, and longer with its retries
+
+
+def test_an_absent_collector_changes_nothing(shop: Commands, embedded: EmbeddedBroker) -> None:
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_BSP_SCHEDULE_DELAY": "50"}
+    command = shop.start("run", "shop:app", "--only", "charge", env=env)
+    embedded.produce("orders", b"one", headers=SAMPLED)
+    command.wait_for("charging one")
+    assert command.stop().code == 0
+
+
+def test_an_exporter_that_is_not_there_is_said_and_left_out(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    command = shop.start(
+        "run", "shop:app", "--only", "charge", env={"OTEL_TRACES_EXPORTER": "zipkni"}
+    )
+    command.wait_for("OTEL_TRACES_EXPORTER: there is no exporter 'zipkni'; there are otlp")
+    embedded.produce("orders", b"one")
+    command.wait_for("charging one")
+    assert command.stop().code == 0

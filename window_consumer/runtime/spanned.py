@@ -1,0 +1,84 @@
+"""The outermost layer around a worker's handlers: spans for the calls for which somebody wants one.
+
+What a span is belongs to telemetry. Here it is made current where the handler runs, and hears how
+the call has ended; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import isawaitable
+from typing import Any, Protocol
+
+from window_consumer.model.record import Record
+
+Called = Callable[[Any], Any]
+"""A handler of whatever kind: it gets a record, or a list of them."""
+
+
+class CallSpan(Protocol):
+    """The span of one call. Its methods do not raise."""
+
+    def enter(self) -> None:
+        """Make it the current one, in the context in which the call runs."""
+
+    def leave(self, error: BaseException | None) -> None:
+        """Hear how the call has ended, in the same context."""
+
+
+class CallSpans(Protocol):
+    """Who makes spans of calls. Any slot may ask; nothing is raised."""
+
+    only_with_headers: bool
+    """A record without headers never has one: most need not be asked about."""
+
+    def of_record(self, record: Record) -> CallSpan | None:
+        """Return the span of a call that is about to begin, None for none."""
+
+    def of_batch(self, records: list[Record]) -> CallSpan | None:
+        """Return the span of the call of a batch handler, None for none."""
+
+
+def spanned(handler: Called, spans: CallSpans, *, batches: bool, coroutines: bool) -> Called:
+    """Return a handler whose calls have spans, where ``spans`` wants them to."""
+    begin: Callable[[Any], CallSpan | None] = spans.of_batch if batches else spans.of_record
+    around = _around_coroutine if coroutines else _around
+    if batches or not spans.only_with_headers:
+
+        def call(given: Any) -> object:
+            span = begin(given)
+            return handler(given) if span is None else around(span, handler, given)
+
+        return call
+
+    def call_with_headers(record: Record) -> object:
+        if not record._message.headers():  # noqa: SLF001 - the layers belong to the slots' loop
+            return handler(record)
+        span = begin(record)
+        return handler(record) if span is None else around(span, handler, record)
+
+    return call_with_headers
+
+
+def _around(span: CallSpan, handler: Called, given: Any) -> object:
+    span.enter()
+    try:
+        returned = handler(given)
+    except BaseException as error:
+        span.leave(error)
+        raise
+    span.leave(None)
+    return returned
+
+
+async def _around_coroutine(span: CallSpan, handler: Called, given: Any) -> object:
+    span.enter()
+    try:
+        returned = handler(given)
+        if isawaitable(returned):
+            returned = await returned
+    except BaseException as error:
+        span.leave(error)
+        raise
+    span.leave(None)
+    return returned

@@ -1,0 +1,64 @@
+"""What the OTEL_* variables ask for.
+
+https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/: those that only
+the SDK has to understand are left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from attrs import frozen
+
+Signal = Literal["traces", "metrics"]
+
+_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_PROTOCOL"
+
+_EXPORTERS: Final = {
+    "http/protobuf": "otlp_proto_http",
+    "http/json": "otlp_proto_http",  # as near as the SDK gets
+    "grpc": "otlp_proto_grpc",
+}
+
+
+@frozen
+class Asked:
+    """The exporters that are asked for, by the names of their entry points."""
+
+    traces: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    because: str = ""
+    """The variable that says so."""
+
+    @classmethod
+    def by(cls, environment: Mapping[str, str]) -> Asked:
+        """Read the variables. Nothing is asked for where none names an exporter or an endpoint."""
+        if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+            return cls()
+        traces, why_traces = _exporters(environment, "traces")
+        metrics, why_metrics = _exporters(environment, "metrics")
+        return cls(traces, metrics, why_traces or why_metrics)
+
+
+def _exporters(environment: Mapping[str, str], signal: Signal) -> tuple[tuple[str, ...], str]:
+    """Return a signal's exporters, and the variable that asks for them."""
+    variable = f"OTEL_{signal.upper()}_EXPORTER"
+    own_endpoint = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
+    given = environment.get(variable, "").strip()
+    because = variable
+    if not given:
+        because = next((name for name in (own_endpoint, _ENDPOINT) if environment.get(name)), "")
+        given = "otlp" if because else "none"
+    names = [name.strip() for name in given.split(",")]
+    wanted = [name for name in names if name and name != "none"]
+    if not wanted:
+        return (), ""
+    return tuple(_otlp(environment, signal) if name == "otlp" else name for name in wanted), because
+
+
+def _otlp(environment: Mapping[str, str], signal: Signal) -> str:
+    own = environment.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL")
+    protocol = (own or environment.get(_PROTOCOL) or "http/protobuf").strip().lower()
+    return _EXPORTERS.get(protocol, protocol)
