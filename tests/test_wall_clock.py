@@ -27,7 +27,8 @@ MAY_READ_IT = {
     "cli/dlq/show_command.py": {"fromtimestamp"},
 }
 """SystemClock.wall_ms, the time of a log line, a token's expiry, which is a date, when something
-happened that is traced, here or in OpenTelemetry, and the age of dead letters, which are counted, shown and deleted by it."""
+happened that is traced, here or in OpenTelemetry, and the age of dead letters, which are counted,
+shown and deleted by it."""
 
 MAY_ASK_FOR_IT = {
     "runtime/worker.py",
