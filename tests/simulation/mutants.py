@@ -380,13 +380,12 @@ class HandsOutBeyondTheLimit(Engine):
 
 
 class LeavesPartitionsPaused(Engine):
-    """A partition of which enough is held is paused while another one waits, and stays so."""
+    """A partition that has taken in as much as it may is paused, and stays so."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        if self.in_turn is not None:
-            self.in_turn.may_resume = _never  # type: ignore[method-assign] # a planted bug
 
+        def never(_partition: Partition, _partitions: object) -> bool:
+            return False
 
-def _never(partition: Partition) -> bool:
-    return not partition.owned
+        self.budget.should_resume = never  # type: ignore[method-assign, assignment] # a planted bug

@@ -147,7 +147,7 @@ class Engine:
         )
         self.dispatcher.in_turn = one_by_one
         self.housekeeping = Housekeeping(
-            self.partitions, self.budget, self.settling, HoverWatch(rules.hover_s), self.in_turn
+            self.partitions, self.budget, self.settling, HoverWatch(rules.hover_s)
         )
         self.homes = Homes(
             self.partitions,
@@ -233,8 +233,7 @@ class Engine:
         size = batch.size if unseen is messages else sum(map(len, unseen))
         self.budget.note(len(unseen), size)
         partition.hold(size)
-        is_enough = self.in_turn is not None and self.in_turn.has_enough(partition)
-        if is_enough or self.budget.used > self.budget.limit:
+        if self.budget.used > self.budget.limit:
             self.housekeeping.is_due_at(now)  # pause before the next batch comes
         if self.observer is not None:
             self.observer.taken(partition, unseen, now)
@@ -461,16 +460,22 @@ class Engine:
         prefetched of the source. So the windows of the source fill up until it is paused.
         """
         for_copies = for_copies and self._expects_copies
-        if self.stopping or not (self.dispatcher.hungry or for_copies):
+        if self.stopping:
+            return 0
+        wanted = self._wanted
+        if not (wanted or for_copies):
             return 0
         if self.partitions and not self.budget.wanted(self.partitions.values()):
             return 0
         most = self.budget.batch_records()
-        if for_copies:
-            return most
+        return most if for_copies else min(most, wanted)
+
+    @property
+    def _wanted(self) -> int:
+        """How many records could be put to use now."""
         if self.in_turn is not None:
-            return min(most, self.in_turn.appetite(self.partitions.values()))
-        return min(most, self.dispatcher.appetite)
+            return self.in_turn.appetite(self.partitions.values())
+        return self.dispatcher.appetite if self.dispatcher.hungry else 0
 
     @property
     def _expects_copies(self) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from window_consumer.core.budget import Budget
 from window_consumer.core.decisions import Decisions
 from window_consumer.core.hovering import HoverWatch
-from window_consumer.core.in_turn import InTurn
 from window_consumer.core.metadata import MAX_BYTES
 from window_consumer.core.observer import Observer
 from window_consumer.core.partition import Partition
@@ -31,14 +30,11 @@ class Housekeeping:
         budget: Budget,
         settling: Settling,
         hover_watch: HoverWatch,
-        in_turn: InTurn | None = None,
     ):
         self._partitions = partitions
         self._budget = budget
         self._settling = settling
         self._hover_watch = hover_watch
-        self._in_turn = in_turn
-        """Set where each partition is a lane."""
         self.observer: Observer | None = None
         self._metadata_bytes = MAX_BYTES
         self._due_at = 0.0
@@ -89,15 +85,10 @@ class Housekeeping:
         name = partition.name
         if partition.buffered:
             self._refill(partition, now)
-        in_turn = self._in_turn
-        if self._budget.should_pause(partition, everyone) or (
-            in_turn is not None and in_turn.should_pause(partition, everyone)
-        ):
+        if self._budget.should_pause(partition, everyone):
             partition.paused = True
             decisions.pause.append(name)
-        elif self._budget.should_resume(partition, everyone) and (
-            in_turn is None or in_turn.may_resume(partition)
-        ):
+        elif self._budget.should_resume(partition, everyone):
             partition.paused = False
             decisions.resume.append((name, partition.next_delivery))
         if may_commit and partition.commit.due(now):
