@@ -20,6 +20,7 @@ MAY_READ_IT = {
     "telemetry/otel/call_spans.py": {"time_ns"},
     "telemetry/otel/exporting.py": {"time_ns"},
     "telemetry/otel/slice_spans.py": {"time_ns"},
+    "kafka/traced_producer.py": {"time_ns"},
     "telemetry/trace/writer.py": {"time"},
     "cli/dlq/export_command.py": {"time"},
     "cli/dlq/list_command.py": {"time"},
@@ -27,8 +28,8 @@ MAY_READ_IT = {
     "cli/dlq/show_command.py": {"fromtimestamp"},
 }
 """SystemClock.wall_ms, the time of a log line, a token's expiry, which is a date, when something
-happened that is traced, here or in OpenTelemetry, and the age of dead letters, which are counted,
-shown and deleted by it."""
+happened that is traced, here or in OpenTelemetry, when a record was sent, and the age of dead
+letters, which are counted, shown and deleted by it."""
 
 MAY_ASK_FOR_IT = {
     "runtime/worker.py",

@@ -30,6 +30,7 @@ from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
 from window_consumer.runtime.current import RecordContext, current_record
 from window_consumer.runtime.running import Running
+from window_consumer.telemetry.trace.traced_producer import TracedProducer, TraceSettings
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,8 @@ __all__ = [
     "RunError",
     "Running",
     "Skip",
+    "TraceSettings",
+    "TracedProducer",
     "Undecodable",
     "UsageError",
     "WindowConsumerError",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, frozen
 
@@ -16,27 +14,23 @@ from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Prepared, PreparedWorker
 from window_consumer.config import KafkaConfig, TraceConfig, effective_kafka
 from window_consumer.core.observer import Observer
-from window_consumer.kafka import settings
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.event_writer import EventWriter
+from window_consumer.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, EventNeeds
 from window_consumer.kafka.topics import NewCopyTopic
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.key_forms import key_form
 from window_consumer.model.trace_event import Role
 from window_consumer.model.trace_sampling import Sampling
 from window_consumer.telemetry.trace.consumer_trace import ConsumerTrace
-from window_consumer.telemetry.trace.kafka_way import KafkaWay
+from window_consumer.telemetry.trace.host import host_address
 from window_consumer.telemetry.trace.notes import Writer
-from window_consumer.telemetry.trace.shipping import Shipping
-from window_consumer.telemetry.trace.spool import Orphans, Spool
-from window_consumer.telemetry.trace.spool_way import SpoolWay
 from window_consumer.telemetry.trace.way import Way
+from window_consumer.telemetry.trace.ways import CLIENT_ID, Acks, way_out
 from window_consumer.telemetry.trace.writer import TraceWriter
 
 if TYPE_CHECKING:
     from window_consumer.app.application import App
-
-CLIENT_ID: Final = "wc-trace"
 
 _ASK_S: Final = 5.0
 """So long a start waits for what the cluster says of the topic; nothing depends on it."""
@@ -98,26 +92,24 @@ def tracing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> T
 
 
 def _way(plan: Plan, prepared: Prepared) -> Way:
-    config = plan.config.trace
-    if config.way == "kafka":
-        return KafkaWay(_events(plan, prepared, config.acks), config.topic, LOGGER)
-    directory = Path(plan.file).absolute().parent / str(config.directory)
-    spool = Spool(directory, config.max_bytes, LOGGER)
-    shipping = Shipping(
-        spool.finished,
-        Orphans(directory, LOGGER),
-        partial(_events, plan, prepared, "all"),
+    config, first = plan.config.trace, prepared.workers[0]
+    properties = producer_properties(plan)
+
+    def events(acks: Acks) -> EventWriter:
+        needs = EventNeeds(CLIENT_ID, acks)
+        return EventWriter(properties, needs, config.topic, first.log, prepared.oauth_token)
+
+    directory = None
+    if config.way == "spool":
+        directory = Path(plan.file).absolute().parent / str(config.directory)
+    return way_out(
+        events,
         config.topic,
         LOGGER,
-    )
-    return SpoolWay(spool, shipping, config.flush)
-
-
-def _events(plan: Plan, prepared: Prepared, acks: Literal["0", "1", "all"]) -> EventWriter:
-    needs = settings.EventNeeds(CLIENT_ID, acks)
-    log = prepared.workers[0].log
-    return EventWriter(
-        producer_properties(plan), needs, plan.config.trace.topic, log, prepared.oauth_token
+        acks=config.acks,
+        directory=directory,
+        max_bytes=config.max_bytes,
+        ship_after_s=config.flush,
     )
 
 
@@ -131,8 +123,8 @@ def producer_properties(plan: Plan) -> Mapping[str, Any]:
         plan.config,
         evolve(first.config, kafka=KafkaConfig()),
         "producer",
-        consumer_only=settings.CONSUMER_ONLY,
-        producer_only=settings.PRODUCER_ONLY,
+        consumer_only=CONSUMER_ONLY,
+        producer_only=PRODUCER_ONLY,
     )
     return at_the_top if "bootstrap.servers" in at_the_top else first.producer
 
@@ -171,14 +163,3 @@ def new_topic(plan: Plan, cluster: Cluster, topic: str) -> NewCopyTopic:
         1 if model is None else model.replication,
         {"cleanup.policy": "delete", "retention.ms": str(_RETENTION_MS)},
     )
-
-
-def host_address() -> str:
-    """Return the address of this host, as others may see it; asks nobody."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Sends nothing: it only looks into the routes. The address is one for documentation.
-            probe.connect(("192.0.2.1", 9))
-            return str(probe.getsockname()[0])
-        except OSError:
-            return socket.gethostname()

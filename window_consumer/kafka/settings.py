@@ -244,6 +244,8 @@ def event_settings(user: Mapping[str, Any], needs: EventNeeds) -> Settings:
         "acks": needs.acks,
         "enable.idempotence": False,
         "queue.buffering.max.kbytes": max(1, needs.queue_bytes // 1024),
+        "queue.buffering.max.messages": 100_000,
+        "delivery.report.only.error": False,
         "message.timeout.ms": int(needs.timeout_s * 1000),
         "allow.auto.create.topics": False,
     }

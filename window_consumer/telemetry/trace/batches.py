@@ -12,7 +12,7 @@ from window_consumer.model import header_values, headers, hop
 from window_consumer.model.key_forms import KeyForm
 from window_consumer.model.record import Message
 from window_consumer.model.trace_batch import AnyColumn, Column, Keys, Places, encoded
-from window_consumer.model.trace_event import Step
+from window_consumer.model.trace_event import Role, Step
 from window_consumer.telemetry.trace.notes import Group, Note
 from window_consumer.telemetry.trace.way import Written
 
@@ -26,6 +26,9 @@ _MAX_TEXT = 1_000
 """Characters of an id, or of tags: longer ones are cut."""
 
 _TRACEPARENT = "traceparent"
+
+ROOT = "root"
+"""Not a header of any record: beside those of a record that is sent, where its root is known."""
 
 
 @frozen
@@ -97,7 +100,7 @@ class BatchMaker:
             columns["key"] = Keys.of(list(map(kind.key, messages)), self.form_key)
         given = list(map(kind.headers, messages))
         if any(given):
-            columns |= _from_headers(given)
+            columns |= _from_headers(group, given)
             if group.is_copy:
                 columns |= _from_hops(group, messages)
         return columns
@@ -147,11 +150,14 @@ def _split(note: Note) -> list[Note]:
 _Given = Sequence[Sequence[tuple[str, bytes | None]] | None]
 
 
-def _from_headers(given: _Given) -> dict[str, AnyColumn]:
+def _from_headers(group: Group, given: _Given) -> dict[str, AnyColumn]:
     """Return the columns that come from headers, those that no record has left out."""
     found: list[Mapping[str, bytes | None]] = [dict(pairs or ()) for pairs in given]
     columns: dict[str, AnyColumn] = {}
-    for name, header in (("record_id", headers.ID), ("tags", headers.TAGS)):
+    sources = [("record_id", headers.ID), ("tags", headers.TAGS)]
+    if group.writer.role is Role.PRODUCER:
+        sources.append(("root_id", ROOT))
+    for name, header in sources:
         values = [_short(each.get(header)) for each in found]
         if any(values):
             columns[name] = _column(values)

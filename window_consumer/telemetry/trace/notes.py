@@ -116,3 +116,28 @@ class Inbox:
             self._taken_records += len(note.messages)
             self._taken_bytes += sum(map(len, note.messages))
         return taken
+
+
+class SharedInbox(Inbox):
+    """Notes of one record each, made by any number of threads; they hold no payload."""
+
+    @property
+    def waiting(self) -> int:
+        """How many records' events wait."""
+        return len(self.notes)
+
+    def put(self, note: Note) -> bool:
+        """Keep a note; False where no more fits. Any thread may call."""
+        if len(self.notes) >= self._max_records:
+            return False
+        self.notes.append(note)
+        return True
+
+    @property
+    def may_make(self) -> bool:
+        """Nobody else makes batches: whoever sends goes on."""
+        return False
+
+    def take(self) -> list[Note]:
+        """Return the notes that are there. Owner: the writer's thread."""
+        return [self.notes.popleft() for _ in range(len(self.notes))]

@@ -102,7 +102,8 @@ class Spool:
             file = self._open()
             file.append(data)
         except OSError as error:
-            self.finish()
+            if self._file is not None and self._file.size:
+                self.finish()  # some limits are those of one file
             self._lose(batches, f"{self._directory}: {_in_words(error)}")
             return
         self._trouble.ends()

@@ -11,7 +11,7 @@ from typing import Final
 
 from window_consumer.model.key_forms import KeyForm
 from window_consumer.telemetry.trace.batches import BatchMaker
-from window_consumer.telemetry.trace.notes import Group, Inbox, Note
+from window_consumer.telemetry.trace.notes import Group, Inbox, Note, SharedInbox
 from window_consumer.telemetry.trace.trouble import Trouble
 from window_consumer.telemetry.trace.way import Way, Written
 
@@ -58,8 +58,14 @@ class TraceWriter:
         return lost + self._too_large + self._way.lost
 
     def inbox(self) -> Inbox:
-        """Return a place for the notes of one thread; to be asked for before the start."""
+        """Return a place for the notes of one thread."""
         inbox = Inbox(MAX_RECORDS, MAX_BYTES)
+        self._inboxes.append(inbox)
+        return inbox
+
+    def shared_inbox(self) -> Inbox:
+        """Return a place for the notes of any number of threads."""
+        inbox = SharedInbox(MAX_RECORDS, MAX_BYTES)
         self._inboxes.append(inbox)
         return inbox
 

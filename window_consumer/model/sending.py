@@ -1,0 +1,53 @@
+"""Who hears of the records that a producer sends, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from window_consumer.model.errors import PublishFailedError
+
+
+class SendWatcher(Protocol):
+    """Hears of each record that is sent. Any thread calls it; what it raises is ignored.
+
+    It is called in produce() and in the delivery report of each record: some microseconds are
+    much there.
+    """
+
+    def sent(
+        self, topic: str, key: bytes | None, size: int, timestamp_ms: int, record_id: bytes
+    ) -> Any:
+        """Hear of a record that is about to be sent, ``size`` bytes long; return what tells it.
+
+        ``timestamp_ms`` is the record's own, in milliseconds since 1970.
+        """
+
+    def acked(self, token: Any, partition: int, offset: int) -> None:
+        """Hear that the broker has the record; ``token`` is what ``sent`` returned for it."""
+
+    def failed(self, token: Any, error: BufferError | PublishFailedError) -> None:
+        """Hear that it was not acked.
+
+        A BufferError, or one that is ``refused``, says that it was not written; another that
+        nobody knows.
+        """
+
+
+class SendTrace(Protocol):
+    """Hears of the headers as well; otherwise as a SendWatcher."""
+
+    def began(
+        self,
+        topic: str,
+        key: bytes | None,
+        record_id: bytes,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> Any:
+        """Hear of a record that is about to be sent; return what tells it."""
+
+    def acked(self, token: Any, partition: int, offset: int) -> None:
+        """As a SendWatcher's."""
+
+    def failed(self, token: Any, error: BufferError | PublishFailedError) -> None:
+        """As a SendWatcher's."""
