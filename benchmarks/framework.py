@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from attrs import frozen
 
-from benchmarks import handlers, usage
+from benchmarks import handlers, telemetry, usage
 from benchmarks.calls import AsyncHandler, BatchHandler, Calls, Handler
 from benchmarks.results import Run
 from benchmarks.workloads import Workload
@@ -48,12 +48,13 @@ def planned(  # noqa: PLR0913 - a run's where and what
     handler: Handler | BatchHandler | AsyncHandler,
     keys: Mapping[str, Any] = MappingProxyType({}),
     app: App | None = None,
+    sections: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[App, Plan]:
     """Return an application with one worker, and the interpreter and the log as ``run`` has them.
 
     What fails stops the worker at once, unless told otherwise: then no run needs a dead-letter
     topic of its own. ``keys`` are further keys of the worker. ``app`` is given where it has the
-    handler already.
+    handler already. ``sections`` are further ones of the configuration.
     """
     worker: dict[str, Any] = {
         "topics": [topic],
@@ -78,34 +79,37 @@ def planned(  # noqa: PLR0913 - a run's where and what
     with tempfile.TemporaryDirectory() as directory:
         config = Path(directory) / "workers.yaml"
         kafka = {"bootstrap.servers": bootstrap}
-        config.write_text(json.dumps({"kafka": kafka, "workers": {WORKER: worker}}))
+        config.write_text(json.dumps({"kafka": kafka, "workers": {WORKER: worker}, **sections}))
         return app, app.plan(config)
 
 
-def run(
+def run(  # noqa: PLR0913 - a run's where and what
     bootstrap: str,
     topic: str,
     group: str,
     workload: Workload,
     counts: Sequence[int],
     *,
-    checked: bool,
+    checked: bool = False,
+    variant: str = telemetry.WITHOUT,
 ) -> Run:
     """Handle a topic's records once; ``counts`` are the records of each partition.
 
     A ``checked`` run notes every call. A handler that waits does so in each run: beside its wait
     it costs next to nothing. The other runs are timed from outside of the handler, which really
-    does nothing, see ``watch``.
+    does nothing, see ``watch``. ``variant`` names a kind of telemetry.
     """
     noted = checked or workload.notes_every_call
     calls = Calls(counts, keyed=workload.ordering == "key") if noted else None
     handler = _coroutine(workload, calls) if workload.coroutine else _function(workload, calls)
-    app, plan = planned(bootstrap, topic, group, workload, handler)
-    used = usage.cpu_s()
-    running = app.start_plan(plan, start_timeout=START_S)
-    stretch = watch(running, sum(counts))
-    end(running)
-    used = usage.cpu_s() - used
+    kind = telemetry.VARIANTS[variant]
+    app, plan = planned(bootstrap, topic, group, workload, handler, sections=kind.sections)
+    with telemetry.telling(kind):
+        used = usage.cpu_s()
+        running = app.start_plan(plan, start_timeout=START_S)
+        stretch = watch(running, sum(counts))
+        end(running)
+        used = usage.cpu_s() - used
     if calls is None:
         lost = sum(counts) - stretch.finished
         return Run(stretch.records_per_s, used, usage.max_rss_mb(), lost=lost)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import cattrs
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
-from benchmarks import children, downstream, redriving
+from benchmarks import children, downstream, redriving, telemetry
 from benchmarks.results import Measured, Run
 from benchmarks.topics import Say, Topics
 from benchmarks.workloads import PARTITIONS, Baseline, Workload
@@ -31,7 +33,7 @@ def measure(
     checks = []
     if not checked:
         pass
-    elif workload.work == "noop" or workload.coroutine:
+    elif workload.work in ("noop", "telemetry") or workload.coroutine:
         checks.append(bench.run(checked=True))
         say(f"{workload.name}: a run that notes every call: {_problems(checks[0]) or 'all well'}")
     elif workload.kills:
@@ -61,6 +63,7 @@ class _Bench:
     workload: Workload
     topics: Topics
     say: Say
+    turns: Iterator[int] = field(factory=count)
 
     def run(self, *, checked: bool = False) -> Run:
         """Run the framework."""
@@ -74,6 +77,12 @@ class _Bench:
             return self._crowding()
         if self.workload.work == "redrive":
             return self._redrive(kill=checked)
+        return self._plain(checked=checked)
+
+    def _plain(self, *, checked: bool) -> Run:
+        """Run to the end of a topic, with one kind of telemetry after the other if need be."""
+        if self.workload.work == "telemetry" and not checked:
+            return self._with_telemetry()
         part = "processes" if self.workload.processes else "framework"
         return self._on_filled_topic(part, checked=checked)
 
@@ -103,6 +112,15 @@ class _Bench:
 
     def _on_filled_topic(self, part: str, **more: Any) -> Run:
         return self._child(part, self.topics.filled(self.workload.topic, self.say), **more)
+
+    def _with_telemetry(self) -> Run:
+        """Run without telemetry, and with each kind of it."""
+        return telemetry.side_by_side(
+            lambda variant: self._on_filled_topic("framework", variant=variant),
+            self.workload.variants,
+            next(self.turns),
+            self.workload.topic.records,
+        )
 
     def _crowding(self) -> Run:
         """Run for each wait; most of the topic is left unread."""

@@ -20,6 +20,7 @@ Work = Literal[
     "outage",
     "crowding",
     "computing",
+    "telemetry",
 ]
 Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without", "one-thread"]
 
@@ -75,6 +76,8 @@ class Workload:
     topic: TopicSpec
     work: Work = "noop"
     ordering: Ordering = "unordered"
+    variants: tuple[str, ...] = ()
+    """The kinds of telemetry that it runs with, see ``telemetry``, beside a run without."""
     slots: int = 16
     processes: bool = False
     """Its slots are child processes."""
@@ -151,6 +154,15 @@ _ALL = (
         _MILLION,
         baselines=("tuned-loop", "default-loop"),
         floors=_FASTER_FLOORS,
+        runs=_SHORT_RUNS,
+    ),
+    Workload(
+        "telemetry-metrics",
+        "the same, with metrics, with spans of 1 % of the slices, beside a run without",
+        _MILLION,
+        work="telemetry",
+        variants=("metrics", "spans"),
+        floors=(Floor("metrics", 0.9), Floor("spans", 0.8)),
         runs=_SHORT_RUNS,
     ),
     Workload(

@@ -26,9 +26,12 @@ OWN_FIGURES = {
     "p99_lateness_ms",
     "moved",
     "full_speed_after_s",
+    "metrics",
+    "spans",
 }
 PROMISED = {
     "noop-unordered": {"tuned-loop": 0.9, "default-loop": 2.0},
+    "telemetry-metrics": {"metrics": 0.9, "spans": 0.8},
     "noop-partition": {"tuned-loop": 0.8, "default-loop": 2.0},
     "noop-key": {"tuned-loop": 0.6},
     "batch": {"tuned-loop": 0.9},

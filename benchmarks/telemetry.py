@@ -1,0 +1,104 @@
+"""What telemetry costs: the same run with each kind of it, beside one without any."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from attrs import evolve, field, frozen
+
+from benchmarks.results import Run
+from window_consumer.telemetry.otel import sdk
+
+COLLECTOR: Final = """
+import http.server
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+"""It takes whatever comes, in a process of its own."""
+
+
+@frozen
+class Variant:
+    """A kind of telemetry; its name is that of the ratio."""
+
+    sections: Mapping[str, Any] = field(factory=dict)
+    """What is added to the configuration."""
+    env: Mapping[str, str] = field(factory=dict)
+    """OTEL_* variables; with some, OpenTelemetry is set up, and a collector is there."""
+
+
+WITHOUT: Final = ""
+
+VARIANTS: Final[Mapping[str, Variant]] = {
+    WITHOUT: Variant(),
+    "metrics": Variant(
+        {"health": {"listen": "127.0.0.1:0"}},
+        {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRIC_EXPORT_INTERVAL": "200"},
+    ),
+    "spans": Variant(
+        env={
+            "OTEL_METRICS_EXPORTER": "none",
+            "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+            "OTEL_TRACES_SAMPLER_ARG": "0.01",
+        }
+    ),
+}
+"""Metrics are exported five times a second, which is 300 times as often as usual, because a run
+takes a second or two."""
+
+
+@contextmanager
+def telling(variant: Variant) -> Iterator[None]:
+    """Set OpenTelemetry up in this process, as ``run`` does, where the variant has it."""
+    if not variant.env:
+        yield
+        return
+    command = [sys.executable, "-c", COLLECTOR]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as collector:
+        assert collector.stdout is not None
+        port = int(collector.stdout.readline())
+        os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{port}"
+        os.environ.update(variant.env)
+        told = sdk.set_up("benchmarks")
+        try:
+            yield
+        finally:
+            told.end()
+            collector.kill()
+
+
+def side_by_side(run: Callable[[str], Run], names: Sequence[str], number: int, records: int) -> Run:
+    """Run each of them, in another order each time, and compare all with the one without."""
+    turns = [WITHOUT, *names]
+    turns = turns[number % len(turns) :] + turns[: number % len(turns)]
+    found = {name: run(name) for name in turns}
+    without = found[WITHOUT]
+    return evolve(
+        without,
+        ratios={name: found[name].records_per_s / without.records_per_s for name in names},
+        notes={
+            f"{name or 'without'}_cpu_us": each.cpu_s * 1e6 / records
+            for name, each in found.items()
+        },
+        lost=sum(each.lost for each in found.values()),
+        committed_equals_end=all(each.committed_equals_end for each in found.values()),
+    )
