@@ -7,12 +7,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.group_offsets import committed_offsets
 from window_consumer.kafka.topics import Group, NewCopyTopic
+from window_consumer.model import record
 from window_consumer.model.errors import (
     AuthenticationError,
     BrokerUnavailableError,
@@ -147,6 +148,21 @@ def test_the_brokers_limits_are_told(cluster: Cluster) -> None:
     limits = cluster.broker_config()
     assert limits["offset.metadata.max.bytes"] == "4096"
     assert limits["group.consumer.session.timeout.ms"] == "6000"
+
+
+def test_the_ends_of_logs_are_told_without_reading_them(
+    cluster: Cluster, kafka: RealKafka, make_topic: MakeTopic, unique_name: Name
+) -> None:
+    topic = make_topic("orders", 2)
+    producer = Producer(plain(kafka))
+    for _ in range(3):
+        producer.produce(topic, b"v", partition=1)
+    producer.flush()
+    names = [record.TopicPartition(topic, partition) for partition in (0, 1)]
+    assert cluster.log_ends(names) == dict(zip(names, (0, 3), strict=True))
+    nowhere = record.TopicPartition(unique_name("nowhere"), 0)
+    with pytest.raises(WindowConsumerError, match="log of"):
+        cluster.log_ends([nowhere], timeout_s=1.0)
 
 
 # ---- committed offsets

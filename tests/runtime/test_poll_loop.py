@@ -14,10 +14,11 @@ from window_consumer.model import headers as names
 from window_consumer.model.protocols import Batch, TopicFacts
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.poll_loop import LoopRules, Parts, PollLoop
-from window_consumer.runtime.topic_watch import TopicNews
+from window_consumer.runtime.topic_watch import LogEnds, TopicNews
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fake_broker import FakeBroker
 
+PAUSED = TopicPartition("paused", 0)
 LEVEL = TopicPartition("g.orders.retry.1s", 0)
 
 
@@ -80,16 +81,16 @@ class Warnings:
 
 def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> Parts:
     """Return parts of which the ones that are not named do nothing."""
+    given = {"completions": SimpleQueue(), "pool": source, "reports": source}
     return Parts(
         source=source,
         engine=engine,
         publisher=source,
-        assignments=source,
         restarts=source,
         clock=clock,
         copy_of=source,
         on_phase=lambda _phase: None,
-        **{"completions": SimpleQueue(), "pool": source, "reports": source, **others},
+        **{"assignments": source, **given, **others},
     )
 
 
@@ -209,6 +210,37 @@ def test_a_picture_that_cannot_be_taken_stops_nothing() -> None:
     loops[0].thread.join(10)
     assert loops[0].failure is None
     assert [said for said in reports.said if "RuntimeError('closed')" in said]
+
+
+def test_partitions_that_are_not_fetched_are_watched_and_their_ends_come_from_there() -> None:
+    class Read(LateSource):
+        def log_ends(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+            return dict.fromkeys(names, 5)
+
+    class NothingWaits(Warnings):
+        def retry(self, _now: float) -> list[Assigned]:
+            return []
+
+    clock = ManualClock(now=100.0)
+    loops: list[PollLoop] = []
+    watched: list[Sequence[TopicPartition]] = []
+    engine = Engine(EngineRules(slots=1), lambda: 0.0, {})
+    engine.on_assigned([Assigned(name, 0) for name in (LEVEL, PAUSED)], clock.now())
+    engine.partitions[PAUSED].paused = True
+    engine.budget.should_resume = lambda *_: False  # type: ignore[method-assign] # it stays so
+    source, nothing = Read(clock, loops), NothingWaits()
+    parts = parts_of(source, engine, clock, assignments=nothing, on_paused=watched.append)
+    loop = PollLoop("w", parts, LoopRules(topics=()))
+    loops.append(loop)
+    loop._hear(LogEnds({PAUSED: 9}))
+    loop._look_around(clock.now())
+    assert watched == [[PAUSED]]
+    loop.thread.start()
+    picture = loop.snapshot(10.0)
+    loop.leave()
+    loop.thread.join(10)
+    assert picture is not None
+    assert {each.name: each.lag.records for each in picture.partitions} == {LEVEL: 5, PAUSED: 9}
 
 
 def test_who_was_thrown_out_is_not_in_the_group_until_the_next_share() -> None:

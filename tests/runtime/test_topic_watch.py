@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
 from window_consumer.model.errors import BrokerUnavailableError, RunError
 from window_consumer.model.protocols import TopicFacts
-from window_consumer.runtime.topic_watch import TopicNews, TopicWatch
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.topic_watch import LogEnds, TopicNews, TopicWatch
 
 PATIENCE_S = 30.0
+PAUSED = TopicPartition("orders", 3)
 
 
 def test_it_goes_on_asking_whatever_an_answer_was() -> None:
@@ -34,6 +36,28 @@ def test_it_goes_on_asking_whatever_an_answer_was() -> None:
     assert isinstance(bug, RunError)
     assert "KeyError: 'orders'" in str(bug)
     assert told == TopicNews(facts)
+
+
+def test_it_asks_where_the_logs_of_paused_partitions_end_and_of_no_others() -> None:
+    news: SimpleQueue[Any] = SimpleQueue()
+    asked: list[Sequence[TopicPartition]] = []
+
+    def ends(names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        asked.append(names)
+        return dict.fromkeys(names, 7)
+
+    watch = TopicWatch("work", dict, news, every_s=0.01, ask_ends=ends)
+    watch.start()
+    try:
+        assert news.get(timeout=PATIENCE_S) == TopicNews({})
+        assert asked == []
+        watch.note_paused([PAUSED])
+        while not isinstance(told := news.get(timeout=PATIENCE_S), LogEnds):
+            pass
+    finally:
+        watch.end(PATIENCE_S)
+    assert told == LogEnds({PAUSED: 7})
+    assert {name for names in asked for name in names} == {PAUSED}
 
 
 def test_its_end_waits_for_an_answer_that_is_on_its_way() -> None:

@@ -102,6 +102,7 @@ def setup_of(
         target_of=lambda source, level: worker.ladders[source].target(level),
         rungs=worker.rungs,
         ask_topics=lambda: preparation.refresh(worker),
+        ask_ends=worker.cluster.log_ends,
         on_no_offset=config.on_no_offset,
         on_out_of_range=config.on_out_of_range,
         faults=Faults(plan.mask, app.redactor, plan.config.errors.message),

@@ -290,6 +290,17 @@ class Cluster:
             ends[each.partition] - max(each.offset, starts[each.partition]) for each in committed
         )
 
+    def log_ends(
+        self, names: Sequence[record.TopicPartition], timeout_s: float = _ASK_S
+    ) -> dict[record.TopicPartition, int]:
+        """Return the ends (exclusive) of logs; raises a WindowConsumerError without an answer."""
+        asked = [TopicPartition(*name) for name in names]
+        futures = self._admin.list_offsets(dict.fromkeys(asked, _LATEST), request_timeout=timeout_s)
+        return {
+            name: self._answer(iter([future]), f"log of {name}", timeout_s).offset
+            for name, future in zip(names, futures.values(), strict=True)
+        }
+
     def _log_ends(
         self, names: Sequence[TopicPartition], spec: OffsetSpec, what: str, timeout_s: float
     ) -> dict[int, int]:

@@ -26,7 +26,7 @@ from window_consumer.runtime.questions import Ask, Question
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import Restarts
 from window_consumer.runtime.standstill import Standstill
-from window_consumer.runtime.topic_watch import TopicNews
+from window_consumer.runtime.topic_watch import LogEnds, TopicNews
 
 IDLE_S = 0.1
 """The longest wait for a record: a stop is noticed within it."""
@@ -81,6 +81,8 @@ class Parts:
     clock: Clock
     copy_of: Callable[[FailedRecord], Copy]
     on_phase: Callable[[Phase], None]
+    on_paused: Callable[[Sequence[TopicPartition]], None] = lambda _names: None
+    """Hears now and then which partitions are not fetched."""
 
 
 class PollLoop:
@@ -152,7 +154,8 @@ class PollLoop:
         """
 
         def look(engine: Engine, clock: Clock) -> Snapshot:
-            engine.on_log_ends(self._source.log_ends(list(engine.partitions)))
+            read = [name for name, each in engine.partitions.items() if not each.paused]
+            engine.on_log_ends(self._source.log_ends(read))
             return picture(engine, clock.now(), clock.wall_ms(), cells=cells)
 
         return self.ask(look, timeout_s)
@@ -251,7 +254,7 @@ class PollLoop:
                 self._standstill.notice()
             return taken
 
-    def _hear(self, item: Produced | Published | TopicNews | WindowConsumerError) -> None:
+    def _hear(self, item: Produced | Published | TopicNews | LogEnds | WindowConsumerError) -> None:
         if isinstance(item, Produced):
             if item.error is not None:
                 self._reports.not_produced(item.production, item.index, item.error)
@@ -262,6 +265,8 @@ class PollLoop:
             self._engine.on_published(item.failed, item.error, self._clock.now())
         elif isinstance(item, TopicNews):
             self._on_topics(item.facts)
+        elif isinstance(item, LogEnds):
+            self._engine.on_log_ends(item.ends)
         elif isinstance(item, WorkerStoppedError):
             self._given_up = item
         else:
@@ -319,6 +324,8 @@ class PollLoop:
         if assigned:
             self._reports.info(f"reads {_listed(self._engine.partitions)}")
         self._parts.restarts.retry(now)
+        partitions = self._engine.partitions
+        self._parts.on_paused([name for name, each in partitions.items() if each.paused])
         self._standstill.was_busy()
 
     def _answer(self, question: Question[Any]) -> None:

@@ -1,5 +1,6 @@
 """The topic watch: notices topics that were made anew, and new topics that match a pattern.
 
+It also asks how the logs of paused partitions grow: the client learns that from what it fetches.
 It asks on a thread of its own, because an answer can take seconds, and tells the poll thread
 through the completions queue.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
@@ -16,6 +17,7 @@ from attrs import frozen
 
 from window_consumer.model.errors import RunError, WindowConsumerError
 from window_consumer.model.protocols import TopicFacts
+from window_consumer.model.record import TopicPartition
 
 WATCH_S = 5.0
 
@@ -27,6 +29,16 @@ class TopicNews:
     facts: Mapping[str, TopicFacts]
 
 
+@frozen
+class LogEnds:
+    """Where the logs of partitions end that are not fetched."""
+
+    ends: Mapping[TopicPartition, int]
+
+
+AskEnds = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]]
+"""Returns the ends (exclusive) of logs; raises a WindowConsumerError in trouble."""
+
 Ask = Callable[[], Mapping[str, TopicFacts]]
 """Returns the facts of the topics that should be read; raises a WindowConsumerError in trouble."""
 
@@ -35,13 +47,25 @@ class TopicWatch:
     """Asks every few seconds. Its thread owns nothing but the question."""
 
     def __init__(
-        self, worker: str, ask: Ask, completions: SimpleQueue[Any], every_s: float = WATCH_S
+        self,
+        worker: str,
+        ask: Ask,
+        completions: SimpleQueue[Any],
+        every_s: float = WATCH_S,
+        ask_ends: AskEnds = lambda _names: {},
     ):
         self._ask = ask
+        self._ask_ends = ask_ends
+        self._paused: Sequence[TopicPartition] = ()
+        """Whose logs' ends are asked for, too."""
         self._completions = completions
         self._every_s = every_s
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"wc-{worker}-topics", daemon=True)
+
+    def note_paused(self, names: Sequence[TopicPartition]) -> None:
+        """Hear from the poll thread which partitions are not fetched at the moment."""
+        self._paused = names
 
     def start(self) -> None:
         """Start asking."""
@@ -65,6 +89,7 @@ class TopicWatch:
         while not self._ended.wait(self._every_s):
             try:
                 facts = self._ask()
+                ends = self._ask_ends(paused) if (paused := self._paused) else None
             except WindowConsumerError as error:
                 self._completions.put(error)
             except Exception as error:
@@ -73,3 +98,5 @@ class TopicWatch:
                 self._completions.put(RunError(f"topics: a bug, please report it:\n{stack}"))
             else:
                 self._completions.put(TopicNews(facts))
+                if ends is not None:
+                    self._completions.put(LogEnds(ends))

@@ -32,7 +32,7 @@ from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import OnOutOfRange, Restarts
 from window_consumer.runtime.thread_pool import Caller, Handler, ThreadPool
-from window_consumer.runtime.topic_watch import Ask, TopicNews, TopicWatch
+from window_consumer.runtime.topic_watch import Ask, AskEnds, TopicNews, TopicWatch
 
 _CLOSE_S = 1.0
 
@@ -68,6 +68,8 @@ class WorkerSetup:
     topic."""
     ask_topics: Ask
     """Gives the topics that should be read, asked every few seconds on a thread of its own."""
+    ask_ends: AskEnds = lambda _names: {}
+    """Gives the ends of logs that are not fetched, on the same thread."""
     rungs: Mapping[str, Rung] = field(factory=dict)
     """The ladder's topics that are read; ``ask_topics`` adds what is found later."""
     on_no_offset: OnNoOffset = "earliest"
@@ -111,7 +113,9 @@ class Worker:
             setup.name, setup.engine.slots, caller, self._completions, state
         )
         self._publisher = Publisher(setup.name, sink, self._completions)
-        self._watch = TopicWatch(setup.name, setup.ask_topics, self._completions)
+        self._watch = TopicWatch(
+            setup.name, setup.ask_topics, self._completions, ask_ends=setup.ask_ends
+        )
         assignments = Assignments(source, setup.on_no_offset, self._reports.warn, setup.rungs)
         parts = Parts(
             source=source,
@@ -127,6 +131,7 @@ class Worker:
             clock=self._clock,
             copy_of=self._copy_of,
             on_phase=lambda phase: on_phase(self, phase),
+            on_paused=self._watch.note_paused,
         )
         self.loop = PollLoop(setup.name, parts, setup.loop)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.topics import Group, NewCopyTopic, Topic
+from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fake_broker import FakeBroker
 from window_consumer.testing.fake_topics import DEFAULT_MAX_MESSAGE_BYTES
 
@@ -44,6 +45,15 @@ class FakeCluster(Cluster):
             for name in names
             if name in there
         }
+
+    def log_ends(
+        self,
+        names: Sequence[TopicPartition],
+        timeout_s: float = 0.0,  # noqa: ARG002 - answers at once
+    ) -> dict[TopicPartition, int]:
+        """Return the ends (exclusive) of logs."""
+        topics = self._broker.topics.by_name
+        return {name: topics[name.topic].logs[name.partition].end for name in names}
 
     def topic_config(self, name: str, timeout_s: float = 0.0) -> dict[str, str]:  # noqa: ARG002 - answers at once
         """Return the one setting that a fake topic has."""
