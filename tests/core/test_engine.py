@@ -50,7 +50,7 @@ def test_an_unchanged_commit_is_not_sent_again() -> None:
     driven.tick()
     driven.finish(driven.out[0])
     assert len(driven.tick(1.0).commit) == 1
-    driven.engine.on_committed({ORDERS: None})
+    driven.engine.on_committed({ORDERS: None}, driven.now)
     assert driven.tick(10.0).commit == []
 
 
@@ -61,7 +61,7 @@ def test_a_refused_commit_is_made_again() -> None:
     driven.finish(driven.out[0])
     driven.tick(1.0)
     assert driven.tick(1.0).commit == []
-    driven.engine.on_committed({ORDERS: CommitFailedError("rebalance in progress")})
+    driven.engine.on_committed({ORDERS: CommitFailedError("rebalance in progress")}, driven.now)
     assert [commit.next_offset for commit in driven.tick(1.0).commit] == [1]
     assert driven.engine.counters.commit_failures == 1
 
@@ -78,7 +78,7 @@ def test_metadata_that_the_broker_finds_too_large_becomes_smaller() -> None:
     refusal = CommitFailedError("too large", metadata_too_large=True)
     while len(commit.metadata) > 60:
         size = len(commit.metadata)
-        driven.engine.on_committed({ORDERS: refusal})
+        driven.engine.on_committed({ORDERS: refusal}, driven.now)
         (commit,) = driven.tick(1.0).commit
         if len(commit.metadata) == size:
             break

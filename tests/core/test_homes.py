@@ -261,7 +261,7 @@ class Suspected(Laddered):
                 if commit.name == RETRIED:
                     self._named = note_of(commit).suspect
                 if ack_names or note_of(commit).suspect is None:
-                    self.engine.on_committed({commit.name: None})
+                    self.engine.on_committed({commit.name: None}, self.now)
 
     def named(self) -> int | None:
         """Return whom the last commit of the copies' partition has named."""
@@ -273,7 +273,7 @@ def test_a_suspect_that_is_away_is_not_named_and_does_not_hold_the_worker() -> N
     driven.go(ack_names=False)
     assert driven.named() == 5
     driven.engine.on_lost([ORDERS], driven.now)
-    driven.engine.on_committed({RETRIED: None})
+    driven.engine.on_committed({RETRIED: None}, driven.now)
     driven.deliver(Note(0, b"k", partition=1), name=ELSEWHERE)
     driven.go()
     assert [each.partition.name for each in driven.out] == [ELSEWHERE]

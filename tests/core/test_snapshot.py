@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.core.support import Driven, notes
+from tests.core.support import ORDERS, Driven, notes
 from window_consumer.core.snapshot import SHOWN_HOVERING_S, CellState, PartitionPicture, picture
 
 
@@ -62,3 +62,29 @@ def test_the_breaker_is_closed_since_the_beginning_and_not_since_the_clock_began
     driven.tick()
     driven.tick(7.0)
     assert picture(driven.engine, driven.now, 0).breaker.seconds == 7.0
+
+
+def test_a_key_behind_whose_records_others_wait_is_shown_shortened() -> None:
+    driven = Driven(slots=2, ordering="key", window_cells=4, cell_records=10)
+    hot = b"customer-1 \xff" + b"x" * 100
+    assert (window_of(driven).longest_line, window_of(driven).hottest_key) == (0, None)
+    driven.deliver(*notes(*range(10), keys=[hot, b"cold"] * 5))
+    driven.tick()
+    for slice_ in list(driven.out):
+        driven.claim(slice_, 1)
+    driven.tick(1.0)
+    driven.deliver(*notes(*range(10, 16), keys=[hot, hot, b"cold"] * 2))
+    driven.tick()
+    seen = window_of(driven)
+    assert seen.longest_line == 8
+    assert seen.hottest_key == "customer-1 \\xff" + "x" * 45 + "..."
+
+
+def test_counts_how_long_commits_wait_for_their_acks() -> None:
+    driven = Driven(slots=1)
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.finish(driven.out[0])
+    assert len(driven.tick(1.0).commit) == 1
+    driven.engine.on_committed({ORDERS: None}, driven.now + 0.25)
+    assert driven.engine.counters.commits_s == 0.25

@@ -41,7 +41,7 @@ class Process(Driven):
         for commit in decisions.commit:
             if ack:
                 self.committed[commit.name] = commit
-                self.engine.on_committed({commit.name: None})
+                self.engine.on_committed({commit.name: None}, self.now)
         return decisions
 
     def until_out(self, *, turns: int = 20) -> list[int]:
@@ -91,7 +91,7 @@ def test_nothing_starts_before_the_count_of_unclean_ends_is_acked() -> None:
     decisions = life.go(ack=False)
     assert life.out == []
     assert note_of(decisions.commit[0]).unclean_ends == 1
-    life.engine.on_committed({ORDERS: None})
+    life.engine.on_committed({ORDERS: None}, life.now)
     life.go()
     assert len(life.running_offsets) > 1
 
@@ -100,7 +100,7 @@ def test_a_refused_count_is_sent_again_and_nothing_starts_meanwhile() -> None:
     life = process()
     for _ in range(5):
         assert life.go(ack=False).commit
-        life.engine.on_committed({ORDERS: CommitFailedError("loading")})
+        life.engine.on_committed({ORDERS: CommitFailedError("loading")}, life.now)
         assert life.out == []
     assert life.until_out()
 
@@ -158,7 +158,7 @@ def test_after_two_ends_each_record_waits_for_the_ack_of_its_own_name() -> None:
     for _ in range(3):
         assert life.go(ack=False).commit == []
         assert life.out == []
-    life.engine.on_committed({ORDERS: None})
+    life.engine.on_committed({ORDERS: None}, life.now)
     life.go()
     assert life.running_offsets == [0]
     for _ in range(3):
@@ -170,7 +170,7 @@ def test_a_name_that_was_refused_lets_nothing_start() -> None:
     life = process(after_two_ends())
     life.go()
     life.go(ack=False)
-    life.engine.on_committed({ORDERS: CommitFailedError("rebalance")})
+    life.engine.on_committed({ORDERS: CommitFailedError("rebalance")}, life.now)
     decisions = life.go(ack=False)
     assert life.out == []
     assert note_of(decisions.commit[0]).suspect == 0

@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from queue import SimpleQueue
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 import pytest
@@ -329,3 +329,21 @@ def test_results_that_make_no_sense_are_an_error_of_the_handler() -> None:
     ]
     assert "a list with int beside records to produce" in noted.failed[0][1].fault.message
     assert noted.returned == []
+
+
+@pytest.mark.parametrize("computes", [True, False])
+def test_what_calls_compute_is_told_apart_from_what_they_wait(*, computes: bool) -> None:
+    def handler(_record: Record) -> None:
+        if not computes:
+            threading.Event().wait(0.05)
+        until = thread_time() + 0.05
+        while computes and thread_time() < until:
+            pass
+
+    completions: SimpleQueue[Any] = SimpleQueue()
+    pool = ThreadPool("charge", 1, Caller(handler, Faults().failure), completions, None)
+    pool.submit(a_slice(1))
+    slice_ = completions.get(timeout=30)
+    pool.stop(10)
+    assert slice_.elapsed >= 0.05
+    assert slice_.computed >= 0.05 if computes else slice_.computed < slice_.elapsed / 2

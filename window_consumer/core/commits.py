@@ -40,6 +40,8 @@ class CommitState:
         """Where the last end was unclean: what commits say about it, until that is over."""
         self.changed = False
         """Something was finished, or the position moved, since the last snapshot."""
+        self.sent_at = 0.0
+        """When the commit in flight was made."""
         self.tight = False
         """The finished ranges nearly fill, or overflow, what a commit may carry."""
 
@@ -95,7 +97,7 @@ class CommitState:
             if suspicion is not None:
                 suspicion.acked()
             return None
-        self._in_flight = commit
+        self._in_flight, self.sent_at = commit, now
         return commit
 
     def acked(self) -> None:

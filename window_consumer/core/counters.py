@@ -54,6 +54,8 @@ class Counters:
     """How often the circuit breaker has opened."""
     commits: int = 0
     """Acked commits of a partition."""
+    commits_s: float = 0.0
+    """Seconds from sending those to hearing of their acks, together."""
     commit_failures: int = 0
 
     def copy(self) -> Counters:

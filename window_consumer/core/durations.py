@@ -25,6 +25,8 @@ class Histogram:
     counts: tuple[int, ...]
     """A bucket each, the last one for all that took longer than the last bound."""
     seconds: float
+    computed_s: float = 0.0
+    """How long calls on threads had a processor; 0 for other calls."""
 
     @property
     def calls(self) -> int:
@@ -36,7 +38,11 @@ class Histogram:
         counts = tuple(map(sub, self.counts, earlier.counts))
         if len(self.counts) != len(earlier.counts) or min(counts, default=0) < 0:
             return self
-        return Histogram(counts, max(0.0, self.seconds - earlier.seconds))
+        return Histogram(
+            counts,
+            max(0.0, self.seconds - earlier.seconds),
+            max(0.0, self.computed_s - earlier.computed_s),
+        )
 
     def quantile(self, share: float) -> float | None:
         """Return what so many of the calls (0 to 1) took at most, about; None without calls.
@@ -61,6 +67,7 @@ class Durations:
 
     counts: list[int] = field(factory=lambda: [0] * (len(BOUNDS_S) + 1))
     seconds: float = 0.0
+    computed_s: float = 0.0
 
     def note(self, slice_: Slice) -> None:
         """Take note of a slice that is over: each of its calls counts with their mean.
@@ -72,7 +79,8 @@ class Durations:
         if calls and elapsed:
             self.counts[bisect_left(BOUNDS_S, elapsed / calls)] += calls
             self.seconds += elapsed
+            self.computed_s += slice_.computed
 
     def histogram(self) -> Histogram:
         """Return what was noted so far."""
-        return Histogram(tuple(self.counts), self.seconds)
+        return Histogram(tuple(self.counts), self.seconds, self.computed_s)

@@ -289,7 +289,7 @@ class Engine:
         """Finish the records of a call when the last of its results was acked."""
         self.settling.produced(production, index, error, now)
 
-    def on_committed(self, results: CommitResults) -> None:
+    def on_committed(self, results: CommitResults, now: float) -> None:
         """Note what became of commits; a refused one is made anew when the next is due."""
         for name, error in results.items():
             partition = self.partitions.get(name)
@@ -298,6 +298,7 @@ class Engine:
             if error is None:
                 partition.commit.acked()
                 self.counters.commits += 1
+                self.counters.commits_s += max(0.0, now - partition.commit.sent_at)
                 continue
             partition.commit.refused()
             self.counters.commit_failures += 1

@@ -56,6 +56,11 @@ class Ordering(ABC):
         """The waiting record with the lowest offset, about: those taken back may hide it."""
         return self._queue.first
 
+    @property
+    def longest_line(self) -> tuple[Lane, int] | None:
+        """The key behind whose records most others wait, and how many do; None where none does."""
+        return None
+
     @abstractmethod
     def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
         """Let at most ``count`` records start; None where none can.
@@ -198,6 +203,13 @@ class ByKey(Ordering):
         heads = [line[0][1] for line in self.lines.values()]
         first = self._queue.first
         return min(heads if first is None else [*heads, first], key=_offset, default=None)
+
+    @property
+    def longest_line(self) -> tuple[Lane, int] | None:
+        if not self.lines:
+            return None
+        lane = max(self.lines, key=lambda each: len(self.lines[each]))
+        return lane, len(self.lines[lane])
 
     @property
     def startable(self) -> int:

@@ -86,6 +86,10 @@ class Paced(Ordering):
         return startable
 
     @property
+    def longest_line(self) -> tuple[Lane, int] | None:
+        return self._inner.longest_line
+
+    @property
     def waits(self) -> bool:
         """Something waits for nothing but its rate."""
         return bool(self._aside) or self._rates.is_waiting(self._whose)

@@ -93,6 +93,7 @@ class Slice:
         "bytes",
         "call",
         "claims",
+        "computed",
         "deviations",
         "elapsed",
         "is_batch",
@@ -144,6 +145,8 @@ class Slice:
         """When a slot took it, 0 while it is queued."""
         self.elapsed = 0.0
         """Seconds that the slot spent on it."""
+        self.computed = 0.0
+        """How long its thread had a processor meanwhile; 0 where the pool does not tell."""
         self.progress = -1
         self.progress_at = 0.0
 

@@ -16,7 +16,7 @@ from window_consumer.core.engine import Engine
 from window_consumer.core.lag import Lag, lag_of
 from window_consumer.core.limiter import Limiter
 from window_consumer.core.partition import Partition
-from window_consumer.core.slices import Slice
+from window_consumer.core.slices import Lane, Slice
 from window_consumer.core.window import Window
 from window_consumer.model.record import TopicPartition
 
@@ -96,6 +96,10 @@ class PartitionPicture:
     """The states of the cells, a letter each, see ``CellState.letter``."""
     slid: int = 0
     """Cells that have slid out in this assignment: the number of the start cell."""
+    longest_line: int = 0
+    """Records that wait behind another one of their key, of the key of which most do."""
+    hottest_key: str | None = None
+    """That key, as text and shortened; None where nobody waits like that."""
 
 
 @frozen
@@ -142,6 +146,9 @@ class Snapshot:
     limit: LimitPicture | None = None
     """None where the concurrency is given."""
 
+
+SHOWN_KEY = 60
+"""Characters of a key that are shown."""
 
 SHOWN_HOVERING_S = 1.0
 """A start cell without progress for this long is shown as hovering: long for a person who looks.
@@ -206,6 +213,8 @@ def _partition(
     cells: bool,
 ) -> PartitionPicture:
     window = partition.window
+    # A walk through all lines: not for a page that wants five pictures a second.
+    line = partition.ordering.longest_line if cells else None
     since = window.hovering_since()
     hovering_s = 0.0 if since is None else max(0.0, now - since)
     row = _row(partition, slices, hovers=hovering_s > SHOWN_HOVERING_S)
@@ -225,6 +234,8 @@ def _partition(
         waits_for_rate=partition.ordering.waits,
         row=row,
         slid=window.slid,
+        longest_line=0 if line is None else line[1],
+        hottest_key=None if line is None else _key_text(line[0]),
     )
 
 
@@ -254,6 +265,13 @@ def _row(partition: Partition, slices: list[Slice], *, hovers: bool) -> str:
     if hovers and cells and cells[0].open:
         letters[0] = "H"
     return "".join(letters)
+
+
+def _key_text(key: Lane) -> str:
+    """Write a key, which may be anything, for people."""
+    cut = key[: 2 * SHOWN_KEY] if isinstance(key, bytes) else str(key)
+    text = cut.decode("utf-8", "backslashreplace") if isinstance(cut, bytes) else cut
+    return text if len(text) <= SHOWN_KEY else f"{text[:SHOWN_KEY]}..."
 
 
 def _ends(slice_: Slice) -> tuple[int, ...]:

@@ -382,7 +382,7 @@ class PollLoop:
 
     def on_committed(self, results: CommitResults) -> None:
         """Pass the answers on."""
-        self._engine.on_committed(results)
+        self._engine.on_committed(results, self._clock.now())
         self._reports.commits(results)
 
     def on_out_of_range(self, name: TopicPartition) -> None:

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, ClassVar
 
 from attrs import define, field, frozen
@@ -169,9 +169,11 @@ class ThreadPool:
             slice_.thread = ident
             slice_.call.state = state
             running[slice_] = thread
+            computed = thread_time()
             slice_.started = started = perf_counter()
             (call_batch if slice_.is_batch else call_each)(slice_, caller, slot)
             slice_.elapsed = perf_counter() - started
+            slice_.computed = thread_time() - computed
             is_mine = running.pop(slice_, None) is not None
             progress.over += is_mine
             completions.put(slice_)

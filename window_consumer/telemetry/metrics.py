@@ -267,6 +267,12 @@ METRICS: tuple[Metric, ...] = (
         lambda did: did.commit_failures,
     ),
     _count(
+        "commits.waited",
+        "s",
+        "From sending commits to hearing of their acks, all together.",
+        lambda did: did.commits_s,
+    ),
+    _count(
         "rebalances",
         "{time}",
         "How often partitions were given to the worker, or taken from it.",
@@ -284,6 +290,15 @@ METRICS: tuple[Metric, ...] = (
         "s",
         "How long handler calls take; quick ones, which run many in a row, count with their mean.",
         _durations,
+    ),
+    Metric(
+        "window_consumer.calls.computed",
+        MetricKind.COUNTER,
+        "s",
+        "How long handler calls on threads had a processor, all together; else it is 0.",
+        lambda measures: _known(
+            None if measures.picture is None else measures.picture.durations.computed_s
+        ),
     ),
     Metric(
         "window_consumer.busy_ratio",
@@ -374,6 +389,12 @@ METRICS: tuple[Metric, ...] = (
         "{record}",
         "Records that wait for their next call or for their copy's ack.",
         lambda each: each.failed,
+    ),
+    _of_partitions(
+        "longest_line",
+        "{record}",
+        "Records that wait behind another one of their key, of the key of which most do.",
+        lambda each: each.longest_line,
     ),
     _of_partitions(
         "buffered",
