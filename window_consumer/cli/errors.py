@@ -13,6 +13,7 @@ from window_consumer.model.errors import UsageError, WindowConsumerError
 OK = 0
 FAILED = 1
 WRONG_USAGE = 2
+FOUND = 3
 INTERRUPTED = 130
 
 

@@ -138,7 +138,7 @@ def _windows(heading: str, partitions: Sequence[PartitionPicture], width: int) -
 
 
 def _open(partition: PartitionPicture) -> Text:
-    waits = " waits for its rate" if partition.waits_for_rate else ""
+    waits = " rate" if partition.waits_for_rate else ""
     return _line(f"{partition.open}{' paused' if partition.paused else ''}{waits}")
 
 

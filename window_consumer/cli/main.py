@@ -16,6 +16,7 @@ _COMMANDS = {
     "schema": "window_consumer.cli.references:schema_command",
     "metrics": "window_consumer.cli.references:metrics_command",
     "top": "window_consumer.cli.top:top_command",
+    "doctor": "window_consumer.cli.doctor:doctor_command",
     "broker": "window_consumer.cli.embedded:broker_command",
     "demo": "window_consumer.cli.demo:demo_command",
     "dlq": "window_consumer.cli.dlq:dlq_group",

@@ -27,6 +27,7 @@ on_stopping     drain: nothing new is taken in or started
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
@@ -75,6 +76,8 @@ MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, Rung]], "Engine"]
 SUSPECTS = 20
 """How many calls of a slice are suspected after a standstill: 5 ms of calls of 0.25 ms."""
 
+REMEMBERED_CHANGES = 32
+
 _ORDERINGS: dict[str, type[Ordering]] = {
     "unordered": Unordered,
     "key": ByKey,
@@ -96,6 +99,8 @@ class Engine:
         """The topics that are no sources; whoever gave it adds topics that are read later on."""
         self.counters = Counters()
         self.durations = Durations()
+        self.changes: deque[float] = deque(maxlen=REMEMBERED_CHANGES)
+        """When partitions were given or taken, the last times."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
         self.failures = Failures(rules.retry, jitter, self.counters)
@@ -168,6 +173,11 @@ class Engine:
         self.observer = self.settling.observer = self.housekeeping.observer = observer
 
     # ---- events
+
+    def note_change(self, now: float) -> None:
+        """Note that the group has given us partitions, or taken them."""
+        self.counters.rebalances += 1
+        self.changes.append(now)
 
     def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
         """Open a window, in a new epoch, for each partition."""

@@ -96,6 +96,8 @@ class PartitionPicture:
     """The states of the cells, a letter each, see ``CellState.letter``."""
     slid: int = 0
     """Cells that have slid out in this assignment: the number of the start cell."""
+    unread: int | None = None
+    """Offsets of the log that were not delivered; None before the client has heard of its end."""
     longest_line: int = 0
     """Records that wait behind another one of their key, of the key of which most do."""
     hottest_key: str | None = None
@@ -145,6 +147,8 @@ class Snapshot:
     breaker: BreakerPicture
     limit: LimitPicture | None = None
     """None where the concurrency is given."""
+    changes_s: tuple[float, ...] = ()
+    """How long ago partitions were given or taken, the last times, earliest first."""
 
 
 SHOWN_KEY = 60
@@ -184,6 +188,7 @@ def picture(engine: Engine, now: float, wall_ms: float, *, cells: bool = True) -
         durations=engine.durations.histogram(),
         breaker=_breaker(engine.breaker, now),
         limit=_limit(engine.limiter),
+        changes_s=tuple(now - each for each in engine.changes),
     )
 
 
@@ -234,6 +239,11 @@ def _partition(
         waits_for_rate=partition.ordering.waits,
         row=row,
         slid=window.slid,
+        unread=(
+            None
+            if partition.log_end is None
+            else max(0, partition.log_end - partition.next_delivery)
+        ),
         longest_line=0 if line is None else line[1],
         hottest_key=None if line is None else _key_text(line[0]),
     )

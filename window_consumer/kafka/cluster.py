@@ -277,18 +277,32 @@ class Cluster:
 
         Holes in the log count: it is 0 exactly where nothing is left.
         """
+        return sum(self.backlogs(group, topic, timeout_s).values())
+
+    def backlogs(
+        self, group: str, topic: str, timeout_s: float = _ASK_S
+    ) -> dict[record.TopicPartition, int]:
+        """Return the same by partition; empty for a topic that does not exist."""
         found = self.topics([topic], timeout_s).get(topic)
         if found is None:
-            return 0  # it has been deleted since
+            return {}  # it has been deleted since
         names = [TopicPartition(topic, partition) for partition in range(found.partitions)]
         what = f"backlog of {topic}"
-        committed = committed_offsets(self._conf, group, names, what, timeout_s)
+        committed = committed_offsets(self._conf, group, names, what, timeout_s, self._features)
         ends, starts = (
             self._log_ends(names, spec, what, timeout_s) for spec in (_LATEST, _EARLIEST)
         )
-        return sum(
-            ends[each.partition] - max(each.offset, starts[each.partition]) for each in committed
-        )
+        return {
+            record.TopicPartition(topic, each.partition): ends[each.partition]
+            - max(each.offset, starts[each.partition])
+            for each in committed
+        }
+
+    def round_trip_s(self, timeout_s: float = _ASK_S) -> float:
+        """Return how long a small question takes; a WindowConsumerError without an answer."""
+        started = time.monotonic()
+        self.topic_names(timeout_s)
+        return time.monotonic() - started
 
     def log_ends(
         self, names: Sequence[record.TopicPartition], timeout_s: float = _ASK_S

@@ -41,12 +41,14 @@ def committed_offsets(
     names: Sequence[TopicPartition],
     what: str,
     timeout_s: float,
+    log: Any,
 ) -> list[TopicPartition]:
     """Return what a group has committed, without joining it: negative offsets where nothing is.
 
     Raises a WindowConsumerError that speaks of ``what`` where there is no answer.
     """
-    consumer = Consumer({**settings, "group.id": group, "enable.auto.commit": False})
+    conf = {**settings, "group.id": group, "enable.auto.commit": False}
+    consumer = Consumer(conf, logger=log)
     try:
         found: list[TopicPartition] = consumer.committed(list(names), timeout=timeout_s)
     except KafkaException as exception:

@@ -8,7 +8,13 @@ from enum import Enum
 from typing import Any
 
 from attrs import frozen
+from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import NewTopic, TopicDescription
+
+_REBALANCING = frozenset(
+    {ConsumerGroupState.PREPARING_REBALANCING, ConsumerGroupState.COMPLETING_REBALANCING}
+)
+"""The client has no names for the states of the consumer protocol that stand for the same."""
 
 COPY_HEADROOM_BYTES = 64 * 1024
 """How much larger than its source's records a copy may be: our headers."""
@@ -43,11 +49,17 @@ class Group:
 
     members: int | None
     operations: frozenset[str] | None
+    is_rebalancing: bool = False
+    """Its members have not settled who reads what."""
 
     @classmethod
     def described(cls, description: Any) -> Group:
         """Return it as the cluster's answer says."""
-        return cls(len(description.members), _operations(description.authorized_operations))
+        return cls(
+            len(description.members),
+            _operations(description.authorized_operations),
+            description.state in _REBALANCING,
+        )
 
 
 @frozen

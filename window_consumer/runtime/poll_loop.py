@@ -395,7 +395,8 @@ class PollLoop:
         self._reports.trouble(error)
 
     def _count_change(self, names: Sequence[TopicPartition]) -> None:
-        self._engine.counters.rebalances += bool(names)
+        if names:
+            self._engine.note_change(self._clock.now())
 
     def _on_topics(self, facts: Mapping[str, TopicFacts]) -> None:
         now = self._clock.now()

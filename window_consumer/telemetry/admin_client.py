@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from window_consumer.core.snapshot import Snapshot
 from window_consumer.model.errors import RunError, UsageError
+from window_consumer.model.record import TopicPartition
 from window_consumer.telemetry.pictures import snapshot_of
 
 DEFAULT_PORT: Final = 8090
@@ -79,6 +80,8 @@ class Access:
     token: str | None = field(default=None, repr=False)
     authority: Path | None = None
     """The certificates to trust; None for those that the machine trusts."""
+    any_name: bool = False
+    """The certificate may be for another name: the address was not chosen by a person."""
 
     def headers(self) -> Mapping[str, str]:
         """Return the headers of a request; raises UsageError for a token that none can carry."""
@@ -91,11 +94,13 @@ class Access:
     def context(self) -> ssl.SSLContext:
         """Return how TLS is spoken; raises UsageError for a file that holds no certificates."""
         try:
-            return ssl.create_default_context(cafile=self.authority)
+            context = ssl.create_default_context(cafile=self.authority)
         except OSError as error:
             raise UsageError(f"{self.authority}: no certificates can be read there: {error}") from (
                 error
             )
+        context.check_hostname = not self.any_name
+        return context
 
 
 @frozen
@@ -111,6 +116,17 @@ class ToldWorker:
     """None where its poll thread did not answer in time."""
     busy_ratio: float | None
     time_to_drain_s: float | None
+    stacks: tuple[ToldCall, ...] = ()
+    """Of running calls, where they were asked for."""
+
+
+@frozen
+class ToldCall:
+    """Where a running call stands."""
+
+    name: TopicPartition
+    offset: int
+    stack: str
 
 
 @frozen
@@ -122,11 +138,23 @@ class Told:
     """As it came, for who wants JSON."""
 
 
-def ask(address: AdminAddress, access: Access, timeout_s: float = PATIENCE_S) -> Told:
+def ask(
+    address: AdminAddress, access: Access, timeout_s: float = PATIENCE_S, *, stacks: bool = False
+) -> Told:
     """Ask for all windows; raises AskError without an answer, or with one that is no worker's.
 
     No redirect is followed, and no proxy used: the token goes to this address alone.
     """
+    status, text = fetch(address, f"{WINDOWS}?stacks=1" if stacks else WINDOWS, access, timeout_s)
+    if status != HTTPStatus.OK:
+        raise AskError(f"{address}: {_refusal(status, with_token=access.token is not None)}")
+    return _read(address, text)
+
+
+def fetch(
+    address: AdminAddress, path: str, access: Access, timeout_s: float = PATIENCE_S
+) -> tuple[int, bytes]:
+    """Return the status and the text of an answer; raises AskError without one."""
     headers = access.headers()
     connection: http.client.HTTPConnection
     if address.is_tls:
@@ -136,16 +164,14 @@ def ask(address: AdminAddress, access: Access, timeout_s: float = PATIENCE_S) ->
     else:
         connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
     try:
-        connection.request("GET", WINDOWS, headers=headers)
+        connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         text = response.read(_LARGEST)
     except (OSError, http.client.HTTPException) as error:
         raise AskError(f"{address}: {_why(error, timeout_s)}") from error
     finally:
         connection.close()
-    if response.status != HTTPStatus.OK:
-        raise AskError(f"{address}: {_refusal(response.status, with_token=bool(headers))}")
-    return _read(address, text)
+    return response.status, text
 
 
 def _why(error: Exception, timeout_s: float) -> str:
@@ -191,7 +217,13 @@ def _worker(fields: Mapping[str, Any]) -> ToldWorker:
         snapshot=None if snapshot is None else snapshot_of(snapshot),
         busy_ratio=_figure(fields.get("busy_ratio")),
         time_to_drain_s=_figure(fields.get("time_to_drain_s")),
+        stacks=tuple(map(_call, fields.get("stacks") or ())),
     )
+
+
+def _call(fields: Mapping[str, Any]) -> ToldCall:
+    name = TopicPartition(str(fields["topic"]), int(fields["partition"]))
+    return ToldCall(name, int(fields["offset"]), str(fields["stack"]))
 
 
 def _figure(value: Any) -> float | None:

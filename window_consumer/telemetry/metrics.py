@@ -379,6 +379,12 @@ METRICS: tuple[Metric, ...] = (
         lambda each: each.lag.seconds,
     ),
     _of_partitions(
+        "unread",
+        "{record}",
+        "Records of the log that were not read.",
+        lambda each: each.unread,
+    ),
+    _of_partitions(
         "open",
         "{record}",
         "Records in the window that are not finished.",
@@ -389,6 +395,12 @@ METRICS: tuple[Metric, ...] = (
         "{record}",
         "Records that wait for their next call or for their copy's ack.",
         lambda each: each.failed,
+    ),
+    _of_partitions(
+        "waits_for_rate",
+        "1",
+        "1 while it could start something but for rate_per_process.",
+        lambda each: float(each.waits_for_rate),
     ),
     _of_partitions(
         "longest_line",

@@ -1,0 +1,323 @@
+"""The rules of the diagnosis, on made-up pictures: each cause alone, and what is none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.doctor.made_up import (
+    ORDERS,
+    OTHERS,
+    breaker,
+    call,
+    calls,
+    evidence,
+    partition,
+    working,
+)
+from window_consumer.doctor.causes import Cause
+from window_consumer.doctor.diagnosis import diagnose
+from window_consumer.doctor.evidence import Evidence
+from window_consumer.doctor.looks import GroupLook
+
+
+def found(seen: Evidence) -> list[str]:
+    return [cause.kind.value for cause in diagnose([seen]).causes]
+
+
+def the_cause(seen: Evidence, kind: str) -> Cause:
+    (cause,) = diagnose([seen]).causes
+    assert cause.kind == kind
+    assert cause.sentence in "\n".join(diagnose([seen]).as_text())
+    return cause
+
+
+# ---- nothing is wrong
+
+
+def test_a_worker_with_nothing_to_do_is_well() -> None:
+    diagnosis = diagnose([evidence()])
+    assert diagnosis.causes == ()
+    assert diagnosis.well[0].startswith("charge: nothing is wrong: 0 records lag")
+
+
+def test_records_that_are_in_hand_are_no_lag() -> None:
+    assert found(evidence(working(busy=1.0, per_s=1000, lag=lambda _: 1500))) == []
+
+
+def test_lag_that_comes_and_goes_is_none() -> None:
+    def lag(second: int) -> int:
+        return 0 if second == 5 else 5000
+
+    assert found(evidence(working(busy=1.0, per_s=10, lag=lag))) == []
+
+
+def test_who_catches_up_within_a_minute_is_well_and_says_so() -> None:
+    seen = evidence(working(busy=1.0, per_s=400, lag=lambda second: 9000 - 400 * second))
+    assert found(seen) == []
+    assert "and will be done in 12 s" in diagnose([seen]).well[0]
+
+
+# ---- too little gets done
+
+
+def test_a_handler_too_slow_for_its_concurrency_by_littles_law() -> None:
+    seen = evidence(working(busy=1.0, per_s=160, lag=lambda second: 5000 + 90 * second))
+    cause = the_cause(seen, "handler_slow")
+    assert "a record takes 50 ms of a slot, and 250.0 come a second" in cause.sentence
+    assert "that needs 12.5 slots, and 8 are there, 100% busy" in cause.sentence
+    assert "raise concurrency to 15 or more" in cause.sentence
+    assert cause.figures["needed_slots"] == pytest.approx(12.5)
+
+
+def test_a_long_backlog_with_all_slots_busy_is_the_handlers_too() -> None:
+    seen = evidence(working(busy=1.0, per_s=100, lag=lambda second: 90_000 - 100 * second))
+    assert "busy with a backlog of 89000 records, for 890 s more" in (
+        the_cause(seen, "handler_slow").sentence
+    )
+
+
+def test_where_no_call_returns_their_age_is_told() -> None:
+    step = working(busy=1.0, per_s=0)
+    seen = evidence(lambda second: {**step(second), "calls": (call(12.0),)})
+    assert "the longest call has been running for 12 s" in the_cause(seen, "handler_slow").sentence
+
+
+def test_threads_that_compute_are_bound_by_one_interpreter() -> None:
+    step = working(busy=1.0, per_s=100, cores=0.95)
+    cause = the_cause(evidence(step), "gil_bound")
+    assert "calls in 8 slots had 0.95 processors together" in cause.sentence
+    assert "use pool: processes" in cause.sentence
+
+
+@pytest.mark.parametrize(
+    ("pool", "cores", "slots"),
+    [("processes", 0.95, 8), ("threads", 0.1, 8), ("threads", 1.9, 8), ("threads", 0.95, 1)],
+)
+def test_who_waits_or_has_processes_or_one_slot_is_not(pool: str, cores: float, slots: int) -> None:
+    step = working(busy=1.0, per_s=100, cores=cores, slots=slots)
+    assert found(evidence(step, pool=pool)) == ["handler_slow"]
+
+
+def test_one_hot_key() -> None:
+    hot = partition(lag=None, open=400, longest_line=390, hottest_key="customer-1")
+    cause = the_cause(
+        evidence(working(busy=0.125, per_s=20, partitions=[hot]), ordering="key"), "hot_key"
+    )
+    assert cause.partition == ORDERS
+    assert "390 of the 400 records in the window of orders[0]" in cause.sentence
+    assert "'customer-1'" in cause.sentence
+    assert "88% of the slots' time is idle" in cause.sentence
+
+
+@pytest.mark.parametrize(
+    "fields", [{"longest_line": 100}, {"longest_line": 6, "open": 7}], ids=["few", "next to none"]
+)
+def test_a_line_that_is_short_against_what_waits_is_no_hot_key(fields: dict[str, int]) -> None:
+    seen: dict[str, Any] = {"open": 400, **fields}
+    line = partition(lag=None, **seen)
+    assert "hot_key" not in found(evidence(working(busy=0.5, per_s=20, partitions=[line])))
+
+
+def test_with_all_slots_busy_no_key_is_to_blame() -> None:
+    hot = partition(lag=None, open=400, longest_line=390)
+    assert found(evidence(working(busy=1.0, per_s=20, partitions=[hot]))) == ["handler_slow"]
+
+
+def test_one_hot_partition_in_partition_order() -> None:
+    both = [partition(lag=None, open=50), partition(OTHERS, lag=10)]
+    cause = the_cause(
+        evidence(working(busy=0.2, per_s=20, partitions=both), ordering="partition"),
+        "hot_partition",
+    )
+    assert cause.partition == ORDERS
+    assert "orders[0] has 5000 of the 5010 records that lag (100%)" in cause.sentence
+    assert "its records run one after another" in cause.sentence
+
+
+def test_partitions_that_lag_alike_are_not_hot() -> None:
+    both = [partition(lag=None, open=50), partition(OTHERS, lag=4000, open=50)]
+    assert found(evidence(working(busy=0.6, per_s=20, partitions=both))) == ["unknown"]
+
+
+def test_a_rate_that_holds_calls_back() -> None:
+    held = partition(lag=None, open=500, waits_for_rate=True)
+    cause = the_cause(evidence(working(busy=0.01, per_s=20, partitions=[held])), "rate")
+    assert "20.0 records/s are finished" in cause.sentence
+
+
+# ---- something stands
+
+
+def test_an_open_breaker_explains_what_waits_for_it() -> None:
+    held = partition(lag=None, open=500, failed=31, hovering_s=20.0)
+    step = working(busy=0.0, per_s=0, partitions=[held], breaker=breaker("open"))
+    diagnosis = diagnose([evidence(step)])
+    assert diagnosis.causes[0].kind == "breaker_open"
+    assert "has been open for 12 s: 30 of the last 40 calls failed" in diagnosis.causes[0].sentence
+    assert "hovering" not in [cause.kind for cause in diagnosis.causes]
+
+
+@pytest.mark.parametrize("state", ["closed", "holding"])
+def test_a_breaker_that_lets_calls_through_is_no_cause(state: str) -> None:
+    assert found(evidence(lambda _: {"breaker": breaker(state)})) == []
+
+
+STACK = """
+  File "/app/shop.py", line 12, in charge
+    lock.acquire()
+  File "/usr/lib/python3.11/threading.py", line 331, in wait
+    waiter.acquire()
+"""
+
+
+def hovering(seconds: float, **more: Any) -> Evidence:
+    held = partition(lag=100, open=1, hovering_s=seconds, **more.pop("held", {}))
+    return evidence(lambda _: {"partitions": (held,), "finished": 7, **more})
+
+
+def test_a_start_cell_that_hovers_and_where_its_call_stands() -> None:
+    cause = the_cause(hovering(31.0, calls=(call(3.0), call(31.0, stack=STACK))), "hovering")
+    assert cause.partition == ORDERS
+    assert "no progress for 31 s: offset 17 has been running for 31 s (attempt 2)" in cause.sentence
+    assert 'it stands at File "/app/shop.py", line 12, in charge;' in cause.sentence
+    assert cause.stack == STACK
+
+
+def test_a_start_cell_that_waits_for_a_retry_or_for_nobody_knows_what() -> None:
+    assert (
+        "3 of its records failed"
+        in the_cause(hovering(31.0, held={"failed": 3}), "hovering").sentence
+    )
+    elsewhere = (call(31.0, OTHERS),)
+    assert (
+        "no call of it is known" in the_cause(hovering(31.0, calls=elsewhere), "hovering").sentence
+    )
+
+
+def test_what_takes_no_longer_than_calls_usually_do_does_not_hover() -> None:
+    assert "hovering" not in found(hovering(4.0, calls=(call(4.0),)))
+    slow = calls(10, 100.0)
+    assert "hovering" not in found(hovering(40.0, calls=(call(40.0),), durations=slow))
+
+
+def test_partitions_that_come_and_go_within_the_look() -> None:
+    cause = the_cause(evidence(lambda second: {"rebalances": second // 3}), "rebalances")
+    assert "its partitions changed 3 times within 10 s" in cause.sentence
+
+
+def test_partitions_that_came_and_went_within_minutes_and_just_now() -> None:
+    often = tuple(float(each) for each in range(250, 0, -50))
+    cause = the_cause(evidence(lambda _: {"changes_s": often, "rebalances": 9}), "rebalances")
+    assert "its partitions changed 5 times within 250 s" in cause.sentence
+
+
+@pytest.mark.parametrize(
+    "changes", [(200.0, 150.0, 120.0, 110.0, 100.0), (900.0, 800.0, 700.0, 600.0, 30.0), (50.0,)]
+)
+def test_a_rebalance_that_is_over_is_no_cause(changes: tuple[float, ...]) -> None:
+    assert found(evidence(lambda _: {"changes_s": changes})) == []
+
+
+def test_a_group_that_does_not_settle() -> None:
+    group = [GroupLook(0.0, 3, is_stable=False), GroupLook(10.0, 4, is_stable=False)]
+    cause = the_cause(evidence(group=group), "rebalances")
+    assert "has been rebalancing for at least 10 s" in cause.sentence
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        *(("running", "is not in its group"), ("joining", "is joining")),
+        ("silent", "its poll thread stands still"),
+    ],
+)
+def test_a_worker_that_is_not_there(phase: str, said: str) -> None:
+    seen = evidence(lambda _: {"is_ready": False, "phase": phase})
+    assert said in the_cause(seen, "not_in_group").sentence
+
+
+# ---- nothing comes
+
+
+def starved(**more: Any) -> Evidence:
+    empty = partition(lag=None, open=2, unread=4998)
+    return evidence(working(busy=0.05, per_s=50, partitions=[empty]), **more)
+
+
+def test_slots_that_wait_for_records_that_lie_in_the_log() -> None:
+    cause = the_cause(starved(), "fetch_bound")
+    assert "95% of the slots' time is idle and its windows hold 2 records" in cause.sentence
+    assert "4998 lie in the log" in cause.sentence
+
+
+def test_brokers_that_take_long_to_answer_come_before_what_follows_from_it() -> None:
+    slow = starved(round_trips_s=[0.3, 0.01, 0.4])
+    assert found(slow) == ["broker_slow", "fetch_bound"]
+    assert "a small question takes 300 ms" in diagnose([slow]).causes[0].sentence
+
+
+def test_acks_of_commits_that_take_long_count_as_well() -> None:
+    step = working(busy=0.05, per_s=50, partitions=[partition(lag=None, open=50)])
+    seen = evidence(lambda second: {**step(second), "commits": second, "commits_s": second * 0.9})
+    assert "the ack of a commit 900 ms" in diagnose([seen]).causes[0].sentence
+
+
+def test_slow_brokers_are_no_cause_where_all_slots_are_busy_anyway() -> None:
+    seen = evidence(working(busy=1.0, per_s=50), round_trips_s=[0.9])
+    assert found(seen) == ["handler_slow"]
+
+
+# ---- what is not known, and who was not asked
+
+
+def test_lag_that_no_rule_explains_is_told_as_such() -> None:
+    cause = the_cause(evidence(working(busy=0.6, per_s=20)), "unknown")
+    assert "5000 records lag" in cause.sentence
+
+
+def group(*lags: int, members: int | None = 2) -> list[GroupLook]:
+    return [
+        GroupLook(10.0 * number, members, lags={ORDERS: lag, OTHERS: 0})
+        for number, lag in enumerate(lags)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("looks", "kind"),
+    [
+        *((group(10, 10), "unknown"), (group(10, 20), "unknown")),
+        (group(10, 10, members=0), "nobody_reads"),
+    ],
+)
+def test_the_cluster_alone_tells_of_lag_that_gets_no_less(
+    looks: list[GroupLook], kind: str
+) -> None:
+    (cause,) = diagnose([], groups=[("charge", looks)]).causes
+    assert cause.kind == kind
+
+
+@pytest.mark.parametrize(
+    "looks", [group(0, 0), group(20, 10), group(0, 10), group(0, 0, members=0)]
+)
+def test_the_cluster_alone_tells_that_a_group_goes_on(looks: list[GroupLook]) -> None:
+    diagnosis = diagnose([], groups=[("charge", looks)])
+    assert diagnosis.causes == ()
+    assert "charge: nothing is wrong, as far as its group tells" in diagnosis.well
+
+
+def test_partitions_of_members_that_were_not_asked_are_looked_at_too() -> None:
+    causes = diagnose([evidence()], others=[("charge", group(10, 10))]).causes
+    assert [(cause.kind, cause.partition) for cause in causes] == [("unknown", ORDERS)]
+
+
+def test_the_fields_of_json_are_stable() -> None:
+    seen = hovering(31.0, calls=(call(31.0, stack=STACK),))
+    plain = json.loads(json.dumps(diagnose([seen], notes=["a note"]).as_json()))
+    assert plain.keys() == {"ok", "causes", "well", "notes"}
+    (cause,) = plain["causes"]
+    assert cause.keys() == {"cause", "worker", "partition", "sentence", "figures", "stack"}
+    assert (plain["ok"], cause["cause"], cause["partition"]) == (False, "hovering", "orders[0]")
+    assert plain["notes"] == ["a note"]

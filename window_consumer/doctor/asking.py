@@ -1,0 +1,195 @@
+"""Looking at workers and their groups for a while: the part of the diagnosis that does I/O."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from time import monotonic, sleep
+from typing import Final
+
+from attrs import define, field, frozen
+
+from window_consumer.app.patterns import matching_topics
+from window_consumer.config import Config, WorkerConfig
+from window_consumer.doctor.diagnosis import Diagnosis, diagnose
+from window_consumer.doctor.evidence import Evidence
+from window_consumer.doctor.looks import GroupLook, WorkerLook, look_at
+from window_consumer.doctor.scraped import looks_at
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.record import TopicPartition
+from window_consumer.telemetry.admin_client import (
+    Access,
+    AdminAddress,
+    AskError,
+    ask,
+    fetch,
+)
+
+EVERY_S: Final = 1.0
+_METRICS: Final = "/metrics"
+
+
+@frozen
+class Process:
+    """Where a process with workers is asked."""
+
+    address: AdminAddress
+    access: Access
+    has_windows: bool
+    """It is an admin address; else one that answers ``/metrics``."""
+
+    def look(self, at_s: float, *, stacks: bool) -> list[WorkerLook]:
+        """Look at its workers; raises AskError."""
+        if self.has_windows:
+            told = ask(self.address, self.access, stacks=stacks)
+            return [look_at(worker, at_s) for worker in told.workers]
+        status, text = fetch(self.address, _METRICS, Access())
+        if status != HTTPStatus.OK:
+            raise AskError(f"{self.address}: {_METRICS} answers with status {status}")
+        try:
+            return looks_at(text.decode("utf-8", "replace"), at_s)
+        except ValueError as error:
+            raise AskError(f"{self.address}: {error}") from error
+
+
+@define
+class Examination:
+    """Looks at everything for a while. Owner: who asks for the diagnosis."""
+
+    config: Config
+    workers: Sequence[WorkerConfig]
+    clusters: Mapping[str, Cluster]
+    """By worker; a worker's is missing where it could not be reached."""
+    processes: Sequence[Process]
+    notes: list[str] = field(factory=list)
+    _looks: dict[tuple[str, str, str], list[WorkerLook]] = field(factory=lambda: defaultdict(list))
+    """By address, process and worker."""
+    _groups: dict[str, list[GroupLook]] = field(factory=lambda: defaultdict(list))
+    _trips: dict[str, list[float]] = field(factory=lambda: defaultdict(list))
+
+    def run(self, for_s: float) -> Diagnosis:
+        """Look for so many seconds; return what is likely wrong."""
+        self._look_at_groups()
+        deadline = monotonic() + for_s
+        self._look_at_workers(stacks=False)
+        if not (self._looks or self._groups):
+            return self._conclude()
+        while (left_s := deadline - monotonic()) > 0:
+            sleep(min(EVERY_S, left_s))
+            self._ping()
+            self._look_at_workers(stacks=False)
+        # Stacks cost more, and only the last ones are of interest.
+        self._look_at_workers(stacks=True)
+        self._look_at_groups()
+        return self._conclude()
+
+    def _look_at_workers(self, *, stacks: bool) -> None:
+        for process in self.processes:
+            try:
+                found = process.look(monotonic(), stacks=stacks)
+            except AskError as error:
+                self._note(str(error))
+                continue
+            for look in found:
+                self._looks[str(process.address), look.process, look.worker].append(look)
+
+    def _look_at_groups(self) -> None:
+        for worker in self.workers:
+            cluster = self.clusters.get(worker.name)
+            if cluster is None:
+                continue
+            try:
+                look = self._group(worker, cluster)
+                self._groups[worker.name].append(look)
+            except WindowConsumerError as error:
+                self._note(f"{worker.name}: its group could not be asked: {error}")
+
+    def _group(self, worker: WorkerConfig, cluster: Cluster) -> GroupLook:
+        group = cluster.group(worker.group)
+        topics = list(worker.topics)
+        if worker.patterns:
+            topics += matching_topics(self.config, worker, cluster.topic_names())
+        lags: dict[TopicPartition, int] = {}
+        for topic in topics:
+            lags |= cluster.backlogs(worker.group, topic)
+        return GroupLook(monotonic(), group.members, not group.is_rebalancing, lags)
+
+    def _ping(self) -> None:
+        for name, cluster in self.clusters.items():
+            try:
+                self._trips[name].append(cluster.round_trip_s())
+            except WindowConsumerError as error:
+                self._note(f"{name}: the cluster does not answer: {error}")
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def _conclude(self) -> Diagnosis:
+        known = {worker.name: worker for worker in self.workers}
+        seen = {key: looks for key, looks in self._looks.items() if key[2] in known}
+        strangers = sorted({key[2] for key in self._looks} - {*known, *self.config.workers})
+        if strangers:
+            self._note(f"workers that the configuration does not have: {', '.join(strangers)}")
+        evidence = [
+            self._evidence(known[name], looks, _whose(address, process, name, seen))
+            for (address, process, name), looks in seen.items()
+        ]
+        groups = [
+            (name, _elsewhere(self._groups[name], _owned(name, seen)))
+            for name in known
+            if name in self._groups
+        ]
+        asked = {name for _, _, name in seen}
+        return diagnose(
+            evidence,
+            groups=[(name, looks) for name, looks in groups if name not in asked],
+            others=[(name, looks) for name, looks in groups if name in asked],
+            notes=self.notes,
+        )
+
+    def _evidence(self, worker: WorkerConfig, looks: Sequence[WorkerLook], shown: str) -> Evidence:
+        return Evidence(
+            worker=shown,
+            ordering=worker.ordering,
+            pool=worker.pool,
+            looks=looks,
+            group=self._groups.get(worker.name, ()),
+            round_trips_s=self._trips.get(worker.name, ()),
+        )
+
+
+def _whose(address: str, process: str, name: str, seen: Iterable[tuple[str, str, str]]) -> str:
+    """Return how a worker is called: by its name, and where several have it, by more."""
+    same = [key for key in seen if key[2] == name]
+    where = f" at {address}" if len({key[0] for key in same}) > 1 else ""
+    copy = f" of process {process}" if process else ""
+    return f"{name}{copy}{where}"
+
+
+def _owned(
+    name: str, seen: Mapping[tuple[str, str, str], Sequence[WorkerLook]]
+) -> set[TopicPartition]:
+    """Return the partitions that the processes that were looked at had at some time."""
+    return {
+        each.name
+        for key, looks in seen.items()
+        if key[2] == name
+        for look in looks
+        for each in look.partitions
+    }
+
+
+def _elsewhere(looks: Sequence[GroupLook], owned: set[TopicPartition]) -> list[GroupLook]:
+    """Return the looks without the lag of these partitions."""
+    return [
+        GroupLook(
+            look.at_s,
+            look.members,
+            look.is_stable,
+            {name: lag for name, lag in look.lags.items() if name not in owned},
+        )
+        for look in looks
+    ]

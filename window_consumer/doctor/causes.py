@@ -1,0 +1,57 @@
+"""Likely causes of lag: what each is called, and what is said of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from attrs import field, frozen
+
+from window_consumer.model.record import TopicPartition
+
+Figure = float | int | str | None
+
+
+class CauseKind(StrEnum):
+    """What it is; the names are stable."""
+
+    BREAKER_OPEN = "breaker_open"
+    NOT_IN_GROUP = "not_in_group"
+    REBALANCES = "rebalances"
+    HOVERING = "hovering"
+    HOT_KEY = "hot_key"
+    HOT_PARTITION = "hot_partition"
+    RATE = "rate"
+    GIL_BOUND = "gil_bound"
+    HANDLER_SLOW = "handler_slow"
+    BROKER_SLOW = "broker_slow"
+    FETCH_BOUND = "fetch_bound"
+    NOBODY_READS = "nobody_reads"
+    UNKNOWN = "unknown"
+
+
+@frozen
+class Cause:
+    """One likely cause."""
+
+    kind: CauseKind
+    worker: str
+    sentence: str
+    figures: Mapping[str, Figure]
+    """What the sentence rests on; seconds end in ``_s``, rates in ``_per_s``."""
+    partition: TopicPartition | None = None
+    weight: float = field(default=0.0, kw_only=True)
+    stack: str = field(default="", kw_only=True)
+
+
+BUSY: Final = 0.85
+"""From here on slots are the bottleneck: what is left is handing over."""
+
+IDLE: Final = 0.5
+"""Below it slots wait for work most of the time."""
+
+
+def duration(seconds: float) -> str:
+    """Write how long something takes."""
+    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

@@ -1,0 +1,147 @@
+"""Rules for workers in which something stands: the breaker, the membership, a start cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from window_consumer.doctor.causes import Cause, CauseKind
+from window_consumer.doctor.evidence import Evidence
+from window_consumer.doctor.looks import CallLook, PartitionLook
+
+HOVERS_S: Final = 5.0
+"""A start cell without progress for longer is no chance ..."""
+HOVERS_CALLS: Final = 5.0
+"""... if it is also so many times what a call takes."""
+
+_LIBRARIES: Final = ("/lib/python", "/site-packages/", "<frozen ")
+
+REBALANCES: Final = 3
+"""So many changes within some seconds are no single member that comes or goes, which is two."""
+MANY_REBALANCES: Final = 5
+RECENT_S: Final = 300.0
+GOES_ON_S: Final = 60.0
+"""In the consumer protocol members hear of changes with their heartbeats, every 5 s or so: within
+seconds there are few. So many within minutes, the last one just now, are more than one restart."""
+
+
+def breaker_open(seen: Evidence) -> Iterator[Cause]:
+    """Most calls fail, so nothing starts."""
+    breaker = seen.last.breaker
+    if breaker.state not in {"open", "half-open"}:
+        return
+    since = "" if breaker.seconds is None else f" for {breaker.seconds:.0f} s"
+    failed = "most calls"
+    if breaker.failed is not None and breaker.calls:
+        failed = f"{breaker.failed} of the last {breaker.calls} calls"
+    yield Cause(
+        CauseKind.BREAKER_OPEN,
+        seen.worker,
+        f"its circuit breaker has been {breaker.state}{since}: {failed} failed, so nothing starts"
+        " until what the handler needs works again",
+        {
+            "state": breaker.state,
+            "open_s": breaker.seconds,
+            "failed": breaker.failed,
+            "calls": breaker.calls,
+        },
+        weight=100,
+    )
+
+
+def rebalances(seen: Evidence) -> Iterator[Cause]:
+    """Partitions come and go."""
+    changes, within_s = seen.last.rebalances - seen.first.rebalances, seen.seconds
+    recent = [each for each in seen.last.changes_s if each <= RECENT_S]
+    if changes < REBALANCES and len(recent) >= MANY_REBALANCES and min(recent) <= GOES_ON_S:
+        changes, within_s = len(recent), max(recent)
+    unstable = bool(seen.group) and not any(look.is_stable for look in seen.group)
+    if changes < REBALANCES and not unstable:
+        return
+    said = f"its partitions changed {changes} times within {within_s:.0f} s"
+    if changes < REBALANCES:
+        said = f"its group has been rebalancing for at least {within_s:.0f} s"
+    members = seen.group[-1].members if seen.group else None
+    yield Cause(
+        CauseKind.REBALANCES,
+        seen.worker,
+        f"{said}: each time work waits and windows are drained; do members die, are they thrown"
+        " out because calls outlive revoke_timeout, or does an autoscaler go to and fro?",
+        {"changes": changes, "within_s": within_s, "members": members},
+        weight=90,
+    )
+
+
+def not_in_group(seen: Evidence) -> Iterator[Cause]:
+    """The worker is not there, or not yet, or not any more."""
+    if any(look.is_ready for look in seen.looks):
+        return
+    phase = seen.last.phase
+    where = "is not in its group" if phase == "running" else f"is {phase}"
+    if phase == "silent":
+        where = "does not answer: its poll thread stands still"
+    yield Cause(
+        CauseKind.NOT_IN_GROUP,
+        seen.worker,
+        f"the worker {where}, and was so for {seen.seconds:.0f} s: it reads nothing; its log says"
+        " why",
+        {"phase": phase, "within_s": seen.seconds},
+        weight=85,
+    )
+
+
+def hovering(seen: Evidence) -> Iterator[Cause]:
+    """A start cell does not complete."""
+    calls = seen.last.durations
+    usual_s = calls.seconds / calls.calls if calls.calls else 0.0
+    for partition in seen.last.partitions:
+        if partition.hovering_s < max(HOVERS_S, HOVERS_CALLS * usual_s):
+            continue
+        held = [each for each in seen.last.calls if each.name == partition.name]
+        longest = max(held, key=lambda call: call.seconds, default=None)
+        if longest is not None and longest.seconds < partition.hovering_s / 2:
+            longest = None
+        if longest is None and seen.last.breaker.state != "closed":
+            continue  # it waits for the breaker, which is told already
+        yield Cause(
+            CauseKind.HOVERING,
+            seen.worker,
+            f"the start cell of {partition.name} has made no progress for"
+            f" {partition.hovering_s:.0f} s: {_what_holds(partition, longest)}",
+            {
+                "hovering_s": partition.hovering_s,
+                "open": partition.open,
+                "paused": str(partition.paused).lower(),
+                "waiting_for_retry": partition.failed,
+                "offset": None if longest is None else longest.offset,
+                "attempt": None if longest is None else longest.attempt,
+                "running_s": None if longest is None else longest.seconds,
+                "usual_call_s": usual_s,
+            },
+            partition.name,
+            weight=80 + min(4.0, partition.hovering_s / 60) + (5 if partition.paused else 0),
+            stack="" if longest is None else longest.stack,
+        )
+
+
+def _what_holds(partition: PartitionLook, call: CallLook | None) -> str:
+    if call is not None:
+        where = f"; it stands at {_last_place(call.stack)}" if call.stack else ""
+        return (
+            f"offset {call.offset} has been running for {call.seconds:.0f} s (attempt"
+            f" {call.attempt}){where}; give what it waits for a timeout"
+        )
+    if partition.failed:
+        return (
+            f"{partition.failed} of its records failed and wait for their next call, or for the"
+            " ack of their copy; the log names them"
+        )
+    return "no call of it is known to be running; the log and `kill -USR1` say more"
+
+
+def _last_place(stack: str) -> str:
+    """Return the innermost place of a stack, in the application's own code where there is such."""
+    lines = [line.strip() for line in stack.splitlines() if line.strip()]
+    places = [line for line in lines if line.startswith("File ")]
+    own = [line for line in places if not any(part in line for part in _LIBRARIES)]
+    return (own or places or lines)[-1]
