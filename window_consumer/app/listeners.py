@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
+from window_consumer.app.auditing import Auditing, auditing_of
 from window_consumer.app.opentelemetry import Spanning, spanning
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Prepared, PreparedWorker
 from window_consumer.app.tracing import tracing_of
 from window_consumer.core.observer import Observer
+from window_consumer.model.protocols import Clock, Sink
 
 if TYPE_CHECKING:
     from window_consumer.app.application import App
@@ -36,18 +38,26 @@ class Listeners:
     each: Sequence[Listener] = ()
     spanning: Spanning | None = None
     """Who surrounds calls with spans; one of ``each``, too."""
+    auditing: Auditing | None = None
+    """Hears of what workers write, too."""
 
     def observers_of(self, worker: PreparedWorker) -> tuple[Observer, ...]:
         """Return who hears what becomes of a worker's records."""
         observers = (listener.observer_of(worker) for listener in self.each)
         return tuple(observer for observer in observers if observer is not None)
 
+    def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
+        """Return where a worker writes its copies and results to: where others hear of them."""
+        return sink if self.auditing is None else self.auditing.sink_of(worker, sink, clock)
+
 
 def listeners_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Listeners:
     """Start what the configuration asks for; ``beside`` is left when all workers have ended."""
     spans = spanning(plan, beside)
+    auditing = auditing_of(app, plan, prepared, beside)
     each: list[Listener | None] = [
         tracing_of(app, plan, prepared, beside),
         spans,
+        auditing,
     ]
-    return Listeners([listener for listener in each if listener is not None], spans)
+    return Listeners([listener for listener in each if listener is not None], spans, auditing)

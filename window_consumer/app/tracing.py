@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, frozen
 
+from window_consumer.app.event_topics import EventTopic
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Prepared, PreparedWorker
 from window_consumer.config import KafkaConfig, TraceConfig, effective_kafka
 from window_consumer.core.observer import Observer
-from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, EventNeeds
-from window_consumer.kafka.topics import NewCopyTopic
-from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.key_forms import key_form
 from window_consumer.model.trace_event import Role
 from window_consumer.model.trace_sampling import Sampling
@@ -32,10 +30,6 @@ from window_consumer.telemetry.trace.writer import TraceWriter
 if TYPE_CHECKING:
     from window_consumer.app.application import App
 
-_ASK_S: Final = 5.0
-"""So long a start waits for what the cluster says of the topic; nothing depends on it."""
-
-_PARTITIONS: Final = 4
 _RETENTION_MS: Final = 7 * 86_400_000
 """A week: what happened last weekend is asked for on Monday."""
 
@@ -77,7 +71,7 @@ def tracing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> T
     if config.sample is None:
         return None
     first = prepared.workers[0]
-    problem = topic_problem(plan, first.cluster, make=plan.config.topics.create)
+    problem = event_topic(config).problem(plan, first.cluster, make=plan.config.topics.create)
     if problem is not None:
         LOGGER.warning("%s", plan.mask(problem))
     form = None
@@ -129,37 +123,7 @@ def producer_properties(plan: Plan) -> Mapping[str, Any]:
     return at_the_top if "bootstrap.servers" in at_the_top else first.producer
 
 
-def topic_problem(plan: Plan, cluster: Cluster, *, make: bool) -> str | None:
-    """Return what is wrong with the topic for events, None when all is well.
-
-    ``make`` makes it where it is missing.
-    """
-    topic = plan.config.trace.topic
+def event_topic(config: TraceConfig) -> EventTopic:
+    """Return the topic for the events."""
     lost = "events of the trace are lost until then; workers run all the same"
-    try:
-        found = cluster.topics([topic], _ASK_S).get(topic)
-        if found is not None:
-            if found.operations is not None and "WRITE" not in found.operations:
-                return f"trace: needs WRITE on topic {topic}: add an ACL; {lost}"
-            return None
-        new = new_topic(plan, cluster, topic)
-        if not make:
-            why = "" if plan.config.topics.create else " and topics.create is false"
-            command = new.command(cluster.bootstrap)
-            return f"trace: there is no topic {topic}{why}; {lost}; make it by hand:\n  {command}"
-        cluster.create([new], _ASK_S)
-    except WindowConsumerError as error:
-        return f"trace: topic {topic}: {error}; {lost}"
-    return None
-
-
-def new_topic(plan: Plan, cluster: Cluster, topic: str) -> NewCopyTopic:
-    """Return the topic for events as it has to be made: as safe as the first source topic."""
-    sources = [name for worker in plan.workers for name in worker.config.topics]
-    model = next(iter(cluster.topics(sources[:1], _ASK_S).values()), None) if sources else None
-    return NewCopyTopic(
-        topic,
-        _PARTITIONS,
-        1 if model is None else model.replication,
-        {"cleanup.policy": "delete", "retention.ms": str(_RETENTION_MS)},
-    )
+    return EventTopic(config.topic, "trace", lost, _RETENTION_MS)

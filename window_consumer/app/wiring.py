@@ -64,7 +64,7 @@ def wire(
                 pool = partial(ProcessPool, equip=equip, logger=setup.logger)
                 setup = attrs.evolve(setup, make_pool=pool)
             own = StatesByWorker.state_for(state, name)
-            workers.append(_worker(setup, prepared, each, own, on_phase))
+            workers.append(_worker(setup, prepared, each, own, on_phase, listeners))
         return workers
 
     return make
@@ -118,6 +118,7 @@ def _worker(
     worker: PreparedWorker,
     state: Any,
     on_phase: Callable[[Worker, Phase], None],
+    listeners: Listeners,
 ) -> Worker:
     planned, config = worker.plan, worker.plan.config
     needs = ConsumerNeeds(
@@ -130,4 +131,5 @@ def _worker(
     )
     source = KafkaSource(planned.consumer, needs, worker.cluster, worker.log)
     sink = KafkaSink(planned.producer, config.name, worker.log, prepared.oauth_token)
-    return Worker(setup, source, sink, state, on_phase)
+    heard = listeners.sink_of(worker, sink, setup.clock)
+    return Worker(setup, source, heard, state, on_phase)

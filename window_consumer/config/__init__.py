@@ -6,6 +6,7 @@ which are forbidden is for ``kafka`` to say; resolving dotted exception names is
 
 from __future__ import annotations
 
+from window_consumer.config.auditing import AuditConfig
 from window_consumer.config.docs import config_page, example
 from window_consumer.config.json_schema import json_schema
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
@@ -28,6 +29,7 @@ from window_consumer.config.units import format_duration
 
 __all__ = [
     "ENTRY",
+    "AuditConfig",
     "BatchConfig",
     "BreakerConfig",
     "Client",

@@ -10,6 +10,7 @@ from typing import Final
 from attrs import evolve
 
 from window_consumer.config import names, units
+from window_consumer.config.auditing import AuditConfig
 from window_consumer.config.kafka_properties import CLIENTS
 from window_consumer.config.listening import AdminConfig
 from window_consumer.config.problems import Problem, did_you_mean
@@ -101,6 +102,8 @@ def check(
             problems.extend(_overlap(worker, other, tree))
     if "trace" not in broken:
         problems.extend(_trace(config, tree))
+    if "audit" not in broken:
+        problems.extend(_audit(config.audit, tree))
     if "topics" not in broken:
         problems.extend(_ladder_topics(running, config.topics, tree))
     return problems
@@ -139,6 +142,16 @@ def _trace(config: Config, tree: Tree) -> Iterator[Problem]:
         yield Problem(("trace", "directory"), "is missing: way: spool writes its files there")
     if trace.way != "spool" and trace.directory is not None:
         yield Problem(("trace", "directory"), "is for way: spool, and way is kafka")
+
+
+def _audit(audit: AuditConfig, tree: Tree) -> Iterator[Problem]:
+    given = tree.get(("audit",))
+    if audit.enabled and audit.directory is None:
+        message = "is missing: counts are written there first, as in directory: /var/lib/shop/audit"
+        yield Problem(("audit", "directory"), message)
+    elif given and "enabled" not in given:
+        message = "is missing, and without it nothing is counted: write enabled: true"
+        yield Problem(("audit", "enabled"), message)
 
 
 def with_defaults(worker: WorkerConfig) -> WorkerConfig:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from attrs import Attribute
 
+from window_consumer.config.auditing import AuditConfig
 from window_consumer.config.kafka_properties import KafkaConfig
 from window_consumer.config.listening import AdminConfig, HealthConfig, TlsConfig
 from window_consumer.config.opentelemetry import OpenTelemetryConfig
@@ -77,6 +78,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("dlq", "`dlq`", DlqConfig),
     ("errors", "`errors`", ErrorsConfig),
     ("health", "`health`", HealthConfig),
+    ("audit", "`audit`", AuditConfig),
     ("admin", "`admin`", AdminConfig),
     ("admin.tls", "`admin.tls`", TlsConfig),
     ("trace", "`trace`", TraceConfig),

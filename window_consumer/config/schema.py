@@ -13,6 +13,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from window_consumer.config import kinds, names
+from window_consumer.config.auditing import AuditConfig
 from window_consumer.config.concurrency import AutoConcurrency, concurrency_kind
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.listening import AdminConfig, HealthConfig
@@ -324,6 +325,10 @@ class Config:
     opentelemetry: OpenTelemetryConfig = field(
         factory=OpenTelemetryConfig,
         metadata=about("What goes to OpenTelemetry, where its OTEL_* variables say so."),
+    )
+    audit: AuditConfig = field(
+        factory=AuditConfig,
+        metadata=about("How many records became what, counted so that it can be compared."),
     )
 
 

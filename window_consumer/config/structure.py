@@ -12,6 +12,7 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
 from window_consumer.config import names
+from window_consumer.config.auditing import AuditConfig
 from window_consumer.config.kafka_properties import KafkaConfig, misread, read_kafka
 from window_consumer.config.listening import AdminConfig, HealthConfig, TlsConfig
 from window_consumer.config.opentelemetry import OpenTelemetryConfig
@@ -41,6 +42,7 @@ SECTIONS: Final = (
     AdminConfig,
     TraceConfig,
     OpenTelemetryConfig,
+    AuditConfig,
     WindowConfig,
     BatchConfig,
     RetryConfig,
@@ -68,6 +70,7 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
     opentelemetry = _section(
         raw.get("opentelemetry"), OpenTelemetryConfig, ("opentelemetry",), problems
     )
+    audit = _section(raw.get("audit"), AuditConfig, ("audit",), problems)
     workers = _workers(raw.get("workers"), problems)
     problems.extend(_misread_properties(tree))
     config = Config(
@@ -79,6 +82,7 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
         admin=admin or AdminConfig(),
         trace=trace or TraceConfig(),
         opentelemetry=opentelemetry or OpenTelemetryConfig(),
+        audit=audit or AuditConfig(),
         workers=workers,
     )
     return config, problems

@@ -30,7 +30,7 @@ class CommitState:
     ):
         self._name = name
         self._interval_s = interval_s
-        self._topic_hash = topic_hash
+        self.topic_hash = topic_hash
         self.known_partitions = known_partitions
         self._acked: Commit | None = None
         self._in_flight: Commit | None = None
@@ -81,7 +81,7 @@ class CommitState:
                 self.suspicion = None
         note = CommitNote(
             next_offset=next_offset,
-            topic_hash=self._topic_hash,
+            topic_hash=self.topic_hash,
             clean=clean,
             finished=finished,
             known_partitions=self.known_partitions,

@@ -19,6 +19,7 @@ import attrs
 from window_consumer.core.copies import Origin, Target
 from window_consumer.core.decisions import Outlived
 from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.observer import Observers
 from window_consumer.core.partition import Partition
 from window_consumer.core.rungs import Rung
 from window_consumer.core.slices import Slice
@@ -30,6 +31,7 @@ from window_consumer.runtime.poll_loop import Parts, Phase, PollLoop
 from window_consumer.runtime.publisher import Produced, Published, Publisher
 from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import Restarts
+from window_consumer.testing.audit_watch import AuditWatch
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.commit_watch import CommitWatch
 from window_consumer.testing.copy_watch import CopyWatch
@@ -66,6 +68,7 @@ class Scene:
         self.commits = CommitWatch(self.history)
         self.copies = CopyWatch(self.history)
         self.results = ResultWatch(self.history)
+        self.audit = AuditWatch(self.history)
 
 
 class WatchedSource(FakeSource):
@@ -229,6 +232,8 @@ class SimulatedMember:
         self.rungs: dict[str, Rung] = {}
         """The retry topics that it reads, or has read."""
         self.engine = scene.subject.make_engine(self.rules, scene.rng.random, self.rungs)
+        listeners = scene.audit.listeners(self, scene.subject.make_audit)
+        self.engine.observe(Observers(listeners, self._raised))
         if self.rules.limit is not None:
             rng = Random(scene.rng.getstate()[1][0])
             self.engine.limiter = WanderingLimiter(self.rules.limit, self.rules.slots, rng)
@@ -319,6 +324,11 @@ class SimulatedMember:
     def _end(self) -> None:
         self.dead = True
         self.scene.history.gone(self)
+
+    def _raised(self, error: Exception) -> None:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"{error!r} in {place.name}, line {place.lineno} of {place.filename}"
+        self.scene.history.violate(f"{self}: a listener raises {text}")
 
     def impression(self) -> tuple[object, ...]:
         """Return what a late result must not change.

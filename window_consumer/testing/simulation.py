@@ -282,6 +282,7 @@ class Simulation:
     def _cut(self) -> None:
         log = self._any_log()
         end = log.end
+        self.scene.audit.tampered.add(log.name.topic)
         log.truncate(log.end - int(self.rng.random() * 8))
         self.history.cut(log, end)
 
@@ -289,6 +290,7 @@ class Simulation:
         topic = self.rng.choice(self.plan.sources)
         partitions = self.broker.topics.partitions(topic) + (self.rng.random() < 0.3)
         self.scene.ladder.widen(topic, partitions)
+        self.scene.audit.tampered.add(topic)
         self.broker.remake_topic(topic, partitions)
         self.history.say(f"{topic} is deleted and made anew")
         if self.rng.random() < 0.5:
@@ -341,6 +343,7 @@ class Simulation:
             return
         self.notice_the_dead()
         log = self._any_log()
+        self.scene.audit.tampered.add(log.name.topic)
         group = self.broker.group(GROUP)
         before = group.committed(log.name)
         offset = log.start + int(self.rng.random() * (log.end - log.start + 1))

@@ -162,6 +162,7 @@ class Run:
                     history.violate(f"{ledger.log.name}@{offset} is lost")
         self.simulation.scene.copies.check_dead_letters()
         self.simulation.scene.results.check_results()
+        self.simulation.scene.audit.check()
         history.pace.judge()
         for text in self._broken_guarantees():
             history.violate(text)

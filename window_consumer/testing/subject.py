@@ -12,15 +12,20 @@ from attrs import frozen
 from window_consumer.core.copies import Origin, Target, copy_of
 from window_consumer.core.engine import Engine, MakeEngine
 from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.observer import Observer
 from window_consumer.core.rungs import Rung, is_read_on
 from window_consumer.messaging.redrive import Redrive
 from window_consumer.model.protocols import Copy
+from window_consumer.telemetry.audit.consumer import AuditRules, ConsumerAudit, WriteRows
 
 ReadsOn = Callable[[Rung, int | None], bool]
 """Tells whether a retry topic is read that no level names; see ``is_read_on``."""
 
 MakeCopy = Callable[[FailedRecord, Origin, Target, float], Copy]
 MakeRedrive = Callable[..., Redrive]
+
+
+MakeAudit = Callable[[str, AuditRules, WriteRows, Callable[[], float]], Observer]
 
 
 @frozen
@@ -31,3 +36,4 @@ class Subject:
     make_copy: MakeCopy = copy_of
     make_redrive: MakeRedrive = Redrive
     reads_on: ReadsOn = is_read_on
+    make_audit: MakeAudit = ConsumerAudit

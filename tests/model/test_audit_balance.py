@@ -1,0 +1,155 @@
+"""What of many counts counts, and whether what came is what left."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from window_consumer.model.audit_balance import (
+    Verdict,
+    balance,
+    effective,
+    overlap,
+    united,
+    without,
+)
+from window_consumer.model.audit_count import AuditCount, Tier
+
+ranges_of = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9))).map(
+    lambda pairs: [(start, start + length) for start, length in pairs]
+)
+
+
+def points(ranges: Any) -> set[int]:
+    return {offset for start, stop in ranges for offset in range(start, stop)}
+
+
+class Counts(list[AuditCount]):
+    """Makes counts as one process after another would."""
+
+    def add(self, tier: Tier, count: int, *offsets: tuple[int, int], **more: Any) -> AuditCount:
+        about: dict[str, Any] = {
+            "client": "charge",
+            "incarnation": str(more.get("epoch_ms", 1)),
+            "sequence": len(self) + 1,
+            "app": "shop",
+            "instance": "host:1",
+            "group": "shop-charge" if offsets else "",
+            "topic": "orders",
+            "partition": 0,
+            "bucket_ms": 0,
+            "length_ms": 60_000,
+            "epoch_ms": 1,
+        }
+        made = AuditCount(tier=tier, count=count, offsets=tuple(offsets), **{**about, **more})
+        self.append(made)
+        return made
+
+
+@given(ranges_of, ranges_of)
+def test_ranges_are_sets_of_offsets(some: list[Any], others: list[Any]) -> None:
+    one, other = united(some), united(others)
+    assert points(one) == points(some)
+    assert all(a[1] < b[0] for a, b in pairwise(one))
+    assert points(without(one, other)) == points(one) - points(other)
+    assert overlap(one, other) == bool(points(one) & points(other))
+
+
+def test_a_count_that_was_sent_twice_counts_once() -> None:
+    counts = Counts()
+    counts.add(Tier.FINISHED, 10, (0, 10))
+    assert len(effective([*counts, *counts]).counts) == 1
+
+
+def test_a_range_that_ran_again_replaces_its_earlier_count() -> None:
+    counts = Counts()
+    kept = counts.add(Tier.FINISHED, 10, (0, 10), epoch_ms=1)
+    gone = counts.add(Tier.FINISHED, 5, (10, 15), epoch_ms=1)
+    again = counts.add(Tier.FINISHED, 4, (10, 14), epoch_ms=2)
+    last = counts.add(Tier.DEAD_LETTERED, 1, (14, 15), epoch_ms=2)
+    for order in (counts, counts[::-1]):
+        found = effective(order)
+        assert set(found.counts) == {kept, again, last}
+        assert found.replaced == (gone,)
+        assert not found.open
+
+
+def test_what_runs_again_and_is_not_finished_is_told() -> None:
+    counts = Counts()
+    counts.add(Tier.FINISHED, 10, (0, 10), epoch_ms=1)
+    counts.add(Tier.FINISHED, 4, (0, 4), epoch_ms=2)
+    found = effective(counts)
+    assert [count.count for count in found.counts] == [4]
+    assert found.open == {("shop-charge", "orders", 0): ((4, 10),)}
+
+
+def test_counts_that_were_made_together_do_not_replace_each_other() -> None:
+    counts = Counts()
+    counts.add(Tier.FINISHED, 9, (0, 10))
+    counts.add(Tier.RETRIED, 1, (0, 10))
+    assert len(effective(counts).counts) == 2
+
+
+def test_a_topic_that_was_made_anew_replaces_nothing_of_the_old_one() -> None:
+    counts = Counts()
+    counts.add(Tier.FINISHED, 10, (0, 10), epoch_ms=1, topic_hash=7)
+    counts.add(Tier.FINISHED, 3, (0, 3), epoch_ms=2, topic_hash=8)
+    assert len(effective(counts).counts) == 2
+    unsure = counts.add(Tier.FINISHED, 2, (0, 2), epoch_ms=3)
+    assert effective(counts).counts == (unsure,)
+
+
+@pytest.mark.parametrize(
+    ("left", "unknown", "verdict"),
+    [
+        (10, 0, Verdict.BALANCED),
+        (9, 0, Verdict.IN_PROGRESS),
+        (11, 0, Verdict.TOO_MANY),
+        (11, 1, Verdict.WITHIN_UNKNOWN),
+        (10, 1, Verdict.WITHIN_UNKNOWN),
+        (12, 1, Verdict.TOO_MANY),
+    ],
+)
+def test_a_balance_says_what_its_figures_mean(left: int, unknown: int, verdict: Verdict) -> None:
+    counts = Counts()
+    counts.add(Tier.PRODUCED, 8)
+    counts.add(Tier.REDRIVEN, 2)
+    counts.add(Tier.UNKNOWN, unknown)
+    counts.add(Tier.FINISHED, left - 1, (0, 10))
+    counts.add(Tier.EXPIRED, 1, (0, 10))
+    (found,) = balance(counts)
+    assert (found.came, found.left, found.unknown) == (10, left, unknown)
+    assert found.verdict is verdict
+
+
+def test_a_loss_and_a_duplicate_that_cancel_out_are_found_by_checksums() -> None:
+    for checksums, verdict in (((3, 12), Verdict.BALANCED), ((3, 13), Verdict.EXCHANGED)):
+        counts = Counts()
+        counts.add(Tier.PRODUCED, 2, id_xor=3, id_sum=12)
+        counts.add(Tier.FINISHED, 2, (0, 2), id_xor=checksums[0], id_sum=checksums[1])
+        assert balance(counts)[0].verdict is verdict
+
+
+def test_a_topic_whose_producers_do_not_report_is_not_said_to_lose() -> None:
+    counts = Counts()
+    counts.add(Tier.FINISHED, 2, (0, 2))
+    assert balance(counts)[0].verdict is Verdict.UNAUDITED
+
+
+def test_each_group_and_bucket_balances_for_itself() -> None:
+    counts = Counts()
+    for bucket in (0, 60_000):
+        counts.add(Tier.PRODUCED, 2, bucket_ms=bucket)
+        counts.add(Tier.FINISHED, 2, (0, 2), bucket_ms=bucket)
+    counts.add(Tier.FINISHED, 1, (0, 1), bucket_ms=0, group="other")
+    verdicts = {(each.group, each.bucket_ms): each.verdict for each in balance(counts)}
+    assert verdicts == {
+        ("shop-charge", 0): Verdict.BALANCED,
+        ("shop-charge", 60_000): Verdict.BALANCED,
+        ("other", 0): Verdict.IN_PROGRESS,
+        ("other", 60_000): Verdict.IN_PROGRESS,
+    }

@@ -1,0 +1,121 @@
+"""Audits of consumers with one planted bug each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from window_consumer.core.ladder import FailedRecord
+from window_consumer.core.partition import Partition
+from window_consumer.model.audit_balance import united
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.protocols import Commit
+from window_consumer.telemetry.audit.consumer import ConsumerAudit
+from window_consumer.telemetry.audit.pending import Pending, Stretch
+from window_consumer.telemetry.audit.sums import SumsByBucket
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class WritesWithTheNextCommit(ConsumerAudit):
+    """What a commit covers is written when it was sent."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._waiting: Rows = ()
+        write = self._write_rows
+
+        def write_later(rows: Rows) -> None:
+            write(self._waiting)
+            self._waiting = rows
+
+        self._write_rows = write_later
+
+
+class NothingRunsAgain(ConsumerAudit):
+    """Counts do not say of which offsets they are."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        write = self._write_rows
+        self._write_rows = lambda rows: write([{**row, "offsets": ()} for row in rows])
+
+
+class AllEpochsAreOne(ConsumerAudit):
+    """A later assignment's count of an offset replaces nothing."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        write = self._write_rows
+        self._write_rows = lambda rows: write([{**row, "epoch_ms": 0} for row in rows])
+
+
+class CountsWhatWasFinishedBefore(ConsumerAudit):
+    """What an earlier assignment has finished beyond next_offset is taken for its own."""
+
+    def assigned(self, partition: Partition, now: float) -> None:
+        super().assigned(partition, now)
+        pending = self._tenures[partition].pending
+        pending._beyond = ()
+
+
+class CountsInOneStretch(ConsumerAudit):
+    """All that a commit covers is counted together."""
+
+    def _write(self, partition: Partition, tenure: Any, stretches: Sequence[Stretch]) -> None:
+        offsets = united(each for stretch in stretches for each in stretch.offsets)
+        all_sums: dict[Any, Any] = {}
+        for stretch in stretches:
+            for key, sums in stretch.sums.items():
+                if key not in all_sums:
+                    all_sums[key] = sums
+                    continue
+                into = all_sums[key]
+                into.count += sums.count
+                into.bytes += sums.bytes
+                into.id_xor ^= sums.id_xor
+                into.id_sum += sums.id_sum
+        together = SumsByBucket(self._rules.bucket_ms)
+        together.update(all_sums)
+        super()._write(partition, tenure, [Stretch(offsets, together)])
+
+
+class BelievesThatAllHasRoom(ConsumerAudit):
+    """A commit is taken to carry every finished range."""
+
+    def committing(self, partition: Partition, commit: Commit, now: float) -> None:
+        partition.commit.tight, tight = False, partition.commit.tight
+        super().committing(partition, commit, now)
+        partition.commit.tight = tight
+
+
+class CountsOnlyWhatSlides(ConsumerAudit):
+    """Finished ranges beyond next_offset are counted when the window has passed them."""
+
+    def assigned(self, partition: Partition, now: float) -> None:
+        super().assigned(partition, now)
+        tenure = self._tenures[partition]
+        pending = tenure.pending
+
+        class Short(Pending):
+            def cover(self, next_offset: int, _finished: Iterable[range]) -> list[Stretch]:
+                return super().cover(next_offset, ())
+
+        pending.__class__ = Short
+
+
+class ForgetsWhoLeft(ConsumerAudit):
+    """Only records whose handler returned are counted."""
+
+    def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
+        pass
+
+
+class KeepsWhatWasGivenUp(ConsumerAudit):
+    """What no commit has covered is counted when its partition goes."""
+
+    def given_up(self, partition: Partition, now: float) -> None:
+        tenure = self._tenures[partition]
+        end = partition.window.offsets.next_offset
+        self._write(partition, tenure, tenure.pending.cover(end, ()))
+        super().given_up(partition, now)

@@ -1,0 +1,93 @@
+"""The message audit of an application: its topic, its directory, and who counts for it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from window_consumer.app.event_topics import EventTopic
+from window_consumer.app.patience import LOGGER
+from window_consumer.app.plan import Plan
+from window_consumer.app.preflight import Prepared, PreparedWorker
+from window_consumer.app.tracing import producer_properties
+from window_consumer.config import AuditConfig
+from window_consumer.core.observer import Observer
+from window_consumer.kafka import settings
+from window_consumer.kafka.event_writer import EventWriter
+from window_consumer.model.protocols import Clock, Sink
+from window_consumer.telemetry.audit.audit import Audit, AuditSettings
+from window_consumer.telemetry.audit.consumer import AuditRules
+from window_consumer.telemetry.audit.sink import CountingSink
+
+if TYPE_CHECKING:
+    from window_consumer.app.application import App
+
+_RETENTION_MS: Final = 30 * 86_400_000
+"""A month: what is compared is compared by the day, and holidays are longer than a week."""
+
+
+@frozen
+class Auditing:
+    """Counts for all workers of a process."""
+
+    audit: Audit
+
+    def observer_of(self, worker: PreparedWorker) -> Observer:
+        """Return who counts what becomes of a worker's records."""
+        return self.audit.consumer(worker.plan.name, worker.plan.config.group)
+
+    def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
+        """Return a Sink that counts what a worker writes."""
+
+        def origin_of(topic: str) -> str:
+            # Looked at each time: with patterns there are more and more topics.
+            rung = worker.rungs.get(topic)
+            return "" if rung is None else rung.source
+
+        counter = self.audit.producer(
+            f"{worker.plan.name}-copies",
+            worker.plan.config.group,
+            origin_of,
+        )
+        return CountingSink(sink, counter, clock)
+
+
+def auditing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Auditing | None:
+    """Start the audit, None where the configuration asks for none.
+
+    Raises UsageError where its directory cannot be written to.
+    """
+    config = plan.config.audit
+    if not config.enabled:
+        return None
+    problem = event_topic(config).problem(
+        plan, prepared.workers[0].cluster, make=plan.config.topics.create
+    )
+    if problem is not None:
+        LOGGER.warning("%s", plan.mask(problem))
+    rules = AuditRules(round(config.bucket * 1000), config.ids)
+    directory = Path(plan.file).absolute().parent / str(config.directory)
+    audit = Audit(
+        AuditSettings(directory=directory, app=app.name, rules=rules, fsync=config.fsync),
+        partial(_writer, plan, prepared),
+    )
+    beside.callback(audit.close)
+    return Auditing(audit)
+
+
+def event_topic(config: AuditConfig) -> EventTopic:
+    """Return the topic for the counts."""
+    lost = "counts stay in audit.directory until then"
+    return EventTopic(config.topic, "audit", lost, _RETENTION_MS)
+
+
+def _writer(plan: Plan, prepared: Prepared) -> EventWriter:
+    needs = settings.EventNeeds("wc-audit", "all")
+    log = prepared.workers[0].log
+    return EventWriter(
+        producer_properties(plan), needs, plan.config.audit.topic, log, prepared.oauth_token
+    )
