@@ -71,8 +71,7 @@ def copy_of(failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms
     ]
     if texts:
         stack = cut_front(fault.stack, names.MAX_ERROR_STACK_BYTES)
-        if fault.message:
-            ours.append((names.ERROR_MESSAGE, cut(fault.message, names.MAX_ERROR_MESSAGE_BYTES)))
+        ours.append((names.ERROR_MESSAGE, cut(fault.message, names.MAX_ERROR_MESSAGE_BYTES)))
         ours.append((names.ERROR_STACK, stack))
     value = message.value()
     if failed.detail is Detail.REFERENCE and value is not None:
