@@ -148,7 +148,7 @@ def _exporter(name: str, signal: Signal) -> Any:
     group = f"opentelemetry_{signal}_exporter"
     for found in metadata.entry_points(group=group, name=name):
         return found.load()()
-    known = sorted({each.name for each in metadata.entry_points(group=group)})
+    known = sorted({each.name for each in metadata.entry_points(group=group)} - {"otlp"})
     raise LookupError(
         f"OTEL_{signal.upper()}_EXPORTER: there is no exporter {name!r}; there are"
         f" otlp (by OTEL_EXPORTER_OTLP_PROTOCOL), {', '.join(known)}"

@@ -63,12 +63,13 @@ class Budget:
 
     per_second: int
     counts: Counts
-    _second: int = 0
+    _now: Callable[[], float] = monotonic
+    _second: int = -1
     _left: int = 0
 
     def is_spent(self) -> bool:
         """Tell whether this second has no more of them; who is told so leaves its span out."""
-        second = int(monotonic())
+        second = int(self._now())
         if second != self._second:
             self._second, self._left = second, self.per_second
         if self._left > 0:
@@ -163,8 +164,9 @@ def context_below(place: Place, message: Message | None = None) -> Context:
     context = Context()
     if message is not None and not place.is_own:
         context = extract(dict(_texts(message.headers() or ())), context)
-        if get_current_span(context).get_span_context() == place.parent:
-            return context  # with the trace's state
+        found = get_current_span(context).get_span_context()
+        if found.span_id == place.parent.span_id and found.trace_flags.sampled:
+            return context  # with the state of the trace
     return set_span_in_context(NonRecordingSpan(place.parent), context)
 
 

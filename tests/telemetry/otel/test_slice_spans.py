@@ -1,0 +1,206 @@
+"""Spans of slices, copies and stalls, of what a real Engine tells its observers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from time import perf_counter, time_ns
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+from tests.core.support import Driven, Note, failure, notes, spent_after
+from tests.telemetry.otel.memory import SAMPLED, SPAN, TRACE, UNSAMPLED, Memory, about, trace_of
+from window_consumer.core.stalls import StallRules
+from window_consumer.telemetry.otel.slice_spans import MOST_BYTES, MOST_NOTES, NoteTaker, SliceSpans
+from window_consumer.telemetry.otel.spans import MOST_LINKS
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def notes_taken() -> Iterator[NoteTaker]:
+    taker = NoteTaker()
+    yield taker
+    taker.end(PATIENCE_S)
+
+
+Observe = Callable[..., Driven]
+
+
+@pytest.fixture
+def observe(notes_taken: NoteTaker) -> Observe:
+    def observe(memory: Memory, **rules: Any) -> Driven:
+        driven = Driven(**rules)
+        driven.now = perf_counter()  # the clock that workers have
+        driven.engine.observe(
+            SliceSpans(memory.spans, memory.budget, notes_taken, lambda _failed: "shop.orders.dlq")
+        )
+        return driven
+
+    return observe
+
+
+def ran(driven: Driven, *messages: Any, elapsed: float = 0.25) -> None:
+    driven.deliver(*messages)
+    driven.tick()
+    while driven.out:
+        driven.finish(driven.out[0], elapsed)
+        driven.tick()
+
+
+def written(memory: Memory, taker: NoteTaker) -> list[ReadableSpan]:
+    """Wait until all notes are spans."""
+    done = threading.Event()
+    taker.take(done.set)
+    assert done.wait(PATIENCE_S)
+    return list(memory.ended)
+
+
+def waiting_for(event: threading.Event) -> Callable[[], None]:
+    def wait() -> None:
+        assert event.wait(PATIENCE_S)
+
+    return wait
+
+
+def seconds(span: ReadableSpan) -> float:
+    assert span.end_time is not None
+    assert span.start_time is not None
+    return (span.end_time - span.start_time) / 1e9
+
+
+def test_a_slice_has_a_span_as_long_as_it_took_with_links_to_its_sampled_producers(
+    observe: Observe, notes_taken: NoteTaker
+) -> None:
+    memory = Memory()
+    driven = observe(memory)
+    ran(driven, Note(0, headers=SAMPLED))
+    ran(driven, Note(1, headers=UNSAMPLED))
+    first, second = written(memory, notes_taken)
+    assert first.parent is None
+    assert [(link.context.trace_id, link.context.span_id) for link in first.links] == [
+        (TRACE, SPAN)
+    ]
+    assert not second.links
+    assert {"offset": 0, "last_offset": 0, "message_count": 1, "attempt": 1}.items() <= about(
+        first
+    ).items()
+    assert seconds(first) == pytest.approx(0.25)
+    assert first.end_time is not None
+    assert abs(time_ns() - first.end_time) < 60e9
+    assert trace_of(first) != trace_of(second)
+
+
+def test_links_end_somewhere_and_the_rest_is_counted() -> None:
+    memory = Memory()
+    messages = [Note(offset, headers=SAMPLED) for offset in range(MOST_LINKS + 5)]
+    span = memory.spans.of_many(messages, len(messages), {})
+    span.end()
+    (ended,) = memory.ended
+    assert len(ended.links) == MOST_LINKS
+    assert about(ended)["links_left_out"] == 5
+
+
+def test_what_the_sampler_drops_is_not_looked_at(observe: Observe, notes_taken: NoteTaker) -> None:
+    memory = Memory(sampler=ALWAYS_OFF)
+    asked: list[int] = []
+
+    class Asked(Note):
+        def headers(self) -> Any:
+            asked.append(self.offset())
+            return SAMPLED
+
+    ran(observe(memory), Asked(0), Asked(1))
+    assert written(memory, notes_taken) == []
+    assert not asked
+    assert memory.counts.made == 0
+
+
+def test_a_copy_is_in_the_trace_of_its_record(observe: Observe, notes_taken: NoteTaker) -> None:
+    memory = Memory()
+    driven = observe(memory, retry=spent_after(1))
+    driven.deliver(Note(0, headers=SAMPLED), Note(1, headers=UNSAMPLED))
+    driven.tick()
+    leaving: list[Any] = []
+    while driven.out:
+        driven.fail(driven.out[0], 0, 1)
+        leaving += driven.tick(1.0).publish
+    for failed in leaving:
+        driven.engine.on_published(failed, None, driven.now)
+    spans = [each for each in written(memory, notes_taken) if each.name.startswith("send")]
+    assert [(each.name, trace_of(each)) for each in spans] == [("send shop.orders.dlq", TRACE)]
+    (sent,) = spans
+    assert sent.parent is not None
+    assert sent.parent.span_id == SPAN
+    assert {
+        "outcome": "dead_lettered",
+        "reason": "RETRIES_EXHAUSTED",
+        "offset": 0,
+    }.items() <= about(sent).items()
+
+
+def test_a_record_that_is_dropped_has_no_copy_and_a_span(
+    observe: Observe, notes_taken: NoteTaker
+) -> None:
+    memory = Memory()
+    driven = observe(memory, retry=spent_after(1, when_spent="drop"))
+    driven.deliver(Note(0, headers=SAMPLED))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    driven.tick(1.0)
+    driven.tick(1.0)
+    names = {each.name: about(each) for each in written(memory, notes_taken)}
+    assert names["settle orders"]["outcome"] == "dropped"
+
+
+def test_a_call_that_does_not_return_is_told_with_its_stack(
+    observe: Observe, notes_taken: NoteTaker
+) -> None:
+    memory = Memory()
+    driven = observe(memory, stall=StallRules(after_s=10.0, action="report"))
+    driven.deliver(Note(0, headers=SAMPLED))
+    driven.tick()
+    driven.claim(driven.out[0], 1)
+    (stalled,) = driven.tick(11.0).stalled
+    driven.engine.on_looked_at(stalled, failure(), driven.now)
+    (span,) = written(memory, notes_taken)
+    assert (span.name, trace_of(span)) == ("stall orders", TRACE)
+    assert seconds(span) == pytest.approx(11.0)
+    (event,) = span.events
+    assert event.name == "window_consumer.stall"
+    assert (event.attributes or {})["code.stacktrace"] == failure().fault.stack
+
+
+def test_what_is_too_much_costs_counted_spans_and_nobody_waits() -> None:
+    memory = Memory(per_second=10**6)
+    taker, go_on = NoteTaker(), threading.Event()
+    taker.take(waiting_for(go_on))
+    driven = Driven()
+    driven.engine.observe(SliceSpans(memory.spans, memory.budget, taker, str))
+    try:
+        ran(driven, *notes(0, size=MOST_BYTES - 1))
+        ran(driven, *notes(1, size=2))
+        assert memory.counts.lost == 1
+        for _ in range(MOST_NOTES):
+            taker.take(lambda: None)
+        ran(driven, *notes(2, size=1))
+        assert memory.counts.lost == 2
+    finally:
+        go_on.set()
+        taker.end(PATIENCE_S)
+    assert [about(each)["offset"] for each in memory.ended] == [0]
+
+
+def test_the_end_does_not_wait_for_long() -> None:
+    taker, go_on = NoteTaker(), threading.Event()
+    done: list[int] = []
+    taker.take(waiting_for(go_on))
+    taker.take(lambda: done.append(1))
+    taker.end(0.01)
+    go_on.set()
+    taker._thread.join(PATIENCE_S)
+    assert not taker._thread.is_alive()
+    assert not done
