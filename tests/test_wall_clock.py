@@ -22,14 +22,18 @@ MAY_READ_IT = {
     "telemetry/otel/slice_spans.py": {"time_ns"},
     "kafka/traced_producer.py": {"time_ns"},
     "telemetry/trace/writer.py": {"time"},
+    "web/board.py": {"time_ns"},
+    "web/guard.py": {"time"},
+    "cli/top.py": {"time"},
     "cli/dlq/export_command.py": {"time"},
     "cli/dlq/list_command.py": {"time"},
     "cli/dlq/purge_command.py": {"time", "fromtimestamp"},
     "cli/dlq/show_command.py": {"fromtimestamp"},
 }
 """SystemClock.wall_ms, the time of a log line, a token's expiry, which is a date, when something
-happened that is traced, here or in OpenTelemetry, when a record was sent, and the age of dead
-letters, which are counted, shown and deleted by it."""
+happened that is traced, here or in OpenTelemetry, when a record was sent, when a picture was taken,
+the end of a browser's session, and the age of dead letters, which are counted, shown and deleted by
+it."""
 
 MAY_ASK_FOR_IT = {
     "runtime/worker.py",
