@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
 from benchmarks.results import Run
+from window_consumer.model.errors import RunError
 from window_consumer.telemetry.otel import sdk
 
 COLLECTOR: Final = """
@@ -36,6 +41,10 @@ server.serve_forever()
 """It takes whatever comes, in a process of its own."""
 
 
+SPOOL: Final = Path(tempfile.gettempdir()) / f"wc-bench-spool-{os.getpid()}"
+"""The trace's directory, of this process."""
+
+
 @frozen
 class Variant:
     """A kind of telemetry; its name is that of the ratio."""
@@ -44,6 +53,12 @@ class Variant:
     """What is added to the configuration."""
     env: Mapping[str, str] = field(factory=dict)
     """OTEL_* variables; with some, OpenTelemetry is set up, and a collector is there."""
+
+
+def _traced(sample: str) -> Variant:
+    """Trace a share of the records, with their keys, to the spool."""
+    trace = {"sample": sample, "topic": "wc-bench-trace", "keys": "raw"}
+    return Variant({"trace": {**trace, "way": "spool", "directory": str(SPOOL)}})
 
 
 WITHOUT: Final = ""
@@ -61,14 +76,49 @@ VARIANTS: Final[Mapping[str, Variant]] = {
             "OTEL_TRACES_SAMPLER_ARG": "0.01",
         }
     ),
+    "trace-100": _traced("100%"),
+    "trace-1": _traced("1%"),
 }
 """Metrics are exported five times a second, which is 300 times as often as usual, because a run
 takes a second or two."""
 
 
+class _Losses(logging.Handler):
+    """Keeps the lines that say that events of the trace are lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line."""
+        line = record.getMessage()
+        if line.startswith("trace:"):
+            self.lines.append(line)
+
+
+@contextmanager
+def _tracing() -> Iterator[None]:
+    """Raise RunError where the trace has lost events: it would cost less than it should."""
+    losses = _Losses()
+    logger = logging.getLogger("window_consumer")
+    logger.addHandler(losses)
+    try:
+        yield
+    finally:
+        logger.removeHandler(losses)
+        shutil.rmtree(SPOOL, ignore_errors=True)
+    if losses.lines:
+        raise RunError(losses.lines[0])
+
+
 @contextmanager
 def telling(variant: Variant) -> Iterator[None]:
     """Set OpenTelemetry up in this process, as ``run`` does, where the variant has it."""
+    if "trace" in variant.sections:
+        with _tracing():
+            yield
+        return
     if not variant.env:
         yield
         return

@@ -158,11 +158,16 @@ _ALL = (
     ),
     Workload(
         "telemetry-metrics",
-        "the same, with metrics, with spans of 1 % of the slices, beside a run without",
+        "the same, with metrics, spans of 1 % of the slices, a trace of all or 1 % of the records",
         _MILLION,
         work="telemetry",
-        variants=("metrics", "spans"),
-        floors=(Floor("metrics", 0.9), Floor("spans", 0.8)),
+        variants=("metrics", "spans", "trace-100", "trace-1"),
+        floors=(
+            Floor("metrics", 0.9),
+            Floor("spans", 0.8),
+            Floor("trace-100", 0.2),
+            Floor("trace-1", 0.85),
+        ),
         runs=_SHORT_RUNS,
     ),
     Workload(

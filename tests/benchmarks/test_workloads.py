@@ -28,10 +28,12 @@ OWN_FIGURES = {
     "full_speed_after_s",
     "metrics",
     "spans",
+    "trace-100",
+    "trace-1",
 }
 PROMISED = {
     "noop-unordered": {"tuned-loop": 0.9, "default-loop": 2.0},
-    "telemetry-metrics": {"metrics": 0.9, "spans": 0.8},
+    "telemetry-metrics": {"metrics": 0.9, "spans": 0.8, "trace-100": 0.2, "trace-1": 0.85},
     "noop-partition": {"tuned-loop": 0.8, "default-loop": 2.0},
     "noop-key": {"tuned-loop": 0.6},
     "batch": {"tuned-loop": 0.9},

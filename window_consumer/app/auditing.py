@@ -64,9 +64,7 @@ def auditing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> 
     config = plan.config.audit
     if not config.enabled:
         return None
-    problem = event_topic(config).problem(
-        plan, prepared.workers[0].cluster, make=plan.config.topics.create
-    )
+    problem = event_topic(config).problem(plan, prepared.workers[0].cluster)
     if problem is not None:
         LOGGER.warning("%s", plan.mask(problem))
     rules = AuditRules(round(config.bucket * 1000), config.ids)

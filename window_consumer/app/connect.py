@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from window_consumer.app import auditing, tracing
 from window_consumer.app.application import App
+from window_consumer.app.event_topics import EventTopic
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import PreparedWorker
 from window_consumer.core.metadata import MAX_BYTES
@@ -69,7 +71,19 @@ def findings_of(app: App, plan: Plan, start_timeout: float | None) -> tuple[Clus
     what a start would raise.
     """
     prepared = app.prepare(plan, start_timeout=start_timeout, dry=True)
-    return tuple(_findings(worker) for worker in prepared.workers)
+    found = [_findings(worker) for worker in prepared.workers]
+    cluster = prepared.workers[0].cluster
+    problems = [each.problem(plan, cluster, dry=True) for each in _event_topics(plan)]
+    warnings = [problem for problem in problems if problem is not None]
+    found[0] = evolve(found[0], warnings=(*found[0].warnings, *warnings))
+    return tuple(found)
+
+
+def _event_topics(plan: Plan) -> Iterator[EventTopic]:
+    if plan.config.trace.sample is not None:
+        yield tracing.event_topic(plan.config.trace)
+    if plan.config.audit.enabled:
+        yield auditing.event_topic(plan.config.audit)
 
 
 def _findings(worker: PreparedWorker) -> ClusterFindings:

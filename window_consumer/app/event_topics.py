@@ -28,32 +28,34 @@ class EventTopic:
     """What happens as long as it cannot be written to."""
     retention_ms: int
 
-    def problem(self, plan: Plan, cluster: Cluster, *, make: bool) -> str | None:
+    def problem(self, plan: Plan, cluster: Cluster, *, dry: bool = False) -> str | None:
         """Return what is wrong with it, None when all is well.
 
-        ``make`` makes it where it is missing.
+        It is made where it is missing and that is allowed; a ``dry`` run only asks whether it could
+        be.
         """
         about = f"{self.section}: topic {self.name}"
         try:
             found = cluster.topics([self.name], _ASK_S).get(self.name)
-            if found is not None:
-                if found.operations is not None and "WRITE" not in found.operations:
-                    return (
-                        f"{self.section}: needs WRITE on topic {self.name}: add an ACL;"
-                        f" {self.without_it}"
-                    )
-                return None
-            new = self.as_new(plan, cluster)
-            if not make:
-                why = "" if plan.config.topics.create else " and topics.create is false"
-                command = new.command(cluster.bootstrap)
-                return (
-                    f"{self.section}: there is no topic {self.name}{why}; {self.without_it}; make"
-                    f" it by hand:\n  {command}"
-                )
-            cluster.create([new], _ASK_S)
+            if found is None:
+                return self._make(plan, cluster, dry=dry)
+            if found.operations is not None and "WRITE" not in found.operations:
+                needs = f"{self.section}: needs WRITE on topic {self.name}"
+                return f"{needs}: add an ACL; {self.without_it}"
         except WindowConsumerError as error:
             return f"{about}: {error}; {self.without_it}"
+        return None
+
+    def _make(self, plan: Plan, cluster: Cluster, *, dry: bool) -> str | None:
+        new = self.as_new(plan, cluster)
+        by_hand = f"{self.without_it}; make it by hand:\n  {new.command(cluster.bootstrap)}"
+        missing = f"{self.section}: there is no topic {self.name}"
+        if not plan.config.topics.create:
+            return f"{missing} and topics.create is false; {by_hand}"
+        try:
+            cluster.create([new], _ASK_S, validate_only=dry)
+        except WindowConsumerError as error:
+            return f"{missing}, and it cannot be made ({error}); {by_hand}"
         return None
 
     def as_new(self, plan: Plan, cluster: Cluster) -> NewCopyTopic:

@@ -71,7 +71,7 @@ def tracing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> T
     if config.sample is None:
         return None
     first = prepared.workers[0]
-    problem = event_topic(config).problem(plan, first.cluster, make=plan.config.topics.create)
+    problem = event_topic(config).problem(plan, first.cluster)
     if problem is not None:
         LOGGER.warning("%s", plan.mask(problem))
     form = None

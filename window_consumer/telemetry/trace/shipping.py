@@ -66,6 +66,7 @@ class Shipping:
         adopted: list[Path] = []
         look_at = monotonic()
         while True:
+            path = None
             try:
                 if monotonic() >= look_at and not adopted:
                     look_at = monotonic() + _ADOPT_S
@@ -81,6 +82,7 @@ class Shipping:
                     break
             except Exception as error:
                 self._trouble.begins(f"trace: the spool cannot be shipped: {error!r}")
+                adopted += [] if path is None else [path]
                 if self._ends.wait(_AGAIN_S[1]):
                     break
             finally:

@@ -198,9 +198,11 @@ class Orphans:
 
     def close(self) -> None:
         """Leave what is left to whoever comes next."""
-        for lock in self._locks.values():
-            os.close(lock)
-        self._locks.clear()
+        for path in list(self._locks):
+            if any(self._directory.glob(f"{path.stem}-*.spool")):
+                os.close(self._locks.pop(path))
+            else:
+                self._let_go(path)
 
     def _warn_of_others(self) -> None:
         if self._warned:

@@ -1,0 +1,165 @@
+"""What is in the spool reaches the topic, once brokers take it, and is deleted then."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.commands import PATIENCE_S
+from tests.telemetry.tracing import LOGGER
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
+from window_consumer.kafka.event_writer import EventWriter
+from window_consumer.kafka.settings import EventNeeds
+from window_consumer.telemetry.trace.spool import Spool
+from window_consumer.telemetry.trace.way import Way, Written
+from window_consumer.telemetry.trace.ways import Acks, way_out
+
+TOPIC = "wc.trace"
+
+
+def way_to(broker: EmbeddedBroker, directory: Path | None, topic: str = TOPIC) -> Way:
+    def events(acks: Acks) -> EventWriter:
+        needs = EventNeeds("wc-trace", acks, timeout_s=1.0)
+        settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 1}
+        return EventWriter(settings, needs, topic, ClientLog(LOGGER.getChild("client")))
+
+    return way_out(
+        events,
+        topic,
+        LOGGER,
+        acks="1",
+        directory=directory,
+        max_bytes=10**9,
+        ship_after_s=0.0,
+    )
+
+
+def batches(*numbers: int) -> list[Written]:
+    return [Written(b'{"n":%d}' % number, 1) for number in numbers]
+
+
+def values(broker: EmbeddedBroker) -> list[bytes]:
+    return sorted(record.value() for record in broker.read_all(TOPIC))
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def answered(way: Way) -> int:
+    """Let the way out hear what became of its batches; return how many events are lost."""
+    way.write([])
+    return way.lost
+
+
+@pytest.fixture
+def broker(embedded: EmbeddedBroker) -> EmbeddedBroker:
+    embedded.create_topic(TOPIC, 1)
+    return embedded
+
+
+def test_what_is_written_is_shipped_and_deleted(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    way = way_to(broker, tmp_path)
+    way.start()
+    way.write(batches(1, 2))
+    way.write([])
+    wait_for(lambda: len(values(broker)) == 2)
+    way.write(batches(3))
+    way.close(PATIENCE_S)
+    assert values(broker) == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+    assert list(tmp_path.iterdir()) == []
+    assert way.lost == 0
+
+
+def test_what_a_killed_process_left_is_shipped_its_torn_end_left_out(
+    broker: EmbeddedBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = Spool(tmp_path, 10**9, LOGGER)
+    gone.append(batches(1, 2, 3))
+    (path,) = tmp_path.glob("*.spool")
+    os.truncate(path, path.stat().st_size - 5)
+    gone.close()
+    way = way_to(broker, tmp_path)
+    way.start()
+    wait_for(lambda: not list(tmp_path.glob("*.spool")))
+    way.close(PATIENCE_S)
+    assert values(broker) == [b'{"n":1}', b'{"n":2}']
+    assert "1 torn batches are left out" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_while_brokers_refuse_everything_stays_in_the_spool(
+    broker: EmbeddedBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    broker.push_request_errors(ApiKey.PRODUCE, *[ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2)
+    way = way_to(broker, tmp_path)
+    way.start()
+    way.write(batches(1))
+    wait_for(lambda: "does not take events" in caplog.text)
+    wait_for(lambda: values(broker) == [b'{"n":1}'])
+    way.close(PATIENCE_S)
+    assert "takes events from the spool again" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_shipped_by_the_end_is_left_for_the_next_process(tmp_path: Path) -> None:
+    with EmbeddedBroker() as broker:
+        way = way_to(broker, tmp_path)
+    way.start()
+    way.write(batches(1))
+    way.close(0.2)
+    assert len(list(tmp_path.glob("*.spool"))) == 1
+    with EmbeddedBroker() as broker:
+        broker.create_topic(TOPIC, 1)
+        way = way_to(broker, tmp_path)
+        way.start()
+        wait_for(lambda: values(broker) == [b'{"n":1}'])
+        way.close(PATIENCE_S)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_batch_that_no_broker_takes_holds_up_nobody(
+    broker: EmbeddedBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    way = way_to(broker, tmp_path)
+    way.start()
+    way.write([Written(b"x" * 2_000_000, 1), *batches(1)])
+    way.close(PATIENCE_S)
+    assert values(broker) == [b'{"n":1}']
+    assert "a batch is lost" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_straight_to_kafka_what_is_refused_is_lost_counted_and_said_once(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    broker.push_request_errors(ApiKey.PRODUCE, *[ErrorCode.MESSAGE_TOO_LARGE] * 2)
+    way = way_to(broker, None)
+    for number in (1, 2, 3):
+        way.write(batches(number))
+        wait_for(lambda expected=number: answered(way) + len(values(broker)) == expected)  # type: ignore[misc] # bound in the loop
+    assert (way.lost, values(broker)) == (2, [b'{"n":3}'])
+    way.close(PATIENCE_S)
+    said = [each.message for each in caplog.records if each.message.startswith("trace:")]
+    assert [text.split(" (")[0] for text in said] == [
+        "trace: events are lost, wc.trace does not take them",
+        "trace: events reach wc.trace again",
+    ]
+
+
+def test_a_topic_that_is_missing_costs_its_events_and_no_more(embedded: EmbeddedBroker) -> None:
+    way = way_to(embedded, None, topic="x" * 300)
+    way.write(batches(1))
+    wait_for(lambda: answered(way) == 1)
+    way.close(PATIENCE_S)

@@ -1,0 +1,155 @@
+"""The writer of the trace is bounded, counts what it loses, and makes nobody wait."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from tests.commands import PATIENCE_S
+from tests.core.support import Note as Message
+from tests.telemetry.tracing import ABOUT, LOGGER, Kept
+from window_consumer.model.key_forms import as_text
+from window_consumer.model.trace_event import Step
+from window_consumer.telemetry.trace import batches, writer
+from window_consumer.telemetry.trace.notes import Group, Note
+from window_consumer.telemetry.trace.way import Written
+from window_consumer.telemetry.trace.writer import TraceWriter
+
+RECEIVED = Group(ABOUT, Step.RECEIVED, "orders", 0, 1.0)
+
+
+def note(first: int, count: int, key: bytes | None = b"k", size: int = 10) -> Note:
+    return Note(RECEIVED, [Message(first + i, key, size) for i in range(count)], 1_700)
+
+
+class Hangs(Kept):
+    """A way out that does not return."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def write(self, batches: Sequence[Written]) -> None:
+        """Hang until somebody says."""
+        self.entered.set()
+        self.may_go_on.wait(PATIENCE_S)
+        super().write(batches)
+
+
+class Raises(Kept):
+    """A way out that is broken, at first."""
+
+    broken = True
+
+    def write(self, batches: Sequence[Written]) -> None:
+        """Raise, at first."""
+        if self.broken:
+            raise RuntimeError("no way")
+        super().write(batches)
+
+
+def test_what_was_noted_is_written_at_the_end() -> None:
+    way = Kept()
+    made = TraceWriter(way, None, 60.0, LOGGER)
+    inbox = made.inbox()
+    made.start()
+    made.note(inbox, note(0, 3))
+    made.close(PATIENCE_S)
+    assert [event.offset for event in way.events] == [0, 1, 2]
+    assert (made.written, made.dropped) == (3, 0)
+
+
+def test_events_of_many_slices_share_a_batch() -> None:
+    way = Kept()
+    made = TraceWriter(way, None, 60.0, LOGGER)
+    inbox = made.inbox()
+    for first in range(100):
+        made.note(inbox, note(first, 1))
+    made.flush()
+    assert len(way.batches) == 1
+    assert [event.offset for event in way.events] == list(range(100))
+
+
+def test_a_way_out_that_hangs_costs_events_and_nobody_waits_for_it() -> None:
+    way = Hangs()
+    made = TraceWriter(way, as_text, 0.001, LOGGER)
+    inbox = made.inbox()
+    made.start()
+    made.note(inbox, note(0, 1))
+    assert way.entered.wait(PATIENCE_S)
+    rounds, large = 0, note(0, 1000, key=b"k" * 450)
+    while not made.dropped:
+        made.note(inbox, large)
+        rounds += 1
+        assert rounds < 100
+    made.note(inbox, note(0, 500))
+    lost = made.dropped
+    assert lost == 1500
+    assert inbox.waiting <= writer.MAX_RECORDS
+    assert sum(len(batch.data) for batch in inbox.made) <= writer.MAX_BYTES + 500_000
+    way.may_go_on.set()
+    made.close(PATIENCE_S)
+    assert made.written == 1 + (rounds - 1) * 1000
+    made.note(inbox, note(7, 1))
+    made.flush()
+    assert json.loads(way.batches[-1].data)["all"]["dropped"] == lost
+
+
+def test_records_with_large_values_are_not_held() -> None:
+    made = TraceWriter(Kept(), None, 60.0, LOGGER)
+    inbox = made.inbox()
+    for first in range(100):
+        made.note(inbox, note(first, 1, size=1_000_000))
+    assert inbox.waiting <= writer.MAX_BYTES // 1_000_000
+    assert made.dropped == 0
+    made.flush()
+    assert made.written == 100
+
+
+def test_a_way_out_that_raises_is_said_once_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    way = Raises()
+    made = TraceWriter(way, None, 0.001, LOGGER)
+    inbox = made.inbox()
+    made.start()
+    for first in range(3):
+        made.note(inbox, note(first, 1))
+        while inbox.waiting:
+            pass
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    way.broken = False
+    made.note(inbox, note(9, 1))
+    made.close(PATIENCE_S)
+    assert 9 in [event.offset for event in way.events]
+
+
+def test_no_batch_is_larger_than_brokers_take() -> None:
+    way = Kept()
+    made = TraceWriter(way, as_text, 60.0, LOGGER)
+    inbox = made.inbox()
+    made.note(inbox, note(0, 4000, key=b"k" * 500))
+    made.note(inbox, note(4000, 1, key=b"k" * 600_000))
+    made.note(inbox, note(4001, 10_000))
+    made.flush()
+    assert max(len(batch.data) for batch in way.batches) <= batches.MAX_BATCH_BYTES
+    offsets = sorted(event.offset or 0 for event in way.events)
+    assert offsets == [*range(4000), *range(4001, 14_001)]
+    assert made.dropped == 1
+
+
+def test_what_is_written_is_json_with_what_all_have_in_common_once() -> None:
+    way = Kept()
+    made = TraceWriter(way, as_text, 60.0, LOGGER)
+    made.note(made.inbox(), note(17, 500))
+    made.flush()
+    (batch,) = way.batches
+    read = json.loads(batch.data)
+    assert read["columns"]["offset"] == {"v": [17], "n": [500], "up": True}
+    assert read["columns"]["time_us"] == {"v": [1700], "n": [500]}
+    assert read["all"]["group"] == "shop"
+    assert len(batch.data) < 500 * 5 + 600
