@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 
@@ -99,3 +100,40 @@ def test_an_address_for_others_needs_token_and_tls(
     assert ended.code == 2
     assert "admin.listen: is 0.0.0.0:0, which others get to, too, without admin.tls" in ended.err
     assert "insecure: true" in ended.err
+
+
+def test_a_person_looks_into_a_cell_and_pauses_what_hangs(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    command = shop.start("run", "shop:app")
+    ask = admin_of(command)
+    command.wait_for("charge: reads 2 partitions")
+    embedded.produce("orders", b"hang", key=b"<script>", partition=0)
+    command.wait_for("hangs")
+    place = "/api/workers/charge/partitions/orders/0"
+    cell = ask(f"{place}/cells/0").json
+    assert (cell["first_offset"], cell["open"], cell["number"]) == (0, 1, 0)
+    assert cell["records"][0]["key"] == "<script>"
+    assert "in wait_for_the_bank" in cell["calls"][0]["stack"]
+    assert ask(f"{place}/records/0").json["number"] == 0
+    assert "hang" not in json.dumps(cell["records"])  # the value
+    assert [ask(f"{place}/{rest}").status for rest in ("cells/7", "records/7")] == [404, 404]
+    assert ask(f"{place}/pause", "POST").json == {"paused": True}
+    command.wait_for("orders[0] is paused: nothing new starts, by hand")
+    embedded.produce("orders", b"two", partition=0)
+    embedded.produce("orders", b"three", partition=1)
+    command.wait_for("charged three")
+    assert ask("/api/workers/charge/pause", "POST").status == 200
+    (worker,) = ask("/api/frame").json["workers"]
+    assert (worker["halted"], [each["halted"] for each in worker["partitions"]]) == (
+        True,
+        [True, True],
+    )
+    assert ask("/api/workers/charge/resume", "POST").status == 200
+    assert "charged two" not in command.said
+    assert ask(f"{place}/resume", "POST").json == {"paused": False}
+    command.wait_for("charged two")
+    for nothing in ("charge/partitions/orders/9/pause", "nobody/pause", "charge/stop"):
+        assert ask(f"/api/workers/{nothing}", "POST").status == 404
+    assert ask("/api/workers/charge/pause").status == 405
+    command.stop()

@@ -13,6 +13,7 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer.config.listening import AdminConfig, TlsConfig
+from window_consumer.web.board import Board, CellPlace, Place
 from window_consumer.web.server import serving
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - no secret of anybody
@@ -28,6 +29,21 @@ class MadeUpBoard:
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
         self.asked.append(f"windows {stacks} {history}")
         return self.fields
+
+    def frame(self, since: float) -> dict[str, Any]:
+        self.asked.append(f"frame {since}")
+        return self.fields
+
+    def cell(self, at: CellPlace) -> dict[str, Any] | None:
+        self.asked.append(f"cell {at.number} {at.offset}")
+        return None
+
+    def halt(self, at: Place, *, halted: bool) -> bool | None:
+        self.asked.append(f"{at.worker} {at.partition} {halted}")
+        return at.worker == "charge"
+
+    def look(self) -> None:
+        """Nothing to do."""
 
 
 @frozen
@@ -76,7 +92,7 @@ class Asking:
 
 
 @contextmanager
-def asking(board: Any = None, token: str | None = None) -> Iterator[Asking]:
+def asking(board: Board | None = None, token: str | None = None) -> Iterator[Asking]:
     """Serve a board on a free port of this machine."""
     admin = AdminConfig(listen="127.0.0.1:0", token=token, tls=TlsConfig())
     with serving(board or MadeUpBoard(), admin, Path()) as port:

@@ -114,7 +114,7 @@ def test_every_answer_tells_browsers_to_run_nothing_and_keep_nothing(ask: Asking
         assert "script-src 'self'" in answer.headers["content-security-policy"]
         assert "default-src 'none'" in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["cache-control"] == "no-store"
 
 

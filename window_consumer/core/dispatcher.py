@@ -218,7 +218,7 @@ class Dispatcher:
 
     def wake(self, partition: Partition) -> None:
         """Note that a partition may have something to start, and starts it by itself."""
-        if partition not in self._queued and partition.case is None and not partition.away:
+        if partition not in self._queued and partition.case is None and not partition.held_back:
             self._queued.add(partition)
             self._partitions.append(partition)
 

@@ -21,6 +21,8 @@ on_revoking     this partition will be given up: start nothing more
 on_revoked      it is given up now                                   (returns the last commits)
 on_lost         it is gone already
 on_stood_still  the whole process did nothing for long               (returns suspect calls)
+on_halted       a person pauses a partition or all, or lets them     dispatch
+                go on
 on_stopping     drain: nothing new is taken in or started
 =============== ==================================================== =========================
 """
@@ -46,6 +48,7 @@ from window_consumer.core.dispatcher import (
 )
 from window_consumer.core.durations import Durations
 from window_consumer.core.failures import Failures
+from window_consumer.core.halts import Halts
 from window_consumer.core.halving import Halves
 from window_consumer.core.homes import Homes
 from window_consumer.core.housekeeping import Housekeeping
@@ -161,6 +164,7 @@ class Engine:
             self.settling,
             ordered=rules.ordering != "unordered",
         )
+        self.halts = Halts(self.partitions, self.dispatcher, self.failures, self.settling)
         self.observer: Observer | None = None
         self.stopping = False
         self.slots_ready = True
@@ -207,6 +211,7 @@ class Engine:
             if isinstance(partition.ordering, Paced):
                 partition.ordering.belongs_to(partition)
             partition.closing = self.stopping
+            self.halts.assigned(partition)
             partition.join(
                 [each for each in self.partitions.values() if _same_lanes(each, partition)]
             )
@@ -396,6 +401,7 @@ class Engine:
             self.dispatcher.forget(partition)
             self.suspects.forget(partition)
             self.housekeeping.forget(name)
+            self.halts.forget(name)
             siblings = list(partition.siblings)
             if self.observer is not None:
                 self.observer.given_up(partition, now)
@@ -433,6 +439,14 @@ class Engine:
             if not partition.closing:
                 self.settling.take_back(slice_, now)
         return suspects
+
+    def on_halted(self, name: TopicPartition | None, now: float, *, halted: bool) -> bool:
+        """Pause a partition, or the worker for None, or let it go on; see ``halts``.
+
+        Returns False for a partition that is not ours.
+        """
+        self._tell_time(now)
+        return self.halts.halt(name, now, halted=halted)
 
     def on_stopping(self, now: float) -> None:
         """Take nothing in and start nothing any more; what runs may finish."""

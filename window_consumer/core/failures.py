@@ -182,7 +182,7 @@ class Failures:
             line = self._ready.pop(alike)
             if partition.case is not None:
                 partition.case.due.extend(line)
-            elif partition.away:
+            elif partition.held_back:
                 partition.held_calls.extend(line)
             elif partition.owned and not partition.closing:
                 room = self._room(line, at_most)

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from window_consumer.core.decisions import Away, Outlived
 from window_consumer.core.dispatcher import Dispatcher
 from window_consumer.core.failures import Failures
+from window_consumer.core.halts import call_held, hold_back
 from window_consumer.core.partition import Partition
 from window_consumer.core.settling import Settling
 from window_consumer.model.record import TopicPartition
@@ -119,17 +120,13 @@ class Homes:
     def _leave_home(self, partition: Partition, now: float) -> None:
         partition.away = True
         self._away[partition] = now
-        self._dispatcher.break_up(partition)
-        self._dispatcher.forget(partition)
-        for slice_ in [each for each in self._dispatcher.out if each.partition is partition]:
-            if self._settling.take_back(slice_, now) and partition.case is not None:
-                partition.case.not_started()
+        hold_back(partition, self._dispatcher, self._settling, now)
 
     def _come_home(self, partition: Partition, now: float) -> None:
         partition.away = False
         del self._away[partition]
-        self._failures.call_again(partition.held_calls)
-        partition.held_calls.clear()
+        if not partition.held_back:
+            call_held(partition, self._failures)
         self._settling.go_on(partition, now)
 
 

@@ -75,7 +75,7 @@ class Housekeeping:
             if not partition.closing:
                 self._look_at(partition, decisions, now, may_commit=may_commit)
             hovering = self._hover_watch.look(partition, now)
-            if hovering is not None and not partition.away:
+            if hovering is not None and not partition.held_back:
                 decisions.hovering.append(hovering)
 
     def _look_at(

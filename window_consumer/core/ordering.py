@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 from window_consumer.core.runs import Run, RunQueue
 from window_consumer.core.slices import Lane, LaneOf
@@ -60,6 +61,10 @@ class Ordering(ABC):
     def longest_line(self) -> tuple[Lane, int] | None:
         """The key behind whose records most others wait, and how many do; None where none does."""
         return None
+
+    def waiting(self) -> Iterator[tuple[int, Message]]:
+        """Yield the records that wait, with their sequence numbers: a walk, for people who look."""
+        return self._queue.records_in_order()
 
     @abstractmethod
     def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
@@ -203,6 +208,9 @@ class ByKey(Ordering):
         heads = [line[0][1] for line in self.lines.values()]
         first = self._queue.first
         return min(heads if first is None else [*heads, first], key=_offset, default=None)
+
+    def waiting(self) -> Iterator[tuple[int, Message]]:
+        return chain(super().waiting(), *self.lines.values())
 
     @property
     def longest_line(self) -> tuple[Lane, int] | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
-from itertools import count
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from window_consumer.core.ordering import Ordering
@@ -67,6 +67,10 @@ class Paced(Ordering):
         if first is not None:
             waiting.append(first)
         return min(waiting, key=lambda message: int(message.offset()), default=None)
+
+    def waiting(self) -> Iterator[tuple[int, Message]]:
+        aside = ((seq, message) for line in self._aside.values() for message, seq, _ in line)
+        return chain(self._inner.waiting(), aside)
 
     @property
     def startable(self) -> int:

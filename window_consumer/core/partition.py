@@ -85,8 +85,10 @@ class Partition:
         """False once it was given up: whatever still comes in for it is ignored."""
         self.away = False
         """Its copies' lanes belong to another member: it starts nothing, see ``homes``."""
+        self.halted = False
+        """It is paused by hand: it starts nothing, see ``halts``."""
         self.held_calls: list[FailedRecord] = []
-        """Whose next call was due while it was away."""
+        """Whose next call was due while it was held back."""
         self.case: Case | None = None
         """Set while it starts nothing by itself: it has suspects."""
         self._finished_before = deque(finished_before)
@@ -95,6 +97,11 @@ class Partition:
     def busy(self) -> bool:
         """Something of this partition is running or waits for an ack."""
         return bool(self.slices or self.publishing)
+
+    @property
+    def held_back(self) -> bool:
+        """It starts nothing, whatever it has: it is away, or paused by hand."""
+        return self.away or self.halted
 
     @property
     def idle(self) -> bool:

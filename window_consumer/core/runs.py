@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from window_consumer.model.record import Message
 
@@ -87,6 +87,12 @@ class RunQueue:
         if self._cut:
             return self._cut[-1]
         return self._runs[0].messages[0] if self._runs else None
+
+    def records_in_order(self) -> Iterator[tuple[int, Message]]:
+        """Yield the records with their sequence numbers, the first one first."""
+        yield from zip(self._cut_seqs[self._cut_at :], reversed(self._cut), strict=False)
+        for run in self._runs:
+            yield from zip(run.seqs, run.messages, strict=True)
 
     def clear(self) -> None:
         """Forget everything."""

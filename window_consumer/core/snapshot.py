@@ -102,6 +102,8 @@ class PartitionPicture:
     """Records that wait behind another one of their key, of the key of which most do."""
     hottest_key: str | None = None
     """That key, as text and shortened; None where nobody waits like that."""
+    halted: bool = False
+    """It starts nothing, because a person has paused it, or the worker."""
 
 
 @frozen
@@ -149,6 +151,8 @@ class Snapshot:
     """None where the concurrency is given."""
     changes_s: tuple[float, ...] = ()
     """How long ago partitions were given or taken, the last times, earliest first."""
+    halted: bool = False
+    """A person has paused the worker."""
 
 
 SHOWN_KEY = 60
@@ -189,6 +193,7 @@ def picture(engine: Engine, now: float, wall_ms: float, *, cells: bool = True) -
         breaker=_breaker(engine.breaker, now),
         limit=_limit(engine.limiter),
         changes_s=tuple(now - each for each in engine.changes),
+        halted=engine.halts.worker,
     )
 
 
@@ -222,7 +227,8 @@ def _partition(
     line = partition.ordering.longest_line if cells else None
     since = window.hovering_since()
     hovering_s = 0.0 if since is None else max(0.0, now - since)
-    row = _row(partition, slices, hovers=hovering_s > SHOWN_HOVERING_S)
+    hovers = hovering_s > SHOWN_HOVERING_S and not partition.halted
+    row = _row(partition, slices, hovers=hovers)
     return PartitionPicture(
         name=partition.name,
         next_offset=window.next_offset,
@@ -246,6 +252,7 @@ def _partition(
         ),
         longest_line=0 if line is None else line[1],
         hottest_key=None if line is None else _key_text(line[0]),
+        halted=partition.halted,
     )
 
 

@@ -76,8 +76,8 @@ class Case:
 
     @property
     def is_held(self) -> bool:
-        """The candidate may not start, because its lane belongs to another member."""
-        return self.partition.away and not self.running
+        """The candidate may not start: its lane belongs to another member, or it is paused."""
+        return self.partition.held_back and not self.running
 
     def is_suspect(self, offset: int) -> bool:
         """Tell whether a record that may start now has to be started alone."""

@@ -88,8 +88,8 @@ class Parts:
 class PollLoop:
     """Drives one worker; is its Source's Listener. Owner of everything it drives: its thread.
 
-    Other threads call only ``stop``, ``leave``, ``ask`` and ``snapshot``, and read ``phase``,
-    ``failure`` and ``outlived``.
+    Other threads call only ``stop``, ``leave``, ``ask``, ``snapshot`` and ``halt``, and read
+    ``phase``, ``failure`` and ``outlived``.
     """
 
     def __init__(self, worker: str, parts: Parts, rules: LoopRules):
@@ -159,6 +159,22 @@ class PollLoop:
             return picture(engine, clock.now(), clock.wall_ms(), cells=cells)
 
         return self.ask(look, timeout_s)
+
+    def halt(self, name: TopicPartition | None, *, halted: bool, timeout_s: float) -> bool | None:
+        """Pause a partition, or the worker for None, or let it go on, see ``Engine.on_halted``.
+
+        None where the poll thread does not answer in time: nothing comes of it then.
+        """
+
+        def do(engine: Engine, clock: Clock) -> bool:
+            is_ours = engine.on_halted(name, clock.now(), halted=halted)
+            if is_ours:
+                what = "the worker" if name is None else str(name)
+                how = "paused: nothing new starts" if halted else "resumed"
+                self._reports.info(f"{what} is {how}, by hand")
+            return is_ours
+
+        return self.ask(do, timeout_s)
 
     @property
     def silent_s(self) -> float:

@@ -21,6 +21,7 @@ from window_consumer.core.rungs import Level, Rung
 from window_consumer.core.snapshot import Snapshot
 from window_consumer.core.start import OnNoOffset
 from window_consumer.model.protocols import Clock, Copy, Sink, Source
+from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.batch_calls import BatchHandler
 from window_consumer.runtime.child_pictures import ChildPicture
@@ -35,6 +36,8 @@ from window_consumer.runtime.thread_pool import Caller, Handler, ThreadPool
 from window_consumer.runtime.topic_watch import Ask, AskEnds, TopicNews, TopicWatch
 
 _CLOSE_S = 1.0
+HALT_S = 10.0
+"""A poll thread that is in the middle of a rebalance takes some seconds to hear that it pauses."""
 
 
 class SystemClock:
@@ -198,6 +201,13 @@ class Worker:
         Without ``cells`` it has only the row of each window.
         """
         return self.loop.snapshot(timeout_s, cells=cells)
+
+    def halt(self, name: TopicPartition | None, *, halted: bool) -> bool | None:
+        """Pause a partition, or the worker for None, or let it go on.
+
+        False for a partition that it does not have, None where its poll thread does not answer.
+        """
+        return self.loop.halt(name, halted=halted, timeout_s=HALT_S)
 
     def children(self) -> Sequence[ChildPicture]:
         """Return what its child processes do at this moment; nothing where it has none."""

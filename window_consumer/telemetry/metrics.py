@@ -315,6 +315,12 @@ METRICS: tuple[Metric, ...] = (
         " left out.",
         lambda measures: _known(measures.time_to_drain_s),
     ),
+    _gauge(
+        "worker.halted",
+        "1",
+        "1 while the worker is paused by hand.",
+        lambda picture: float(picture.halted),
+    ),
     _gauge("slots", "{slot}", "Calls that may run at once.", lambda picture: picture.slots),
     _gauge(
         "slots.busy",
@@ -422,6 +428,12 @@ METRICS: tuple[Metric, ...] = (
         "1",
         "1 while nothing is fetched because too much is held.",
         lambda each: float(each.paused),
+    ),
+    _of_partitions(
+        "halted",
+        "1",
+        "1 while nothing is started because a person has paused the partition, or its worker.",
+        lambda each: float(each.halted),
     ),
     _of_partitions(
         "hovering",

@@ -94,6 +94,7 @@ Action = Literal[
     "levels",
     "weather",
     "redrive",
+    "halt",
 ]
 
 _ALWAYS: dict[Action, float] = {

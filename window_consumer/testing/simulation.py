@@ -6,8 +6,11 @@ from bisect import bisect
 from collections.abc import Callable
 from random import Random
 
+from window_consumer.core.engine import Engine
 from window_consumer.model import headers as names
-from window_consumer.model.protocols import Commit, Headers
+from window_consumer.model.protocols import Clock, Commit, Headers
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.questions import Question
 from window_consumer.runtime.standstill import STANDSTILL_S
 from window_consumer.runtime.topic_watch import TopicNews
 from window_consumer.testing.bounds import check_bounds
@@ -56,6 +59,7 @@ class Simulation:
             "kill": self._kill,
             "stop": self._stop,
             "move_offset": self._move_offset,
+            "halt": self._halt,
             "holes": self._holes,
             "retention": self._retention,
             "cut": self._cut,
@@ -216,6 +220,22 @@ class Simulation:
             topics = member.find_topics()
             facts = {topic: self.broker.topics.facts(topic) for topic in topics}
             member.completions.put(TopicNews({t: each for t, each in facts.items() if each}))
+
+    def _halt(self) -> None:
+        """Let a person pause or resume a partition, or a whole worker."""
+        member = self._anybody()
+        if member is None:
+            return
+        name = self.rng.choice([None, *member.engine.partitions])
+        self._tell(member, name, halted=self.rng.random() < 0.5)
+
+    def _tell(self, member: SimulatedMember, name: TopicPartition | None, *, halted: bool) -> None:
+        self.history.say(f"{member}: {name or 'all'} is {'paused' if halted else 'resumed'}")
+
+        def ask(engine: Engine, clock: Clock) -> bool:
+            return engine.on_halted(name, clock.now(), halted=halted)
+
+        member.completions.put(Question(ask))
 
     # ---- records and logs
 
@@ -382,6 +402,8 @@ class Simulation:
         self.broker.topics.answering = True
         for member in self.members:
             member.source.answers_held = False
+            for name in (None, *member.engine.partitions):
+                self._tell(member, name, halted=False)
         for topic in self.scene.ladder.names:
             self.broker.topics.by_name[topic].max_message_bytes = 10**6
         self.notice_the_dead()

@@ -11,17 +11,28 @@ from collections.abc import Callable, Sequence
 from time import time_ns
 from typing import Any, Final, Protocol
 
-from window_consumer.core.snapshot import CallPicture, Snapshot
+import attrs
+from attrs import frozen
+
+from window_consumer.core.cell_details import CellDetails, RecordDetails, cell_details, number_of
+from window_consumer.core.engine import Engine
+from window_consumer.core.snapshot import CallPicture, Snapshot, picture
+from window_consumer.model.protocols import Clock
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.places import Place, Places
+from window_consumer.runtime.places import Place as Standing
+from window_consumer.runtime.places import Places
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import Worker
 from window_consumer.telemetry.pictures import plain
+from window_consumer.web.frames import worker_frame
 from window_consumer.web.history import History
 
 ANSWER_S: Final = 1.0
 """A poll thread that takes longer is shown as silent."""
+
+MOST_OF_A_KEY: Final = 200
+"""Characters of a key that are shown."""
 
 
 class Board(Protocol):
@@ -29,6 +40,42 @@ class Board(Protocol):
 
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
         """Return everything about all workers, as ``/api/windows`` tells it."""
+
+    def frame(self, since: int) -> dict[str, Any]:
+        """Return what the page shows, with the samples that are later than ``since``."""
+
+    def cell(self, at: CellPlace) -> dict[str, Any] | None:
+        """Return one cell with its records and running calls, None where it is not there."""
+
+    def halt(self, at: Place, *, halted: bool) -> bool | None:
+        """Pause a worker or a partition, or let it go on; False where there is no such.
+
+        None where it did not answer in time.
+        """
+
+    def look(self) -> None:
+        """Do what has to be done every ``history.EVERY_S``, with nobody asking."""
+
+
+@frozen
+class Place:
+    """A worker, or a partition of it."""
+
+    worker: str
+    partition: TopicPartition | None = None
+    process: str = ""
+    """The number of one of several copies; of a worker that has none, all of them are meant."""
+
+
+@frozen
+class CellPlace:
+    """A cell of a window, by its number or by an offset in it."""
+
+    worker: str
+    partition: TopicPartition
+    number: int | None
+    offset: int | None = None
+    process: str = ""
 
 
 class BoardOfWorkers:
@@ -49,30 +96,86 @@ class BoardOfWorkers:
     def look(self) -> None:
         """Take a sample of each worker, for the charts; to be called every ``history.EVERY_S``."""
         for worker in self._workers:
-            picture = worker.snapshot(ANSWER_S, cells=False)
-            if picture is not None:
+            seen = worker.snapshot(ANSWER_S, cells=False)
+            if seen is not None:
                 with self._lock:
-                    self._history_of(worker).add(now_ms(), picture)
+                    self._history_of(worker).add(now_ms(), seen)
 
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
         """Return everything about all workers, as ``/api/windows`` tells it."""
         workers = [self._fields(worker, stacks=stacks, history=history) for worker in self._workers]
         return {"process": self._process, "time": now_ms(), "workers": workers}
 
+    def frame(self, since: int) -> dict[str, Any]:
+        """Return what the page shows, with the samples that are later than ``since``."""
+        return {
+            "time": now_ms(),
+            "workers": [self._frame_of(worker, since) for worker in self._workers],
+        }
+
+    def _frame_of(self, worker: Worker, since: int) -> dict[str, Any]:
+        seen = worker.snapshot(ANSWER_S, cells=False)
+        with self._lock:
+            past = self._history_of(worker)
+            fields = {
+                **self._head(worker),
+                "busy_ratio": past.busy_ratio(),
+                "time_to_drain_s": None if seen is None else past.time_to_drain_s(seen),
+                "samples": past.after(since),
+            }
+        return fields | ({} if seen is None else worker_frame(seen))
+
+    def cell(self, at: CellPlace) -> dict[str, Any] | None:
+        """Return one cell with its records and running calls, None where it is not there."""
+        worker = self._worker(at.worker)
+        if worker is None:
+            return None
+
+        def ask(engine: Engine, clock: Clock) -> tuple[CellDetails, Snapshot] | None:
+            now = clock.now()
+            number = at.number
+            if at.offset is not None:
+                number = number_of(engine, at.partition, at.offset)
+            if number is None:
+                return None
+            found = cell_details(engine, at.partition, number, now)
+            return None if found is None else (found, picture(engine, now, 0.0, cells=False))
+
+        answer = worker.loop.ask(ask, ANSWER_S)
+        if answer is None:
+            return None
+        found, seen = answer
+        places = worker.places()
+        calls = [
+            self._call(call, places.of(call))
+            for call in seen.calls
+            if call.name == at.partition and found.first_offset <= call.offset <= found.last_offset
+        ]
+        records = [_record(each) for each in found.records]
+        return attrs.asdict(found, recurse=False) | {"records": records, "calls": calls}
+
+    def halt(self, at: Place, *, halted: bool) -> bool | None:
+        """Pause a worker or a partition, or let it go on."""
+        worker = self._worker(at.worker)
+        return False if worker is None else worker.halt(at.partition, halted=halted)
+
+    def _worker(self, name: str) -> Worker | None:
+        return next((each for each in self._workers if each.name == name), None)
+
     def _fields(self, worker: Worker, *, stacks: bool, history: bool) -> dict[str, Any]:
-        picture = worker.snapshot(ANSWER_S)
+        seen = worker.snapshot(ANSWER_S)
         with self._lock:
             past = self._history_of(worker)
             fields = {
                 **self._head(worker),
                 "slots": worker.setup.engine.slots,
-                "snapshot": None if picture is None else plain(picture),
+                "snapshot": None if seen is None else plain(seen),
                 "busy_ratio": past.busy_ratio(),
-                "time_to_drain_s": None if picture is None else past.time_to_drain_s(picture),
+                "time_to_drain_s": None if seen is None else past.time_to_drain_s(seen),
                 "history": list(past.samples) if history else [],
             }
-        if stacks and picture is not None:
-            fields["stacks"] = self._stacks(picture, worker.places())
+        if stacks and seen is not None:
+            fields["stacks"] = self._stacks(seen, worker.places())
         return fields
 
     def _head(self, worker: Worker) -> dict[str, Any]:
@@ -87,11 +190,10 @@ class BoardOfWorkers:
             "silent_s": loop.silent_s,
         }
 
-    def _stacks(self, picture: Snapshot, places: Places) -> list[dict[str, Any]]:
-        return [self.call_fields(call, places.of(call)) for call in picture.calls]
+    def _stacks(self, seen: Snapshot, places: Places) -> list[dict[str, Any]]:
+        return [self._call(call, places.of(call)) for call in seen.calls]
 
-    def call_fields(self, call: CallPicture, place: Place) -> dict[str, Any]:
-        """Return where a running call stands."""
+    def _call(self, call: CallPicture, place: Standing) -> dict[str, Any]:
         return {
             "topic": call.name.topic,
             "partition": call.name.partition,
@@ -112,6 +214,11 @@ class BoardOfWorkers:
     @property
     def _workers(self) -> Sequence[Worker]:
         return () if self._running is None else self._running.workers
+
+
+def _record(each: RecordDetails) -> dict[str, Any]:
+    key = None if each.key is None else each.key.decode("utf-8", "backslashreplace")
+    return attrs.asdict(each) | {"key": None if key is None else key[:MOST_OF_A_KEY]}
 
 
 def now_ms() -> int:

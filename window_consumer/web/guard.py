@@ -45,7 +45,8 @@ HEADERS: Final[Mapping[str, str]] = {
     " frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    # Others hear nothing. With no-referrer browsers would hide the origin of our own form, too.
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -98,12 +99,12 @@ class Gate:
     def is_from_elsewhere(self, method: str, headers: Headers) -> bool:
         """Tell whether another site's page has sent a request."""
         site = headers.get("sec-fetch-site")
-        if site is not None and site not in _OWN_SITES:
-            return True
+        if site is not None:
+            return site not in _OWN_SITES  # no page can choose what the browser says there
         origin = headers.get("origin")
         if origin is None:
             # Browsers name the origin of whatever changes something; programs have no cookies.
-            return method not in _SAFE and site is None and "cookie" in headers
+            return method not in _SAFE and "cookie" in headers
         return urlsplit(origin).netloc != headers.get("host", "")
 
     def _is_session(self, given: str) -> bool:

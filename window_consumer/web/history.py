@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from itertools import islice
 from typing import Any, Final
 
 from window_consumer.core.snapshot import Snapshot
@@ -37,9 +36,11 @@ class History:
             )
         self._last = at_ms, picture
 
-    def latest(self, count: int = KEPT) -> list[dict[str, Any]]:
-        """Return the last so many samples."""
-        return list(islice(self.samples, max(0, len(self.samples) - count), None))
+    def after(self, at_ms: float) -> list[dict[str, Any]]:
+        """Return the samples that are later."""
+        if not self.samples or self.samples[-1]["t"] <= at_ms:
+            return []
+        return [sample for sample in self.samples if sample["t"] > at_ms]
 
     def busy_ratio(self) -> float | None:
         """Return the share of the slots' time that calls took in the last minute."""

@@ -48,7 +48,7 @@ def serving(board: Board, admin: AdminConfig, directory: Path) -> Iterator[int]:
     with _listen_on(address) as listening:
         port = listening.getsockname()[1]
         site = Site(board, _gate_of(admin, address, port))
-        with _running(_config_of(site, tls), listening):
+        with _running(site, _config_of(site, tls), listening):
             scheme = "https" if tls else "http"
             host = f"[{address.host}]" if ":" in address.host else address.host
             _log.info("admin: %s://%s:%d/ for the live window", scheme, host, port)
@@ -101,8 +101,8 @@ def _tls_of(admin: AdminConfig, directory: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _running(config: uvicorn.Config, listening: socket.socket) -> Iterator[None]:
-    server = uvicorn.Server(config)
+def _running(site: Site, config: uvicorn.Config, listening: socket.socket) -> Iterator[None]:
+    server = _Server(config, site)
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listening]}, name=THREAD, daemon=True
     )
@@ -114,6 +114,24 @@ def _running(config: uvicorn.Config, listening: socket.socket) -> Iterator[None]
     finally:
         server.should_exit = True
         thread.join(_END_S)
+
+
+class _Server(uvicorn.Server):
+    """Begins and ends what the site sends by itself together with the server."""
+
+    def __init__(self, config: uvicorn.Config, site: Site):
+        super().__init__(config)
+        self._site = site
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        self._site.start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let go of everybody."""
+        self._site.close()
+        await super().shutdown(sockets)
 
 
 def _not_of_ours(record: logging.LogRecord) -> bool:

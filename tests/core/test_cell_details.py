@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from tests.core.support import ORDERS, OTHERS, Driven, notes, spent_after
+from window_consumer.core.cell_details import MOST_RECORDS, CellDetails, cell_details
+from window_consumer.core.rates import RateRules
+
+KEYS = [b"a", b"b", b"a", None]
+
+
+def details(driven: Driven, number: int = 0) -> CellDetails:
+    found = cell_details(driven.engine, ORDERS, number, driven.now)
+    assert found is not None
+    return found
+
+
+def test_a_cell_tells_what_became_of_its_records_and_what_is_to_come() -> None:
+    driven = Driven(slots=2, cell_records=4, window_cells=2, retry=spent_after(3), batch_records=1)
+    driven.deliver(*notes(5, 6, 7, 8, keys=[b"a", b"b", b"c", b"d"]))
+    driven.tick()
+    failing, finishing = driven.out[:2]
+    driven.fail(failing, 5)
+    driven.finish(finishing)
+    driven.tick()
+    driven.claim(driven.out[0], 1)
+    driven.tick(0.25)
+    cell = details(driven)
+    assert (cell.first_offset, cell.last_offset, cell.count, cell.open) == (5, 8, 4, 3)
+    waiting, running, queued, done = cell.records
+    assert (waiting.offset, waiting.state, waiting.key) == (5, "waits for its next call", b"a")
+    assert (waiting.attempts, waiting.error, waiting.due_s) == (1, "ValueError: broken", 0.75)
+    assert (running.offset, running.state, running.attempts) == (7, "running", 1)
+    assert running.running_s == 0.25
+    assert (queued.offset, queued.state, queued.key, queued.attempts) == (8, "waiting", b"d", 0)
+    assert (done.offset, done.state, done.key) == (6, "done", None)
+
+
+@pytest.mark.parametrize("ordering", ["unordered", "key", "partition"])
+@pytest.mark.parametrize("per", [None, "worker", "key"])
+def test_all_that_wait_are_found_whatever_they_wait_for(
+    ordering: str, per: Literal["worker", "key"] | None
+) -> None:
+    rate = None if per is None else RateRules(per_s=0.001, burst=1, per=per)
+    driven = Driven(start=1, slots=1, cell_records=4, ordering=ordering, rate=rate)
+    driven.deliver(*notes(1, 2, 3, 4, keys=KEYS))
+    driven.tick()
+    driven.engine.on_halted(None, driven.now, halted=True)
+    cell = details(driven)
+    assert [(each.offset, each.key) for each in cell.records] == list(
+        zip([1, 2, 3, 4], KEYS, strict=True)
+    )
+
+
+def test_only_the_first_of_many_records_are_told_and_those_that_are_open_come_first() -> None:
+    driven = Driven(slots=1, cell_records=MOST_RECORDS + 50, batch_records=MOST_RECORDS + 50)
+    driven.deliver(*notes(*range(MOST_RECORDS + 50)))
+    records = details(driven).records
+    assert [each.offset for each in records] == list(range(MOST_RECORDS))
+
+
+def test_a_cell_keeps_its_number_while_the_window_slides() -> None:
+    driven = Driven(slots=8, cell_records=1, window_cells=4)
+    driven.deliver(*notes(0, 1))
+    driven.tick()
+    for slice_ in list(driven.out):
+        if slice_.messages[0].offset() == 0:
+            driven.finish(slice_)
+    assert details(driven, 1).first_offset == 1
+    assert cell_details(driven.engine, ORDERS, 0, driven.now) is None
+    assert cell_details(driven.engine, ORDERS, 2, driven.now) is None
+    assert cell_details(driven.engine, ORDERS, -1, driven.now) is None
+    assert cell_details(driven.engine, OTHERS, 0, driven.now) is None

@@ -1,0 +1,102 @@
+"""People who pause and resume partitions and workers at any time: nothing is lost for it."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from random import Random
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from window_consumer.core.decisions import Decisions
+from window_consumer.core.engine import Engine
+from window_consumer.core.halts import Halts
+from window_consumer.core.partition import Partition
+from window_consumer.testing import schedule
+from window_consumer.testing.schedule import Action, Plan
+from window_consumer.testing.simulator import ViolationError, simulate
+from window_consumer.testing.subject import Subject
+
+SCHEDULES = 30
+
+ACTIONS: dict[Action, float] = {
+    "turn": 45.0,
+    "work": 30.0,
+    "produce": 8.0,
+    "wait": 6.0,
+    "acks": 5.0,
+    "news": 0.5,
+    "start": 4.0,
+    "halt": 6.0,
+    "rebalance": 1.5,
+    "evict": 0.5,
+    "kill": 0.7,
+    "weather": 1.0,
+}
+
+
+def pausing(rng: Random) -> Plan:
+    """Draw a schedule in which somebody pauses and resumes all the time."""
+    plan = schedule.draw(rng)
+    return evolve(plan, actions=tuple(ACTIONS), weights=tuple(accumulate(ACTIONS.values())))
+
+
+class Watched(Engine):
+    """An Engine that starts nothing of what is paused, or says so."""
+
+    def on_tick(self, now: float) -> Decisions:
+        decisions = super().on_tick(now)
+        for slice_ in decisions.dispatch:
+            assert not slice_.partition.halted, f"{slice_.partition.name} is paused and starts"
+        return decisions
+
+
+class ForgetsWhoWaited(Engine):
+    """Whose next call was due in a pause is not called after it."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        honest = self.halts.halt
+
+        def halt(*given: Any, **named: Any) -> bool:
+            for each in self.partitions.values():
+                each.held_calls.clear()
+            return honest(*given, **named)
+
+        self.halts.halt = halt  # type: ignore[method-assign] # a planted bug
+
+
+class _ByNameOnly(Halts):
+    def assigned(self, partition: Partition) -> None:
+        partition.halted = False
+
+
+class StartsWhatComesNew(Watched):
+    """What is assigned to a worker that is paused is not paused."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.halts = _ByNameOnly(self.partitions, self.dispatcher, self.failures, self.settling)
+
+    def on_tick(self, now: float) -> Decisions:
+        decisions = super().on_tick(now)
+        started = decisions.dispatch if self.halts.worker else ()
+        assert not started, "the worker is paused and starts"
+        return decisions
+
+
+def test_pauses_lose_nothing_and_keep_the_order() -> None:
+    subject = Subject(make_engine=Watched)
+    for seed in range(SCHEDULES):
+        simulate(seed, draw=pausing, subject=subject)
+
+
+@pytest.mark.parametrize("mutant", [ForgetsWhoWaited, StartsWhatComesNew])
+def test_pauses_that_go_wrong_are_found(mutant: type[Engine]) -> None:
+    for seed in range(SCHEDULES):
+        try:
+            simulate(seed, draw=pausing, subject=Subject(make_engine=mutant))
+        except ViolationError:
+            return
+    pytest.fail(f"no promise was broken in {SCHEDULES} schedules")

@@ -1,0 +1,119 @@
+"""What pages are sent while they look, many of them and slow ones among them."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from tests.web.admin import Asking, MadeUpBoard, asking
+from window_consumer.web import feed, protocol
+
+PAGES = 200
+
+
+@contextmanager
+def page(ask: Asking) -> Iterator[socket.socket]:
+    """A page that looks, and reads only what it is told to read."""
+    with socket.create_connection(("127.0.0.1", ask.port), timeout=20) as connection:
+        connection.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        yield connection
+
+
+def frames_of(connection: socket.socket, count: int) -> list[dict[str, Any]]:
+    """Read until so many numbered frames have come."""
+    read = b""
+    while True:
+        lines = [each for each in read.split(b"\r\n") if each.startswith(b"data: ")]
+        frames = [json.loads(each[6:]) for each in lines if each.endswith(b"\n\n")]
+        numbered = [each for each in frames if "number" in each]
+        if len(numbered) >= count:
+            return numbered[:count]
+        more = connection.recv(65536)
+        assert more, "the connection has ended"
+        read += more
+
+
+def test_frames_come_one_after_another_while_somebody_looks() -> None:
+    board = MadeUpBoard()
+    with asking(board) as ask, page(ask) as connection:
+        began = monotonic()
+        first, second, third = frames_of(connection, 3)
+        took = monotonic() - began
+    assert [second["number"] - first["number"], third["number"] - second["number"]] == [1, 1]
+    assert took >= feed.FRAME_S
+    assert third["workers"] == []
+
+
+def test_nobody_is_asked_for_frames_while_nobody_looks() -> None:
+    board = MadeUpBoard()
+    with asking(board) as ask:
+        with page(ask) as connection:
+            frames_of(connection, 1)
+        answered = [ask("/api/session").status for _ in range(3)]
+        with page(ask) as connection:
+            frames_of(connection, 2)
+    assert answered == [200, 200, 200]
+    assert len([each for each in board.asked if each.startswith("frame")]) < 10
+
+
+def test_hundreds_of_pages_get_the_same_frames_and_cost_one_picture() -> None:
+    board = MadeUpBoard()
+    with asking(board) as ask, ExitStack() as stack:
+        pages = [stack.enter_context(page(ask)) for _ in range(PAGES)]
+        numbers = [frames_of(each, 1)[0]["number"] for each in pages]
+        assert ask("/api/windows").status == 200
+    # Each page is sent one frame of its own when it comes, and then those of all.
+    assert len(board.asked) <= PAGES + max(numbers) + 5
+
+
+def test_one_page_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "MOST_PAGES", 2)
+    with asking() as ask, page(ask) as one, page(ask) as other:
+        frames_of(one, 1)
+        frames_of(other, 1)
+        assert ask("/api/events").status == 503
+
+
+def ends_within(connection: socket.socket, events: int) -> bool:
+    """Read what is left; tell whether the end comes before so many further events."""
+    try:
+        while data := connection.recv(1 << 20):
+            events -= data.count(b"\n\n")
+            if events < 0:
+                return False
+    except ConnectionError:
+        pass
+    return True
+
+
+def test_who_reads_nothing_is_cut_off_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocol, "PATIENCE_S", 0.3)
+    board = MadeUpBoard(ballast="x" * 1_000_000)
+    with asking(board) as ask, page(ask) as silent, page(ask) as reading:
+        events = 0
+        while events < 15:  # more than the system holds for one that does not read
+            data = reading.recv(1 << 20)
+            assert data
+            events += data.count(b"\n\n")
+        assert ends_within(silent, 15)
+        assert reading.recv(10)
+
+
+def test_who_asks_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "PATIENCE_S", 0.2)
+    with (
+        asking() as ask,
+        socket.create_connection(("127.0.0.1", ask.port), timeout=20) as silent,
+        socket.create_connection(("127.0.0.1", ask.port), timeout=20) as slow,
+    ):
+        slow.sendall(b"GET /api/windows HTTP/1.1\r\nHost: local")
+        assert silent.recv(10) == b""
+        assert slow.recv(10) == b""

@@ -1,0 +1,136 @@
+// The page of the live window: frames come as server-sent events, and are drawn when there is time.
+import { drawCell, readColours, STATES } from "./cells.js";
+import { Details } from "./details.js";
+import { make, say, show } from "./dom.js";
+import { applyTheme, isDark, switchTheme } from "./theme.js";
+import { WorkerView } from "./worker.js";
+
+const SILENT_MS = 8000;
+
+const connection = document.getElementById("connection");
+const news = document.getElementById("news");
+const workers = document.getElementById("workers");
+const views = new Map();
+const details = new Details();
+let theme = 0;
+let frame = null;
+let heardAt = performance.now();
+
+function tell(text, isBad = false) {
+  say(news, text);
+  if (isBad) {
+    say(connection, text);
+    connection.classList.add("lost");
+  }
+}
+
+function drawLegend() {
+  const legend = document.getElementById("legend");
+  const free = { name: "free" };
+  legend.replaceChildren(...[...Object.entries(STATES), ["", free]].map(([letter, state]) => {
+    const canvas = make("canvas", { "aria-hidden": "true" });
+    canvas.width = canvas.height = 22 * devicePixelRatio;
+    canvas.style.width = canvas.style.height = "18px";
+    const context = canvas.getContext("2d");
+    context.scale(devicePixelRatio, devicePixelRatio);
+    drawCell(context, letter, 0, 22);
+    return make("li", {}, canvas, state.name);
+  }));
+}
+
+function retheme() {
+  theme += 1;
+  readColours();
+  drawLegend();
+  document.getElementById("theme").title = isDark() ? "light" : "dark";
+  if (frame) draw();
+}
+
+function draw() {
+  const seen = new Set();
+  for (const worker of frame.workers) {
+    const name = `${worker.process} ${worker.name}`;
+    seen.add(name);
+    let view = views.get(name);
+    if (!view) {
+      views.set(name, (view = new WorkerView(details, tell)));
+      workers.append(view.element);
+    }
+    view.update(worker, frame.time, theme);
+  }
+  for (const [name, view] of views) {
+    if (seen.has(name)) continue;
+    view.element.remove();
+    views.delete(name);
+  }
+  const empty = workers.querySelector(".empty");
+  if (seen.size && empty) empty.remove();
+  if (!seen.size) {
+    if (!empty) workers.append(make("p", { cls: "empty" }));
+    say(workers.querySelector(".empty"), "No worker has started yet.");
+  }
+}
+
+// For tests and for whoever wonders: how many frames came, were missed and were drawn.
+const counts = { frames: 0, missed: 0, drawn: 0 };
+window.wcCounts = counts;
+let number = null;
+let asked = false;
+
+function take(event) {
+  frame = JSON.parse(event.data);
+  heardAt = performance.now();
+  counts.frames += 1;
+  if (frame.number !== undefined) {
+    if (number !== null && frame.number > number + 1) counts.missed += frame.number - number - 1;
+    number = frame.number;
+  }
+  if (asked) return;
+  asked = true;
+  const later = document.hidden ? (act) => setTimeout(act, 500) : requestAnimationFrame;
+  later(() => {
+    asked = false;
+    counts.drawn += 1;
+    draw();
+  });
+}
+
+async function offerLogout() {
+  const response = await fetch("api/session").catch(() => null);
+  if (response?.ok) show(document.getElementById("logout"), (await response.json()).token);
+}
+
+async function mayLook() {
+  const response = await fetch("api/frame?since=9999999999999").catch(() => null);
+  if (response?.status === 401) location.assign("login");
+}
+
+function listen() {
+  const events = new EventSource("api/events");
+  events.onopen = () => { number = null; };
+  events.onmessage = (event) => {
+    connection.classList.remove("lost");
+    say(connection, "live");
+    take(event);
+  };
+  events.onerror = () => {
+    connection.classList.add("lost");
+    say(connection, "The connection is lost; trying again …");
+    mayLook();
+    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 2000);
+  };
+}
+
+setInterval(() => {
+  if (performance.now() - heardAt < SILENT_MS) return;
+  connection.classList.add("lost");
+  say(connection, `Nothing has been heard for ${Math.round((performance.now() - heardAt) / 1000)} s`);
+}, 1000);
+
+applyTheme();
+retheme();
+document.getElementById("theme").addEventListener("click", () => { switchTheme(); retheme(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", retheme);
+addEventListener("resize", () => { if (frame) draw(); });
+offerLogout();
+listen();

@@ -1,0 +1,36 @@
+// What somebody at three in the morning has to know first, a sentence each.
+import { duration } from "./words.js";
+
+const HOVERS_S = 2;
+const LONG_S = 10;
+
+export function troublesOf(worker) {
+  if (!worker.partitions) {
+    return [{ bad: true, what: "Silent", text: `the poll thread does not answer, for ${duration(worker.silent_s)}` }];
+  }
+  const found = [];
+  if (worker.halted) found.push({ what: "Paused", text: "somebody has paused this worker; nothing new starts" });
+  else if (!worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it is not in its group, or on its way out` });
+  const breaker = worker.breaker;
+  if (breaker.state !== "closed") {
+    found.push({ bad: true, what: "Breaker", text: `${breaker.state} for ${duration(breaker.seconds)}: ${breaker.failed} of the last ${breaker.calls} calls failed` });
+  }
+  if (worker.abandoned) found.push({ bad: true, what: "Abandoned", text: `${worker.abandoned} calls were given up and still run` });
+  const calls = new Set();
+  for (const each of worker.partitions) {
+    const name = `${each.topic}[${each.partition}]`;
+    if (each.halted && !worker.halted) found.push({ what: "Paused", text: `${name} by hand; nothing new starts` });
+    if (each.hovering >= HOVERS_S && each.row[0] === "H") {
+      const call = worker.calls.find((one) => one.topic === each.topic && one.partition === each.partition);
+      if (call) calls.add(call);
+      const why = call ? `offset ${call.offset}, attempt ${call.attempt}, has been running for ${duration(call.seconds)}` : `a record waits for its next call, or for the ack of its copy`;
+      found.push({ bad: true, what: "Hovers", text: `${name} for ${duration(each.hovering)} while later cells are done: ${why}`, partition: each, number: each.slid });
+    }
+  }
+  for (const call of worker.calls) {
+    if (call.seconds < LONG_S || calls.has(call)) continue;
+    const how = call.abandoned ? "given up, still running" : "running";
+    found.push({ what: "Slow call", text: `${call.topic}[${call.partition}] offset ${call.offset}, attempt ${call.attempt}: ${how} for ${duration(call.seconds)}`, call });
+  }
+  return found.slice(0, 8);
+}
