@@ -186,7 +186,7 @@ def diagnoses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ended,
         for name in (*PARTITIONS, "far"):
             run.wait_for(f"{name}: reads")
         health = address_of(run, "health")
-        asked = ("doctor", "--app", "sick:app", "--json", "--for", "4s")
+        asked = ("doctor", "--app", "sick:app", "--json", "--for", "3s")
         with meanwhile(come_and_go(broker)), meanwhile(write_to_slow(broker)):
             run.wait_for("moving: reads", times=3)
             far.set_rtt(ROUND_TRIP_MS)

@@ -151,6 +151,11 @@ def test_texts_from_outside_command_no_terminal_and_are_no_markup() -> None:
     assert text.count(r"\u202e") == text.count(r"\ud800") == text.count(HARMLESS)
 
 
+def test_a_short_name_is_no_markup_either() -> None:
+    text = drawn(shown(a_snapshot(), name="[b]\x1bx[/b]"))
+    assert r"[b]\x1bx[/b]" in text
+
+
 def test_what_is_gone_is_told() -> None:
     assert "http://a:1: gone: refused" in drawn(gone={"http://a:1": "gone: refused"})
 

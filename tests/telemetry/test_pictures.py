@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tests.core.support import Driven, notes
+from tests.core.support import ORDERS, OTHERS, Driven, notes
 from window_consumer.core.snapshot import LimitPicture, Snapshot, picture
 from window_consumer.telemetry.pictures import plain, snapshot_of
 
 
 def taken(offsets: int, claimed: int, failed: list[int]) -> Snapshot:
-    driven = Driven(slots=3, window_cells=4, cell_records=2)
+    driven = Driven(slots=3, window_cells=4, cell_records=2, names=(ORDERS, OTHERS))
     driven.deliver(*notes(*range(offsets)))
     driven.tick()
     for slice_ in driven.out[:claimed]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -17,10 +18,11 @@ from window_consumer.cli.errors import FOUND, OK, explain
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.terminal import printable
 from window_consumer.cli.top import authority_option, token_option
-from window_consumer.config import Config, Loaded, Mask, WorkerConfig
+from window_consumer.config import Config, Loaded, Mask, WorkerConfig, effective_kafka
 from window_consumer.config.listening import Address
 from window_consumer.doctor.asking import Examination, Process
 from window_consumer.doctor.diagnosis import Diagnosis
+from window_consumer.kafka import settings
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import RunError, UsageError
@@ -161,11 +163,38 @@ def _reached(address: Address, is_tls: bool) -> AdminAddress:  # noqa: FBT001 - 
 def _clusters(
     loaded: Loaded, workers: Sequence[WorkerConfig], tokens: OauthToken | None, timeout_s: float
 ) -> tuple[dict[str, Cluster], list[str]]:
-    """Connect to the cluster of each worker; return what was said where that failed."""
-    clusters, failures = {}, []
+    """Connect to the cluster of each worker; return what was said where that failed.
+
+    Workers that connect alike share one, and are told of together.
+    """
+    alike: dict[str, list[WorkerConfig]] = {}
     for worker in workers:
+        alike.setdefault(_how(loaded.config, worker), []).append(worker)
+
+    def connect(those: Sequence[WorkerConfig]) -> Cluster | str:
         try:
-            clusters[worker.name] = Clients.connect(loaded, worker, tokens, timeout_s).cluster
+            return Clients.connect(loaded, those[0], tokens, timeout_s).cluster
         except RunError as error:
-            failures.append(f"{worker.name}: {error}")
-    return clusters, failures
+            return f"{', '.join(worker.name for worker in those)}: {error}"
+
+    with ThreadPoolExecutor(max(1, len(alike))) as pool:
+        found = list(zip(alike.values(), pool.map(connect, alike.values()), strict=True))
+    clusters = {
+        worker.name: cluster
+        for those, cluster in found
+        if isinstance(cluster, Cluster)
+        for worker in those
+    }
+    return clusters, [failure for _, failure in found if isinstance(failure, str)]
+
+
+def _how(config: Config, worker: WorkerConfig) -> str:
+    """Return a text that is the same for workers whose clients connect alike."""
+    properties = effective_kafka(
+        config,
+        worker,
+        "admin",
+        consumer_only=settings.CONSUMER_ONLY,
+        producer_only=settings.PRODUCER_ONLY,
+    )
+    return repr(sorted(properties.items()))

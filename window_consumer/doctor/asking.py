@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from time import monotonic, sleep
 from typing import Final
@@ -28,6 +29,8 @@ from window_consumer.telemetry.admin_client import (
 )
 
 EVERY_S: Final = 1.0
+_PING_S: Final = 2.0
+"""A question that gets no answer for so long counts as one that took so long."""
 _METRICS: Final = "/metrics"
 
 
@@ -61,29 +64,46 @@ class Examination:
     config: Config
     workers: Sequence[WorkerConfig]
     clusters: Mapping[str, Cluster]
-    """By worker; a worker's is missing where it could not be reached."""
+    """By worker, one for several where they connect alike; missing where none was reached."""
     processes: Sequence[Process]
     notes: list[str] = field(factory=list)
     _looks: dict[tuple[str, str, str], list[WorkerLook]] = field(factory=lambda: defaultdict(list))
     """By address, process and worker."""
     _groups: dict[str, list[GroupLook]] = field(factory=lambda: defaultdict(list))
-    _trips: dict[str, list[float]] = field(factory=lambda: defaultdict(list))
+    _trips: dict[int, list[float]] = field(factory=lambda: defaultdict(list))
+    """By the cluster's identity."""
 
     def run(self, for_s: float) -> Diagnosis:
         """Look for so many seconds; return what is likely wrong."""
-        self._look_at_groups()
         deadline = monotonic() + for_s
+        each = {id(cluster): cluster for cluster in self.clusters.values()}
+        # A cluster that is slow to answer does not hold up the looks at workers, and at others.
+        with ThreadPoolExecutor(max(1, len(each))) as pool:
+            asked = [pool.submit(self._watch_cluster, one, deadline) for one in each.values()]
+            self._watch_workers(deadline)
+            for one in asked:
+                one.result()
+        return self._conclude()
+
+    def _watch_workers(self, deadline: float) -> None:
         self._look_at_workers(stacks=False)
-        if not (self._looks or self._groups):
-            return self._conclude()
+        if not (self._looks or self.clusters):
+            return  # nobody has answered
         while (left_s := deadline - monotonic()) > 0:
             sleep(min(EVERY_S, left_s))
-            self._ping()
-            self._look_at_workers(stacks=False)
+            if left_s > EVERY_S:
+                self._look_at_workers(stacks=False)
         # Stacks cost more, and only the last ones are of interest.
         self._look_at_workers(stacks=True)
-        self._look_at_groups()
-        return self._conclude()
+
+    def _watch_cluster(self, cluster: Cluster, deadline: float) -> None:
+        """Look at the groups on one cluster, then again, and ask small questions in between."""
+        self._ping(cluster)
+        self._look_at_groups(cluster)
+        while (left_s := deadline - monotonic()) > 0:
+            self._ping(cluster)
+            sleep(min(EVERY_S, left_s))
+        self._look_at_groups(cluster)
 
     def _look_at_workers(self, *, stacks: bool) -> None:
         for process in self.processes:
@@ -95,10 +115,9 @@ class Examination:
             for look in found:
                 self._looks[str(process.address), look.process, look.worker].append(look)
 
-    def _look_at_groups(self) -> None:
+    def _look_at_groups(self, cluster: Cluster) -> None:
         for worker in self.workers:
-            cluster = self.clusters.get(worker.name)
-            if cluster is None:
+            if self.clusters.get(worker.name) is not cluster:
                 continue
             try:
                 look = self._group(worker, cluster)
@@ -116,12 +135,12 @@ class Examination:
             lags |= cluster.backlogs(worker.group, topic)
         return GroupLook(monotonic(), group.members, not group.is_rebalancing, lags)
 
-    def _ping(self) -> None:
-        for name, cluster in self.clusters.items():
-            try:
-                self._trips[name].append(cluster.round_trip_s())
-            except WindowConsumerError as error:
-                self._note(f"{name}: the cluster does not answer: {error}")
+    def _ping(self, cluster: Cluster) -> None:
+        try:
+            self._trips[id(cluster)].append(cluster.round_trip_s(_PING_S))
+        except WindowConsumerError as error:
+            self._trips[id(cluster)].append(_PING_S)
+            self._note(f"{cluster.bootstrap} does not answer: {error}")
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -157,7 +176,7 @@ class Examination:
             pool=worker.pool,
             looks=looks,
             group=self._groups.get(worker.name, ()),
-            round_trips_s=self._trips.get(worker.name, ()),
+            round_trips_s=self._trips.get(id(self.clusters.get(worker.name)), ()),
         )
 
 
