@@ -137,3 +137,27 @@ def test_a_person_looks_into_a_cell_and_pauses_what_hangs(
         assert ask(f"/api/workers/{nothing}", "POST").status == 404
     assert ask("/api/workers/charge/pause").status == 405
     command.stop()
+
+
+def test_copies_are_shown_and_paused_at_one_address(shop: Commands) -> None:
+    command = shop.start("run", "shop:app", "--processes", "2")
+    ask = admin_of(command)
+    command.wait_for("1/wc-charge-poll charge: reads 1 partition")
+    command.wait_for("2/wc-charge-poll charge: reads 1 partition")
+    for path in ("/api/windows", "/api/frame"):
+        told = ask(path).json
+        assert [each["process"] for each in told["workers"]] == ["1", "2"]
+        assert told["missing"] == []
+    assert ask("/api/workers/charge/pause?process=2", "POST").status == 200
+    assert halted(ask) == [False, True]
+    assert ask("/api/workers/charge/pause", "POST").status == 200
+    assert halted(ask) == [True, True]
+    assert ask("/api/workers/charge/partitions/orders/0/pause", "POST").status == 200
+    assert ask("/api/workers/charge/partitions/orders/7/pause", "POST").status == 404
+    assert ask("/api/workers/charge/pause?process=3", "POST").status == 404
+    assert ask("/api/workers/charge/partitions/orders/0/cells/0").status == 404
+    assert command.stop().code == 0
+
+
+def halted(ask: Asking) -> list[bool]:
+    return [each["halted"] for each in ask("/api/frame").json["workers"]]

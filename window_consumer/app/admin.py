@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,15 +22,38 @@ _MISSING = (
 def admin_board(plan: Plan, copy: CopyOfMany | None, beside: ExitStack) -> BoardOfWorkers | None:
     """Serve what the configuration asks for, until ``beside`` is left; None for nothing.
 
-    Raises UsageError where the extra is missing, or the address cannot be had.
+    A copy is asked by whoever keeps the copies. Raises UsageError where the extra is missing, or
+    the address cannot be had.
     """
-    if plan.config.admin.address is None:
+    if plan.config.admin.address is None or (copy is not None and copy.admin_socket is None):
         return None
     try:
-        from window_consumer.web.board import BoardOfWorkers  # noqa: PLC0415 - an optional extra
-        from window_consumer.web.server import serving  # noqa: PLC0415 - as above
+        from window_consumer.web import server  # noqa: PLC0415 - an optional extra
+        from window_consumer.web.board import BoardOfWorkers  # noqa: PLC0415 - as above
     except ImportError as error:
         raise UsageError(_MISSING) from error
     board = BoardOfWorkers("" if copy is None else copy.number, plan.mask)
-    beside.enter_context(serving(board, plan.config.admin, Path(plan.file).parent))
+    if copy is not None and copy.admin_socket is not None:
+        beside.enter_context(server.serving_on(board, copy.admin_socket))
+    else:
+        beside.enter_context(server.serving(board, plan.config.admin, Path(plan.file).parent))
     return board
+
+
+@contextmanager
+def admin_of_copies(plan: Plan, sockets: Mapping[str, Path]) -> Iterator[None]:
+    """Serve for all copies what the configuration asks for; ``sockets`` are theirs, by number.
+
+    Raises UsageError as ``admin_board`` does.
+    """
+    if plan.config.admin.address is None:
+        yield
+        return
+    try:
+        from window_consumer.web import server  # noqa: PLC0415 - an optional extra
+        from window_consumer.web.copies import BoardOfCopies  # noqa: PLC0415 - as above
+    except ImportError as error:
+        raise UsageError(_MISSING) from error
+    board = BoardOfCopies(sockets, len(plan.workers))
+    with server.serving(board, plan.config.admin, Path(plan.file).parent):
+        yield

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Final
 
 from window_consumer.app import Plan
+from window_consumer.app.admin import admin_of_copies
 from window_consumer.app.bounds import STOP_GRACE_S
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, WRONG_USAGE
 from window_consumer.model.errors import UsageError
@@ -58,11 +59,17 @@ def this_copy() -> CopyOfMany | None:
     if not number:
         return None
     directory = os.environ.get(_SOCKETS)
-    return CopyOfMany(number, None if directory is None else _socket_of(directory, number))
+    if directory is None:
+        return CopyOfMany(number, None)
+    return CopyOfMany(number, _socket_of(directory, number), _admin_socket_of(directory, number))
 
 
 def _socket_of(directory: str, number: str) -> Path:
     return Path(directory, f"{number}.socket")
+
+
+def _admin_socket_of(directory: str, number: str) -> Path:
+    return Path(directory, f"{number}.admin")
 
 
 def join_supervisor() -> bool:
@@ -219,14 +226,15 @@ def run_copies(count: int, make_plan: Callable[[], Plan]) -> int:
         *sys.argv[1:],
     ]
     copies = [Copy(number, command) for number in range(1, count + 1)]
-    address = plans[0].config.health.address
-    if address is None:
+    config = plans[0].config
+    if config.health.address is None and config.admin.address is None:
         return Supervisor(copies, longest).run()
     with TemporaryDirectory(prefix="window-consumer-") as directory:
         os.environ[_SOCKETS] = directory
         numbers = [str(copy.number) for copy in copies]
         health = HealthOfCopies({each: _socket_of(directory, each) for each in numbers})
-        with answering(health, address):
+        admins = {each: _admin_socket_of(directory, each) for each in numbers}
+        with answering(health, config.health.address), admin_of_copies(plans[0], admins):
             return Supervisor(copies, longest, health.ended).run()
 
 

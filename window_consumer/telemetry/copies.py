@@ -27,11 +27,13 @@ class CopyOfMany:
     number: str
     socket: Path | None
     """The Unix socket on which it is asked how it is, None where nobody wants to know."""
+    admin_socket: Path | None = None
+    """The one on which it shows its windows, None where nobody wants to see them."""
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: Path):
-        super().__init__("localhost", timeout=_PATIENCE_S)
+    def __init__(self, path: Path, patience_s: float):
+        super().__init__("localhost", timeout=patience_s)
         self._path = str(path)
 
     def connect(self) -> None:
@@ -40,11 +42,13 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def ask(path: Path, route: str) -> Answer | None:
+def ask(
+    path: Path, route: str, method: str = "GET", patience_s: float = _PATIENCE_S
+) -> Answer | None:
     """Ask the process that listens at a Unix socket; None where none answers in time."""
-    connection = _Connection(path)
+    connection = _Connection(path, patience_s)
     try:
-        connection.request("GET", route)
+        connection.request(method, route)
         response = connection.getresponse()
         text = response.read().decode()
         return Answer(response.status, text, response.getheader("Content-Type", ""))

@@ -55,6 +55,18 @@ def serving(board: Board, admin: AdminConfig, directory: Path) -> Iterator[int]:
             yield port
 
 
+@contextmanager
+def serving_on(board: Board, path: Path) -> Iterator[None]:
+    """Answer at a Unix socket, which only whoever keeps this copy gets to, as long as it lasts."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        site = Site(board, Gate())
+        with _running(site, _config_of(site, {}), listening):
+            yield
+
+
 def _gate_of(admin: AdminConfig, address: Address, port: int) -> Gate:
     # Who listens for others, too, may be called by any name; a token or a proxy is before it then.
     hosts = _LOOPBACK | {address.host} if address.is_loopback else None

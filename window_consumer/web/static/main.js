@@ -110,8 +110,9 @@ function listen() {
   events.onopen = () => { number = null; };
   events.onmessage = (event) => {
     connection.classList.remove("lost");
-    say(connection, "live");
     take(event);
+    const missing = frame.missing ?? [];
+    say(connection, missing.length ? `live; no answer from process ${missing.join(", ")}` : "live");
   };
   events.onerror = () => {
     connection.classList.add("lost");
