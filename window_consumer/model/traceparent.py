@@ -17,9 +17,7 @@ HEADER: Final = "traceparent"
 _FORM: Final = re.compile(
     rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL
 )
-_SAMPLED: Final = frozenset(b"13579bdf")
-_FLAGS_END: Final = 54
-"""Where the last digit of the flags stands."""
+_SAMPLED: Final = frozenset({b"1", b"3", b"5", b"7", b"9", b"b", b"d", b"f"})
 
 
 class TraceParent(NamedTuple):
@@ -44,12 +42,7 @@ def read(value: bytes | None) -> TraceParent | None:
 
 def value_of(headers: Sequence[tuple[str, bytes | None]] | None) -> bytes | None:
     """Return the header's value, the last one where there are several; None where it is missing."""
-    if not headers:
-        return None
-    for name, value in reversed(headers):
-        if name == HEADER:
-            return value
-    return None
+    return dict(headers).get(HEADER) if headers else None
 
 
 def of_message(message: Message) -> TraceParent | None:
@@ -58,5 +51,5 @@ def of_message(message: Message) -> TraceParent | None:
 
 
 def may_be_sampled(value: bytes | None) -> bool:
-    """Tell by one digit whether it is worth the time to read a value."""
-    return value is not None and len(value) > _FLAGS_END and value[_FLAGS_END] in _SAMPLED
+    """Tell by the last digit of the flags whether it is worth the time to read a value."""
+    return value is not None and value[54:55] in _SAMPLED

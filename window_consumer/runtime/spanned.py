@@ -10,6 +10,7 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any, Protocol
 
+from window_consumer.model import traceparent
 from window_consumer.model.record import Record
 
 Called = Callable[[Any], Any]
@@ -29,8 +30,8 @@ class CallSpan(Protocol):
 class CallSpans(Protocol):
     """Who makes spans of calls. Any slot may ask; nothing is raised."""
 
-    only_with_headers: bool
-    """A record without headers never has one: most need not be asked about."""
+    only_sampled: bool
+    """A record has one only if its producer's trace is sampled: most need not be asked about."""
 
     def of_record(self, record: Record) -> CallSpan | None:
         """Return the span of a call that is about to begin, None for none."""
@@ -43,7 +44,7 @@ def spanned(handler: Called, spans: CallSpans, *, batches: bool, coroutines: boo
     """Return a handler whose calls have spans, where ``spans`` wants them to."""
     begin: Callable[[Any], CallSpan | None] = spans.of_batch if batches else spans.of_record
     around = _around_coroutine if coroutines else _around
-    if batches or not spans.only_with_headers:
+    if batches or not spans.only_sampled:
 
         def call(given: Any) -> object:
             span = begin(given)
@@ -51,13 +52,16 @@ def spanned(handler: Called, spans: CallSpans, *, batches: bool, coroutines: boo
 
         return call
 
-    def call_with_headers(record: Record) -> object:
-        if not record._message.headers():  # noqa: SLF001 - the layers belong to the slots' loop
+    may_be_sampled = traceparent.may_be_sampled
+
+    def call_sampled(record: Record) -> object:
+        headers = record._message.headers()  # noqa: SLF001 - the layers belong to the slots' loop
+        if not headers or not may_be_sampled(dict(headers).get(traceparent.HEADER)):
             return handler(record)
         span = begin(record)
         return handler(record) if span is None else around(span, handler, record)
 
-    return call_with_headers
+    return call_sampled
 
 
 def _around(span: CallSpan, handler: Called, given: Any) -> object:

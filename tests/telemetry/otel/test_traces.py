@@ -84,6 +84,6 @@ def test_the_sampler_has_the_last_word_on_those_that_a_ratio_chooses() -> None:
         assert both == one
 
 
-def test_only_without_a_ratio_need_records_without_headers_not_be_asked_about() -> None:
-    assert Traces("shop", 0.0).only_with_headers
-    assert not Traces("shop", 0.0001).only_with_headers
+def test_only_without_a_ratio_need_unsampled_records_not_be_asked_about() -> None:
+    assert Traces("shop", 0.0).only_sampled
+    assert not Traces("shop", 0.0001).only_sampled

@@ -27,7 +27,7 @@ class CallSpans:
         self.spans = spans
         self.budget = budget
         self.describe = describe
-        self.only_with_headers = spans.traces.only_with_headers
+        self.only_sampled = spans.traces.only_sampled
 
     def of_record(self, record: Record) -> _RecordSpan | None:
         """Return the span of a call, None for most."""

@@ -49,16 +49,17 @@ class Traces:
         self._keeps = keeps
 
     @property
-    def only_with_headers(self) -> bool:
-        """A record without headers is never chosen."""
+    def only_sampled(self) -> bool:
+        """A record is never chosen whose producer's trace is not sampled."""
         return not self._bound
 
     def of(self, message: Message, *, is_copy: bool) -> Place | None:
         """Return where a record's spans belong; None where it is to have none."""
-        value = traceparent.value_of(message.headers())
-        if not self._bound and not traceparent.may_be_sampled(value):
+        headers = message.headers()
+        value = dict(headers).get(traceparent.HEADER) if headers else None
+        if not (self._bound or traceparent.may_be_sampled(value)):
             return None
-        parent = traceparent.read(value)
+        parent = None if value is None else traceparent.read(value)
         if parent is None:
             return self._own(message, is_copy=is_copy) if self._bound else None
         trace_id, span_id, sampled = parent
