@@ -25,7 +25,10 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 _WAKE_SHARE: Final = 4
 """The thread is woken before its time when a quarter of an inbox is full."""
 
-_CLOSE_S: Final = 5.0
+_CLOSE_S: Final = 3.0
+"""So long an end takes where brokers do not answer: within the grace that `check` works out."""
+
+_WAY_CLOSES_S: Final = 2.0
 
 
 class TraceWriter:
@@ -111,7 +114,7 @@ class TraceWriter:
                 self._trouble.ends()
             if ends:
                 break
-        self._way.close(_CLOSE_S)
+        self._way.close(_WAY_CLOSES_S)
 
     def flush(self) -> None:
         """Make batches of everything that waits, and hand them on. Owner: the thread."""
