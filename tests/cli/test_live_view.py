@@ -96,6 +96,14 @@ def test_it_says_what_leaves_and_why_and_what_the_worker_does_about_it() -> None
     assert "draining; 3 processed" in text
 
 
+def test_what_a_person_has_paused_is_told() -> None:
+    (one,) = windows(1)
+    seen = attrs.evolve(a_snapshot(), partitions=(attrs.evolve(one, halted=True),), halted=True)
+    text = drawn(shown(seen))
+    assert "1 by hand" in text
+    assert "paused by hand; 3 processed" in text
+
+
 def test_a_cell_that_hovers_and_the_call_that_holds_it_are_to_be_seen() -> None:
     text = drawn(shown(a_snapshot()))
     assert "[H■__]" in text

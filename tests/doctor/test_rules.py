@@ -165,6 +165,19 @@ def test_a_breaker_that_lets_calls_through_is_no_cause(state: str) -> None:
     assert found(evidence(lambda _: {"breaker": breaker(state)})) == []
 
 
+def test_what_a_person_has_paused_waits_for_a_person() -> None:
+    paused = partition(lag=70, open=7, halted=True, hovering_s=50.0)
+    cause = the_cause(evidence(lambda _: {"partitions": (paused, partition(OTHERS))}), "halted")
+    assert "a person has paused orders[0]: 70 records wait" in cause.sentence
+    both = (paused, partition(OTHERS, halted=True))
+    cause = the_cause(evidence(lambda _: {"partitions": both}), "halted")
+    assert "a person has paused the worker: 70 records wait" in cause.sentence
+
+
+def test_a_pause_without_lag_is_nobodys_trouble() -> None:
+    assert found(evidence(lambda _: {"partitions": (partition(halted=True),)})) == []
+
+
 STACK = """
   File "/app/shop.py", line 12, in charge
     lock.acquire()

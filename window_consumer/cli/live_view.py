@@ -139,7 +139,8 @@ def _windows(heading: str, partitions: Sequence[PartitionPicture], width: int) -
 
 def _open(partition: PartitionPicture) -> Text:
     waits = " rate" if partition.waits_for_rate else ""
-    return _line(f"{partition.open}{' paused' if partition.paused else ''}{waits}")
+    paused = " by hand" if partition.halted else " paused" if partition.paused else ""
+    return _line(f"{partition.open}{paused}{waits}")
 
 
 def _lag(partition: PartitionPicture) -> Text:
@@ -171,6 +172,7 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
     busy = min(sum(not call.abandoned for call in snapshot.calls), snapshot.slots)
     rate = "" if worker.per_s is None else f" ({worker.per_s:,.0f}/s)"
     state = f"{worker.state}; " if worker.state else ""
+    state += "paused by hand; " if snapshot.halted else ""
     yield _line(
         f"  {state}{did.processed} processed{rate}, {did.retried} retried,"
         f" {did.dead_lettered} dead-lettered; {busy} of {slots} slots busy"

@@ -17,6 +17,7 @@ class CauseKind(StrEnum):
     """What it is; the names are stable."""
 
     BREAKER_OPEN = "breaker_open"
+    HALTED = "halted"
     NOT_IN_GROUP = "not_in_group"
     REBALANCES = "rebalances"
     HOVERING = "hovering"

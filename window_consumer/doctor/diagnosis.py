@@ -11,11 +11,12 @@ from window_consumer.doctor.causes import Cause, CauseKind
 from window_consumer.doctor.evidence import Evidence
 from window_consumer.doctor.load import gil_bound, handler_slow, hot_key, hot_partition, rate
 from window_consumer.doctor.looks import GroupLook
-from window_consumer.doctor.standing import breaker_open, hovering, not_in_group, rebalances
+from window_consumer.doctor.standing import breaker_open, halted, hovering, not_in_group, rebalances
 from window_consumer.doctor.supply import broker_slow, fetch_bound
 
 RULES: Final[tuple[Callable[[Evidence], Iterator[Cause]], ...]] = (
     breaker_open,
+    halted,
     rebalances,
     not_in_group,
     hovering,

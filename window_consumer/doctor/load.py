@@ -78,7 +78,7 @@ def hot_partition(seen: Evidence) -> Iterator[Cause]:
         return
     if not one_by_one and worst.open + worst.buffered <= seen.last.slots:
         return  # its records do not come: that is another cause
-    if _is_held_by_a_key(seen, worst) or worst.waits_for_rate:
+    if _is_held_by_a_key(seen, worst) or worst.waits_for_rate or worst.halted:
         return
     why = "its records run one after another (ordering: partition)" if one_by_one else "it is hot"
     yield Cause(

@@ -31,6 +31,8 @@ class PartitionLook:
     longest_line: int = 0
     hottest_key: str | None = None
     waits_for_rate: bool = False
+    halted: bool = False
+    """A person has paused it, or its worker."""
 
 
 @frozen
@@ -164,4 +166,5 @@ def _partition(seen: PartitionPicture) -> PartitionLook:
         longest_line=seen.longest_line,
         hottest_key=seen.hottest_key,
         waits_for_rate=seen.waits_for_rate,
+        halted=seen.halted,
     )

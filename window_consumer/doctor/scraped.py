@@ -106,7 +106,7 @@ def _partitions(figures: Figures) -> Iterator[PartitionLook]:
         of("paused"),
     )
     failed, hovering, lines = of("failed"), of("hovering_seconds"), of("longest_line")
-    unread, rated = of("unread"), of("waits_for_rate")
+    unread, rated, halted = of("unread"), of("waits_for_rate"), of("halted")
     for name, open_ in of("open").items():
         yield PartitionLook(
             name=name,
@@ -126,4 +126,5 @@ def _partitions(figures: Figures) -> Iterator[PartitionLook]:
             hovering_s=hovering.get(name, 0.0),
             longest_line=round(lines.get(name, 0)),
             waits_for_rate=bool(rated.get(name)),
+            halted=bool(halted.get(name)),
         )

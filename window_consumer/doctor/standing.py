@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from window_consumer.doctor.causes import Cause, CauseKind
@@ -14,6 +14,7 @@ HOVERS_S: Final = 5.0
 HOVERS_CALLS: Final = 5.0
 """... if it is also so many times what a call takes."""
 
+_LISTED: Final = 4
 _LIBRARIES: Final = ("/lib/python", "/site-packages/", "<frozen ")
 
 REBALANCES: Final = 3
@@ -47,6 +48,29 @@ def breaker_open(seen: Evidence) -> Iterator[Cause]:
         },
         weight=100,
     )
+
+
+def halted(seen: Evidence) -> Iterator[Cause]:
+    """A person has paused partitions, or the worker."""
+    paused = [each for each in seen.last.partitions if each.halted]
+    lag = sum(each.lag or 0 for each in paused)
+    if not lag:
+        return
+    which = "the worker" if len(paused) == len(seen.last.partitions) else _listed(paused)
+    yield Cause(
+        CauseKind.HALTED,
+        seen.worker,
+        f"a person has paused {which}: {lag} records wait until somebody resumes it",
+        {"partitions": len(paused), "lag": lag},
+        paused[0].name if len(paused) == 1 else None,
+        weight=98,
+    )
+
+
+def _listed(partitions: Sequence[PartitionLook]) -> str:
+    shown = ", ".join(str(each.name) for each in partitions[:_LISTED])
+    more = len(partitions) - _LISTED
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def rebalances(seen: Evidence) -> Iterator[Cause]:
@@ -95,7 +119,7 @@ def hovering(seen: Evidence) -> Iterator[Cause]:
     calls = seen.last.durations
     usual_s = calls.seconds / calls.calls if calls.calls else 0.0
     for partition in seen.last.partitions:
-        if partition.hovering_s < max(HOVERS_S, HOVERS_CALLS * usual_s):
+        if partition.halted or partition.hovering_s < max(HOVERS_S, HOVERS_CALLS * usual_s):
             continue
         held = [each for each in seen.last.calls if each.name == partition.name]
         longest = max(held, key=lambda call: call.seconds, default=None)
