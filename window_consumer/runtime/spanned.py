@@ -23,6 +23,9 @@ class CallSpan(Protocol):
     def enter(self) -> None:
         """Make it the current one, in the context in which the call runs."""
 
+    def carry(self, returned: object) -> object:
+        """Return what the handler has returned, with the trace in what is to be produced."""
+
     def leave(self, error: BaseException | None) -> None:
         """Hear how the call has ended, in the same context."""
 
@@ -71,6 +74,8 @@ def _around(span: CallSpan, handler: Called, given: Any) -> object:
     except BaseException as error:
         span.leave(error)
         raise
+    if returned is not None:
+        returned = span.carry(returned)
     span.leave(None)
     return returned
 
@@ -84,5 +89,7 @@ async def _around_coroutine(span: CallSpan, handler: Called, given: Any) -> obje
     except BaseException as error:
         span.leave(error)
         raise
+    if returned is not None:
+        returned = span.carry(returned)
     span.leave(None)
     return returned

@@ -23,6 +23,7 @@ from tests.telemetry.otel.memory import (
     trace_of,
 )
 from window_consumer.model.errors import PartialFailure, Skip
+from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.spanned import spanned
@@ -196,6 +197,41 @@ def test_beyond_so_many_a_second_spans_are_left_out_and_counted() -> None:
     memory.now += 1.0
     called(memory, seen.append, record(5, headers=SAMPLED))
     assert len(memory.ended) == 4
+
+
+def test_records_that_are_produced_go_on_in_the_trace_unless_they_say_otherwise() -> None:
+    memory = Memory()
+    own = Produce("invoices", b"k", b"v", headers={"traceparent": "mine"}, partition=3)
+    plain = Produce("invoices", b"k", b"v", headers={"a": b"b"}, partition=3, timestamp=7)
+
+    async def charge(_order: Record) -> list[Produce]:
+        await asyncio.sleep(0)
+        return [own, plain]
+
+    answers = [
+        called(memory, lambda _order: [own, plain], record(headers=SAMPLED)),
+        awaited(memory, charge, record(headers=SAMPLED)),
+        called(memory, lambda _orders: [own, plain], [record()]),
+    ]
+    for (kept, carried), span in zip(answers, memory.ended, strict=True):
+        assert kept is own
+        assert span.context is not None
+        flags = span.context.trace_flags
+        value = f"00-{trace_of(span):032x}-{id_of(span):016x}-{flags:02x}".encode()
+        assert carried.headers == (("a", b"b"), ("traceparent", value))
+        assert with_headers(carried, plain.headers) == plain
+
+
+@pytest.mark.parametrize("returned", [None, "a row", [], [Produce("invoices"), 1]])
+def test_what_is_nothing_to_produce_comes_out_as_it_is(returned: object) -> None:
+    memory = Memory()
+    assert called(memory, lambda _order: returned, record(headers=SAMPLED)) is returned
+    assert memory.counts.lost == 0
+
+
+def with_headers(result: Produce, headers: Any) -> Produce:
+    more: Any = {"partition": result.partition, "timestamp": result.timestamp}
+    return Produce(result.topic, result.key, result.value, headers=headers, **more)
 
 
 def test_a_batch_has_a_span_that_is_current_and_links_to_the_producers() -> None:

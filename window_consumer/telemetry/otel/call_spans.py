@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
 
 from opentelemetry.context import Context, attach, detach
+from opentelemetry.propagate import inject
 from opentelemetry.trace import Span, set_span_in_context
 
+from window_consumer.model import traceparent
 from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Fault
+from window_consumer.model.produce import Produce, results_of
 from window_consumer.model.record import Message, Record
 from window_consumer.runtime.batch_calls import Held, failed_of
 from window_consumer.telemetry.otel import names
@@ -88,6 +91,23 @@ class _CallSpan:
         except Exception:
             self._maker.budget.counts.lost += 1
 
+    def carry(self, returned: object) -> object:
+        """Return it, with the span's headers in the records that are to be produced.
+
+        Where such a record has a ``traceparent`` already, somebody knows better.
+        """
+        try:
+            results = results_of(returned)
+            if results:
+                found: dict[str, str] = {}
+                inject(found, self._context)
+                return [_with_headers(each, found) for each in results]
+        except TypeError:
+            pass  # the slot says what is wrong with it
+        except Exception:
+            self._maker.budget.counts.lost += 1
+        return returned
+
     def leave(self, error: BaseException | None) -> None:
         """Say how the call has ended, and end."""
         try:
@@ -160,6 +180,19 @@ class _BatchSpan(_CallSpan):
             if error is not None:
                 fail(span, self._maker.describe(error))
         span.end()
+
+
+def _with_headers(result: Produce, more: Mapping[str, str]) -> Produce:
+    if any(name == traceparent.HEADER for name, _ in result.headers):
+        return result
+    return Produce(
+        result.topic,
+        result.key,
+        result.value,
+        headers=(*result.headers, *more.items()),
+        partition=result.partition,
+        timestamp=result.timestamp,
+    )
 
 
 def _failures(error: BaseException, records: Sequence[Record]) -> list[tuple[int, BaseException]]:

@@ -30,6 +30,10 @@ class Ids(RandomIdGenerator):
         context: SpanContext | None = getattr(self._given, "context", None)
         return super().generate_trace_id() if context is None else context.trace_id
 
+    def is_trace_id_random(self) -> bool:
+        """Tell whether a new trace's id is random; one that follows from a record is not."""
+        return getattr(self._given, "context", None) is None
+
     def generate_span_id(self) -> int:
         """Return the id of a new span."""
         context: SpanContext | None = getattr(self._given, "context", None)
