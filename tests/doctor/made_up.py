@@ -43,6 +43,7 @@ def evidence(
     idle = WorkerLook(0.0, "charge", slots=8, running_s=0.0, partitions=(partition(),))
     return Evidence(
         worker="charge",
+        where=more.pop("where", ""),
         ordering=ordering,
         pool=more.pop("pool", "threads"),
         looks=[

@@ -137,6 +137,12 @@ def test_one_hot_partition_in_partition_order() -> None:
     assert "its records run one after another" in cause.sentence
 
 
+def test_one_partition_that_gets_most_of_what_is_written() -> None:
+    both = [partition(lag=None, open=50), partition(OTHERS, lag=10)]
+    cause = the_cause(evidence(working(busy=0.6, per_s=20, partitions=both)), "hot_partition")
+    assert "orders[0] has 5000 of the 5010 records that lag (100%): it is hot" in cause.sentence
+
+
 def test_partitions_that_lag_alike_are_not_hot() -> None:
     both = [partition(lag=None, open=50), partition(OTHERS, lag=4000, open=50)]
     assert found(evidence(working(busy=0.6, per_s=20, partitions=both))) == ["unknown"]
@@ -326,11 +332,20 @@ def test_partitions_of_members_that_were_not_asked_are_looked_at_too() -> None:
     assert [(cause.kind, cause.partition) for cause in causes] == [("unknown", ORDERS)]
 
 
+def test_one_of_several_processes_is_told_apart() -> None:
+    diagnosis = diagnose([evidence(lambda _: {"breaker": breaker("open")}, where="process 2")])
+    (cause,) = diagnosis.as_json()["causes"]
+    assert (cause["worker"], cause["process"]) == ("charge", "process 2")
+    assert next(diagnosis.as_text()).startswith("charge of process 2: its circuit breaker")
+
+
 def test_the_fields_of_json_are_stable() -> None:
     seen = hovering(31.0, calls=(call(31.0, stack=STACK),))
     plain = json.loads(json.dumps(diagnose([seen], notes=["a note"]).as_json()))
     assert plain.keys() == {"ok", "causes", "well", "notes"}
     (cause,) = plain["causes"]
-    assert cause.keys() == {"cause", "worker", "partition", "sentence", "figures", "stack"}
+    fields = {"cause", "worker", "process", "partition", "sentence", "figures", "stack"}
+    assert cause.keys() == fields
+    assert (cause["worker"], cause["process"]) == ("charge", None)
     assert (plain["ok"], cause["cause"], cause["partition"]) == (False, "hovering", "orders[0]")
     assert plain["notes"] == ["a note"]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -148,3 +153,60 @@ def test_the_token_is_sent_and_shown_nowhere() -> None:
     access = Access("secret")
     assert access.headers() == {"Authorization": "Bearer secret"}
     assert "secret" not in repr(access)
+
+
+@pytest.fixture(scope="module")
+def over_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A worker that speaks TLS, with a certificate for another name; and that certificate."""
+    directory = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=elsewhere", "-keyout", "key.pem"),
+            *("-out", "certificate.pem"),
+        ],
+        cwd=directory,
+        check=True,
+        capture_output=True,
+    )
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            text = json.dumps(told()).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(directory / "certificate.pem", directory / "key.pem")
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.handle_error = lambda *_: None  # type: ignore[method-assign] # who breaks off is no trouble
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield f"https://127.0.0.1:{server.server_address[1]}", directory / "certificate.pem"
+        server.shutdown()
+        thread.join(10)
+
+
+def test_who_is_not_trusted_is_told_apart_and_gets_no_token(over_tls: tuple[str, Path]) -> None:
+    url, certificate = over_tls
+    assert "self-signed certificate; --ca names the certificates to trust" in why(url)
+    assert "TLS: IP address mismatch" in why(url, Access("secret", certificate))
+
+
+def test_the_certificate_of_the_configuration_is_trusted_whatever_its_name(
+    over_tls: tuple[str, Path],
+) -> None:
+    url, certificate = over_tls
+    (found,) = ask(AdminAddress.parse(url), Access(None, certificate, any_name=True)).workers
+    assert found.name == "charge"
+
+
+def test_what_speaks_no_tls_is_told_apart() -> None:
+    with fake_worker() as worker:
+        assert "TLS: " in why(worker.url.replace("http:", "https:"))

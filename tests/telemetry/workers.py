@@ -65,7 +65,7 @@ class FakeWorker:
 def fake_worker(fields: Any = None, port: int = 0) -> Iterator[FakeWorker]:
     worker = FakeWorker("", lambda: Answer(500, ""))
     worker.tells(told() if fields is None else fields)
-    routes = {"/api/windows": worker.tell}
+    routes = dict.fromkeys(["/api/windows", "/metrics"], worker.tell)
     server = HttpServer.on_port("127.0.0.1", port, routes, lambda: None, key="admin.listen")
     worker.url = server.where
     try:

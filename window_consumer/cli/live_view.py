@@ -49,7 +49,7 @@ _SHOWN_TAIL: Final = 8
 _PERCENTILES: Final = (50, 95, 99)
 _LEAST_PARTITIONS: Final = 4
 """Shown of each worker, however low the terminal is."""
-_LINES_A_WORKER: Final = 9
+_LINES_A_WORKER: Final = 10
 """What is said of a worker beside its partitions takes at most about so many lines."""
 
 
@@ -177,11 +177,12 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
         f"  {state}{did.processed} processed{rate}, {did.retried} retried,"
         f" {did.dead_lettered} dead-lettered; {busy} of {slots} slots busy"
     )
-    took = _took(snapshot, worker.durations)
-    busy_ratio = "" if worker.busy_ratio is None else f"; busy {worker.busy_ratio:.0%}"
-    drained = worker.time_to_drain_s
-    drain = "" if drained is None else f"; drained in {duration(drained)}"
-    yield _line(f"  {_behind(snapshot)}; {took}{busy_ratio}{drain}")
+    yield _line(f"  {_behind(snapshot)}; {_took(snapshot, worker.durations)}")
+    if worker.busy_ratio is not None and worker.time_to_drain_s is not None:
+        yield _line(
+            f"  in the last minute {worker.busy_ratio:.0%} busy; at that pace the lag takes"
+            f" {duration(worker.time_to_drain_s)}"
+        )
 
 
 def _behind(snapshot: Snapshot) -> str:

@@ -169,9 +169,10 @@ class Examination:
             notes=self.notes,
         )
 
-    def _evidence(self, worker: WorkerConfig, looks: Sequence[WorkerLook], shown: str) -> Evidence:
+    def _evidence(self, worker: WorkerConfig, looks: Sequence[WorkerLook], where: str) -> Evidence:
         return Evidence(
-            worker=shown,
+            worker=worker.name,
+            where=where,
             ordering=worker.ordering,
             pool=worker.pool,
             looks=looks,
@@ -181,11 +182,12 @@ class Examination:
 
 
 def _whose(address: str, process: str, name: str, seen: Iterable[tuple[str, str, str]]) -> str:
-    """Return how a worker is called: by its name, and where several have it, by more."""
+    """Return in which process a worker is, where several have it; else nothing."""
     same = [key for key in seen if key[2] == name]
-    where = f" at {address}" if len({key[0] for key in same}) > 1 else ""
-    copy = f" of process {process}" if process else ""
-    return f"{name}{copy}{where}"
+    where = [f"process {process}"] if process else []
+    if len({key[0] for key in same}) > 1:
+        where.append(address if process else f"the process at {address}")
+    return " at ".join(where)
 
 
 def _owned(

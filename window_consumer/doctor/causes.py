@@ -42,6 +42,8 @@ class Cause:
     figures: Mapping[str, Figure]
     """What the sentence rests on; seconds end in ``_s``, rates in ``_per_s``."""
     partition: TopicPartition | None = None
+    where: str = field(default="", kw_only=True)
+    """Which of several processes, in words; empty where there is one."""
     weight: float = field(default=0.0, kw_only=True)
     stack: str = field(default="", kw_only=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from window_consumer.doctor.causes import Cause, CauseKind
 from window_consumer.doctor.evidence import Evidence
@@ -49,6 +49,7 @@ class Diagnosis:
                 {
                     "cause": cause.kind.value,
                     "worker": cause.worker,
+                    "process": cause.where or None,
                     "partition": None if cause.partition is None else str(cause.partition),
                     "sentence": cause.sentence,
                     "figures": dict(cause.figures),
@@ -63,7 +64,8 @@ class Diagnosis:
     def as_text(self) -> Iterator[str]:
         """Yield lines for people."""
         for cause in self.causes:
-            yield f"{cause.worker}: {cause.sentence}"
+            of = f" of {cause.where}" if cause.where else ""
+            yield f"{cause.worker}{of}: {cause.sentence}"
             yield from (f"    {line}" for line in cause.stack.splitlines())
         yield from self.well
         yield from (f"note: {note}" for note in self.notes)
@@ -86,7 +88,7 @@ def diagnose(
         found = [cause for rule in RULES for cause in rule(seen)]
         if not found and seen.is_behind and not _catches_up(seen):
             found = [_unknown(seen)]
-        causes += found
+        causes += [evolve(cause, where=seen.where) for cause in found]
         if not found:
             well.append(_well(seen))
     for worker, looks in groups:
@@ -112,8 +114,9 @@ def _well(seen: Evidence) -> str:
     lag = f"{seen.lag} records lag, {seen.lag_s:.1f} s"
     if seen.is_behind:
         lag += f", and will be done in {seen.drain_s:.0f} s"
+    of = f" of {seen.where}" if seen.where else ""
     return (
-        f"{seen.worker}: nothing is wrong: {lag}; {seen.finished_per_s:.1f} records/s,"
+        f"{seen.worker}{of}: nothing is wrong: {lag}; {seen.finished_per_s:.1f} records/s,"
         f" {seen.busy_ratio:.0%} of the slots' time is busy"
     )
 

@@ -28,6 +28,8 @@ class Evidence:
     """
 
     worker: str
+    where: str
+    """Which of several that have its name; empty where there is one."""
     ordering: str
     pool: str
     looks: Sequence[WorkerLook]

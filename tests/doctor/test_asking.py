@@ -1,0 +1,99 @@
+"""Looking at processes: which of them, what is said of those that do not answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.telemetry.workers import fake_worker, told
+from window_consumer.app.dead_letter_source import load_without_handlers
+from window_consumer.doctor.asking import Examination, Process
+from window_consumer.telemetry.admin_client import Access, AdminAddress
+from window_consumer.telemetry.health import Answer
+
+
+@pytest.fixture
+def examination(tmp_path: Path) -> Examination:
+    file = tmp_path / "workers.yaml"
+    file.write_text(
+        "kafka: {bootstrap.servers: a:1}\n"
+        "workers: {charge: {group: shop, topics: [orders], ordering: unordered}}"
+    )
+    config = load_without_handlers(file, None, ()).config
+    return Examination(config, list(config.workers.values()), {}, [])
+
+
+def at(url: str, *, has_windows: bool = True) -> Process:
+    return Process(AdminAddress.parse(url), Access(), has_windows)
+
+
+def test_workers_of_several_processes_are_told_apart(examination: Examination) -> None:
+    copies = told()
+    copies["workers"] += [{**copies["workers"][0], "process": each} for each in "12"]
+    del copies["workers"][0]
+    with fake_worker(told()) as one, fake_worker(copies) as two:
+        examination.processes = [at(one.url), at(two.url)]
+        well = examination.run(0.01).well
+    names = [line.partition(":" + " nothing")[0] for line in well]
+    assert names == [
+        f"charge of the process at {one.url}",
+        f"charge of process 1 at {two.url}",
+        f"charge of process 2 at {two.url}",
+    ]
+
+
+def test_a_single_process_needs_no_name(examination: Examination) -> None:
+    with fake_worker() as worker:
+        examination.processes = [at(worker.url)]
+        diagnosis = examination.run(0.01)
+    assert diagnosis.well[0].startswith("charge: nothing is wrong")
+    assert diagnosis.notes == ()
+
+
+def test_what_does_not_answer_is_noted_once_and_the_rest_is_looked_at(
+    examination: Examination,
+) -> None:
+    with fake_worker() as worker:
+        examination.processes = [at("http://127.0.0.1:1"), at(worker.url)]
+        diagnosis = examination.run(0.01)
+    (note,) = diagnosis.notes
+    assert note.startswith("http://127.0.0.1:1: nobody listens there")
+    assert len(diagnosis.well) == 1
+
+
+def test_workers_that_the_configuration_does_not_have_are_named(examination: Examination) -> None:
+    with fake_worker(told(name="refund")) as worker:
+        examination.processes = [at(worker.url)]
+        diagnosis = examination.run(0.01)
+    assert diagnosis.well == ()
+    assert diagnosis.causes == ()
+    assert diagnosis.notes == ("workers that the configuration does not have: refund",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(404, "no"), "/metrics answers with status 404"),
+        (Answer(200, "<html>"), "these are no metrics of a worker"),
+    ],
+)
+def test_metrics_that_are_none_are_noted(
+    examination: Examination, answer: Answer, said: str
+) -> None:
+    with fake_worker() as worker:
+        worker.answer = lambda: answer
+        examination.processes = [at(worker.url, has_windows=False)]
+        diagnosis = examination.run(0.01)
+    assert diagnosis.notes == (f"{worker.url}: {said}",)
+
+
+def test_who_hovers_is_told_with_its_stack_from_the_last_look(examination: Examination) -> None:
+    place = {"topic": "orders", "partition": 0, "offset": 0, "stack": 'File "shop.py", line 1'}
+    fields = told(stacks=[place])
+    seen = fields["workers"][0]["snapshot"]
+    seen["partitions"][0]["hovering_s"] = seen["calls"][0]["seconds"] = 60.0
+    with fake_worker(fields) as worker:
+        examination.processes = [at(worker.url)]
+        (cause,) = examination.run(0.01).causes
+    assert cause.stack == 'File "shop.py", line 1'
