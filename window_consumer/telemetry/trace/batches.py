@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from window_consumer.model import header_values, headers, hop
 from window_consumer.model.key_forms import KeyForm
@@ -73,7 +73,7 @@ class BatchMaker:
         columns = self._columns(group, notes, messages)
         made = [Written(self._encoded(group, len(messages), columns), len(messages))]
         if group.may_be_redriven:
-            group = group._replace(step=Step.REDRIVEN, may_be_redriven=False)
+            group = evolve(group, step=Step.REDRIVEN, may_be_redriven=False)
             back = [Note(group, found, each.time_us) for each in notes if (found := _back(each))]
             made += self.batches(group, back) if back else []
         return made
@@ -81,21 +81,10 @@ class BatchMaker:
     def _columns(
         self, group: Group, notes: Sequence[Note], messages: Sequence[Message]
     ) -> dict[str, AnyColumn]:
-        times, durations = Column(), Column()
-        for note in notes:
-            records = len(note.messages)
-            times.add(note.time_us, records)
-            if isinstance(note.durations_us, Sequence):
-                durations.extend(note.durations_us)
-            else:
-                durations.add(note.durations_us, records)
-        columns: dict[str, AnyColumn] = {"time_us": times, "duration_us": durations}
+        columns = _times(notes, len(messages))
         kind = type(messages[0])
         if group.partition is not None:
-            places = Places()
-            for note in notes:
-                places.add(list(map(kind.offset, note.messages)))
-            columns["offset"] = places
+            columns["offset"] = _offsets(notes, messages)
         if self.form_key is not None:
             columns["key"] = Keys.of(list(map(kind.key, messages)), self.form_key)
         given = list(map(kind.headers, messages))
@@ -128,6 +117,39 @@ class BatchMaker:
         }
         constants = {key: value for key, value in constants.items() if key not in columns}
         return encoded(self.writer, next(self.sequence), events, constants, columns)
+
+
+def _times(notes: Sequence[Note], records: int) -> dict[str, AnyColumn]:
+    """Return the columns of times and durations."""
+    times, durations = Column(), Column()
+    if len(notes) == records:  # slow handlers: each record is a slice of its own
+        times.values = [note.time_us for note in notes]
+        durations.values = [_alone(note) for note in notes]
+        return {"time_us": times, "duration_us": durations}
+    for note in notes:
+        count = len(note.messages)
+        times.add(note.time_us, count)
+        if isinstance(note.durations_us, Sequence):
+            durations.extend(note.durations_us)
+        else:
+            durations.add(note.durations_us, count)
+    return {"time_us": times, "duration_us": durations}
+
+
+def _alone(note: Note) -> int | None:
+    """Return the duration of a note of one record."""
+    duration = note.durations_us
+    return duration[0] if isinstance(duration, Sequence) else duration
+
+
+def _offsets(notes: Sequence[Note], messages: Sequence[Message]) -> Places:
+    places, kind = Places(), type(messages[0])
+    if len(notes) == len(messages):
+        places.add(list(map(kind.offset, messages)))
+        return places
+    for note in notes:
+        places.add(list(map(kind.offset, note.messages)))
+    return places
 
 
 def _messages(notes: Sequence[Note]) -> Iterator[Message]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import evolve
+
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.observer import Observer
 from window_consumer.core.partition import Partition
@@ -12,7 +14,7 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 from window_consumer.model.trace_event import Step
 from window_consumer.model.trace_sampling import Sampling
-from window_consumer.telemetry.trace.deliveries import Deliveries
+from window_consumer.telemetry.trace.deliveries import Deliveries, Kind
 from window_consumer.telemetry.trace.notes import Group, Note, Writer
 from window_consumer.telemetry.trace.writer import TraceWriter
 
@@ -24,6 +26,8 @@ _STEPS = {
     Outcome.EXPIRED: Step.EXPIRED,
     Outcome.DROPPED: Step.DROPPED,
 }
+
+_RECEIVED: Kind = (Outcome.OPEN, None, None)
 
 
 class ConsumerTrace(Observer):
@@ -43,7 +47,7 @@ class ConsumerTrace(Observer):
         self._about = about
         self._sampling = sampling
         self._all_failures = all_failures
-        self._handlers = handlers
+        self._handlers = ",".join(handlers)
         self._partitions: dict[Partition, Deliveries] = {}
 
     def assigned(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
@@ -61,8 +65,7 @@ class ConsumerTrace(Observer):
             return
         traced = known.add(messages, now)
         if traced:
-            group = self._group(known, Step.RECEIVED)
-            group = group._replace(may_be_redriven=known.rung.level is None)
+            group = known.groups.get(_RECEIVED) or self._remembered(known, _RECEIVED)
             self._note(group, traced, now, None)
 
     def finished(
@@ -80,8 +83,8 @@ class ConsumerTrace(Observer):
         traced = known.traced(messages)
         if traced:
             attempt = None if slice_ is None else slice_.call.attempt
-            handler = self._handler(slice_)
-            group = self._group(known, _STEPS[outcome], attempt=attempt, handler=handler)
+            kind = outcome, attempt, self._handler(slice_)
+            group = known.groups.get(kind) or self._remembered(known, kind)
             self._note(group, traced, now, known.durations_us(traced, now))
 
     def failed(self, failed: FailedRecord, now: float) -> None:
@@ -100,10 +103,9 @@ class ConsumerTrace(Observer):
         if not self._all_failures and not known.traced(messages):
             return
         fault = failed.failure.fault
-        group = self._group(
-            known, step, attempt=failed.calls, handler=failed.failure.handler or self._handler(None)
-        )
-        group = group._replace(
+        handler = failed.failure.handler or self._handler(None)
+        group = evolve(
+            self._new_group(known, step, failed.calls, handler),
             status="retry" if failed.reason is None else str(failed.reason),
             error_class=fault.error_class,
             error_fingerprint=fault.fingerprint,
@@ -111,8 +113,15 @@ class ConsumerTrace(Observer):
         )
         self._note(group, messages, now, known.durations_us(messages, now))
 
-    def _group(
-        self, known: Deliveries, step: Step, attempt: int | None = None, handler: str | None = None
+    def _remembered(self, known: Deliveries, kind: Kind) -> Group:
+        """Return what events of a kind have in common, and keep it: it is asked for each slice."""
+        outcome, attempt, handler = kind
+        step = _STEPS.get(outcome, Step.RECEIVED)
+        group = known.groups[kind] = self._new_group(known, step, attempt, handler)
+        return group
+
+    def _new_group(
+        self, known: Deliveries, step: Step, attempt: int | None, handler: str | None
     ) -> Group:
         return Group(
             self._about,
@@ -123,13 +132,14 @@ class ConsumerTrace(Observer):
             attempt=attempt,
             handler=handler,
             is_copy=known.rung.is_copy,
+            may_be_redriven=step is Step.RECEIVED and known.rung.level is None,
         )
 
     def _handler(self, slice_: Slice | None) -> str:
         """Return the handler that was called, or all of them where nobody can tell."""
         if slice_ is not None and len(slice_.messages) == 1 and slice_.call.handler:
             return slice_.call.handler
-        return ",".join(self._handlers)
+        return self._handlers
 
     def _note(
         self,

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from window_consumer.core.ordering import ByKey
 from window_consumer.core.partition import Partition
 from window_consumer.model import headers, hop
+from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 from window_consumer.model.trace_sampling import Sampling, seed_of
+from window_consumer.telemetry.trace.notes import Group
 
 Durations = int | Sequence[int | None] | None
 """Microseconds: of each record, or one figure for all; None where nothing is known."""
@@ -17,6 +19,9 @@ Durations = int | Sequence[int | None] | None
 
 _FORGET_EVERY = 64
 """Deliveries."""
+
+Kind = tuple[Outcome, int | None, str | None]
+"""What became of records, at which attempt, by which handler."""
 
 
 class Deliveries:
@@ -29,6 +34,8 @@ class Deliveries:
     def __init__(self, partition: Partition, sampling: Sampling):
         self.topic, self.partition = partition.name
         self.rung = partition.rung
+        self.groups: dict[Kind, Group] = {}
+        """What its events have in common: made once for each kind."""
         self._sampling = sampling
         self._seed = seed_of(*partition.name)
         self._shuffles = isinstance(partition.ordering.plain, ByKey)

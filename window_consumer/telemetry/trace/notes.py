@@ -29,8 +29,9 @@ class Writer:
     worker: str | None = None
 
 
-class Group(NamedTuple):
-    """What events have in common that stand in one batch."""
+@frozen(cache_hash=True)
+class Group:
+    """What events have in common that stand in one batch; made once, where that can be."""
 
     writer: Writer
     step: Step
@@ -81,7 +82,9 @@ class Inbox:
 
     def put(self, note: Note) -> bool:
         """Keep a note; False where no more fits. Owner: who makes the notes."""
-        count, size = len(note.messages), sum(map(len, note.messages))
+        messages = note.messages
+        count = len(messages)
+        size = len(messages[0]) if count == 1 else sum(map(len, messages))
         records = self._put_records - self._taken_records + count
         if records > self._max_records or (
             self._put_bytes - self._taken_bytes + size > self._max_bytes
