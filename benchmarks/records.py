@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from benchmarks.workloads import PARTITIONS, SLOW_MARK, TopicSpec
 from window_consumer.model.errors import RunError
+from window_consumer.model.headers import ID
 
 _SEED = 20_240
 _FLUSH_S = 120.0
@@ -47,9 +48,14 @@ def write(bootstrap: str, topic: str, spec: TopicSpec, lasts_s: float = 0.0) -> 
         if per_tick and number % per_tick == 0:
             due = begun + lasts_s * number / spec.records
             writer.serve(max(0.0, due - time.perf_counter()))
-        writer.write(partition, key, value)
+        writer.write(partition, key, value, _id(number) if spec.ids else None)
     writer.finish()
     return {"seconds": time.perf_counter() - begun}
+
+
+def _id(number: int) -> bytes:
+    """Return a record's id, as long as a UUID's text."""
+    return b"00000000-0000-7000-8000-%012x" % number
 
 
 class Writer:
@@ -67,12 +73,19 @@ class Writer:
             }
         )
 
-    def write(self, partition: int, key: bytes | None, value: bytes) -> None:
+    def write(
+        self, partition: int, key: bytes | None, value: bytes, record_id: bytes | None = None
+    ) -> None:
         """Write a record; waits where the client's queue is full."""
         while True:
             try:
                 self._producer.produce(
-                    self._topic, value, key, partition=partition, on_delivery=self._heard
+                    self._topic,
+                    value,
+                    key,
+                    partition=partition,
+                    on_delivery=self._heard,
+                    headers=None if record_id is None else [(ID, record_id)],
                 )
             except BufferError:
                 self._producer.poll(0.1)

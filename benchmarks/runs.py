@@ -115,8 +115,14 @@ class _Bench:
 
     def _with_telemetry(self) -> Run:
         """Run without telemetry, and with each kind of it."""
+
+        def run(name: str) -> Run:
+            spec = evolve(self.workload.topic, ids=telemetry.VARIANTS[name].ids)
+            topic = self.topics.filled(spec, self.say)
+            return self._child("framework", topic, variant=name)
+
         return telemetry.side_by_side(
-            lambda variant: self._on_filled_topic("framework", variant=variant),
+            run,
             self.workload.variants,
             next(self.turns),
             self.workload.topic.records,

@@ -53,6 +53,10 @@ class Variant:
     """What is added to the configuration."""
     env: Mapping[str, str] = field(factory=dict)
     """OTEL_* variables; with some, OpenTelemetry is set up, and a collector is there."""
+    ids: bool = False
+    """It reads records with ids in their headers."""
+    beside: str = ""
+    """What it is compared with: the same without telemetry."""
 
 
 def _traced(sample: str) -> Variant:
@@ -62,9 +66,13 @@ def _traced(sample: str) -> Variant:
 
 
 WITHOUT: Final = ""
+WITHOUT_BUT_IDS: Final = "without-ids"
+
+_AUDIT: Final = {"enabled": True, "directory": "audit"}
 
 VARIANTS: Final[Mapping[str, Variant]] = {
     WITHOUT: Variant(),
+    WITHOUT_BUT_IDS: Variant(ids=True),
     "metrics": Variant(
         {"health": {"listen": "127.0.0.1:0"}},
         {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRIC_EXPORT_INTERVAL": "200"},
@@ -78,6 +86,8 @@ VARIANTS: Final[Mapping[str, Variant]] = {
     ),
     "trace-100": _traced("100%"),
     "trace-1": _traced("1%"),
+    "audit": Variant({"audit": _AUDIT}),
+    "audit-ids": Variant({"audit": {**_AUDIT, "ids": True}}, ids=True, beside=WITHOUT_BUT_IDS),
 }
 """Metrics are exported five times a second, which is 300 times as often as usual, because a run
 takes a second or two."""
@@ -137,14 +147,17 @@ def telling(variant: Variant) -> Iterator[None]:
 
 
 def side_by_side(run: Callable[[str], Run], names: Sequence[str], number: int, records: int) -> Run:
-    """Run each of them, in another order each time, and compare all with the one without."""
-    turns = [WITHOUT, *names]
+    """Run each of them, in another order each time, and compare each with one without."""
+    turns = [*dict.fromkeys((WITHOUT, *(VARIANTS[name].beside for name in names), *names))]
     turns = turns[number % len(turns) :] + turns[: number % len(turns)]
     found = {name: run(name) for name in turns}
     without = found[WITHOUT]
     return evolve(
         without,
-        ratios={name: found[name].records_per_s / without.records_per_s for name in names},
+        ratios={
+            name: found[name].records_per_s / found[VARIANTS[name].beside].records_per_s
+            for name in names
+        },
         notes={
             f"{name or 'without'}_cpu_us": each.cpu_s * 1e6 / records
             for name, each in found.items()

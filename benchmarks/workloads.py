@@ -40,12 +40,15 @@ class TopicSpec:
     """How many different keys; 0: records have none."""
     slow_one_in: int = 0
     """So many records hold one whose value begins with ``SLOW_MARK``, at random; 0: none does."""
+    ids: bool = False
+    """Records have ids in their headers."""
 
     @property
     def name(self) -> str:
         """The topic's name: a topic of this name is filled already."""
         slow = f"-slow{self.slow_one_in}" if self.slow_one_in else ""
-        return f"wc-bench-{self.records}x{self.value_bytes}-{self.keys}keys{slow}"
+        ids = "-ids" if self.ids else ""
+        return f"wc-bench-{self.records}x{self.value_bytes}-{self.keys}keys{slow}{ids}"
 
 
 SLOW_MARK = b"slow"
@@ -158,15 +161,17 @@ _ALL = (
     ),
     Workload(
         "telemetry-metrics",
-        "the same, with metrics, spans of 1 % of the slices, a trace of all or 1 % of the records",
+        "the same, with metrics, spans of 1 % of the slices, a trace of all or 1 %, an audit",
         _MILLION,
         work="telemetry",
-        variants=("metrics", "spans", "trace-100", "trace-1"),
+        variants=("metrics", "spans", "trace-100", "trace-1", "audit", "audit-ids"),
         floors=(
             Floor("metrics", 0.9),
             Floor("spans", 0.8),
             Floor("trace-100", 0.2),
             Floor("trace-1", 0.85),
+            Floor("audit", 0.75),
+            Floor("audit-ids", 0.25),
         ),
         runs=_SHORT_RUNS,
     ),

@@ -30,10 +30,19 @@ OWN_FIGURES = {
     "spans",
     "trace-100",
     "trace-1",
+    "audit",
+    "audit-ids",
 }
 PROMISED = {
     "noop-unordered": {"tuned-loop": 0.9, "default-loop": 2.0},
-    "telemetry-metrics": {"metrics": 0.9, "spans": 0.8, "trace-100": 0.2, "trace-1": 0.85},
+    "telemetry-metrics": {
+        "metrics": 0.9,
+        "spans": 0.8,
+        "trace-100": 0.2,
+        "trace-1": 0.85,
+        "audit": 0.75,
+        "audit-ids": 0.25,
+    },
     "noop-partition": {"tuned-loop": 0.8, "default-loop": 2.0},
     "noop-key": {"tuned-loop": 0.6},
     "batch": {"tuned-loop": 0.9},

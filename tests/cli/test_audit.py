@@ -8,10 +8,11 @@ from time import monotonic
 
 import pytest
 
+from tests.cli import auditing
 from tests.commands import Commands, kafka_of
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.audit_balance import Verdict, balance, effective
-from window_consumer.model.audit_count import AuditCount, decode
+from window_consumer.model.audit_count import AuditCount, Tier, decode
 
 SHOP = """
 from window_consumer import App, Produce, Record, Skip
@@ -89,4 +90,20 @@ def test_everything_that_comes_and_goes_is_counted_and_shipped(
     retried = [b for b in balance(counts) if b.topic == "shop.orders.retry.100ms"]
     assert [each.verdict for each in retried] == [Verdict.BALANCED]
     assert sum(count.final for count in counts) == 2
+    assert not list((tmp_path / "audit").iterdir())
+
+
+def test_the_books_balance_to_the_record_when_worker_and_producer_are_killed(
+    embedded: EmbeddedBroker, tmp_path: Path
+) -> None:
+    for topic in (auditing.ORDERS, auditing.RETRY, auditing.DLQ, auditing.COUNTS):
+        embedded.create_topic(topic, 2)
+    shop = auditing.Shop(embedded.bootstrap, tmp_path, 2_000, per_s=2_000)
+    books = shop.run(kills=3, seed=1)
+    assert not list(books.problems()), books.sums()
+    assert books.ends[auditing.ORDERS] >= 2_000
+    unknown = [
+        each for each in books.counts if each.tier is Tier.UNKNOWN and each.topic == "orders"
+    ]
+    assert all(len(each.ids) == each.count for each in unknown)
     assert not list((tmp_path / "audit").iterdir())

@@ -19,10 +19,10 @@ from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Slice
 from window_consumer.model import headers as names
 from window_consumer.model.audit_count import Tier
-from window_consumer.model.hop import of_copy, of_source
+from window_consumer.model.hop import of_copy
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit
-from window_consumer.model.record import Message
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.telemetry.audit.pending import Pending, Stretch
 from window_consumer.telemetry.audit.skew import SkewWatch
 from window_consumer.telemetry.audit.sums import (
@@ -163,7 +163,7 @@ class ConsumerAudit(Observer):
     def _hashes(self, partition: Partition, messages: Sequence[Message]) -> list[int]:
         if partition.rung.is_copy:
             return [id_hash(of_copy(message).record_id) for message in messages]
-        return [id_hash(of_source(message).record_id) for message in messages]
+        return [id_hash(_own_id(message, partition.name)) for message in messages]
 
     def _write(self, partition: Partition, tenure: _Tenure, stretches: Sequence[Stretch]) -> None:
         name, rung = partition.name, partition.rung
@@ -187,6 +187,15 @@ class ConsumerAudit(Observer):
                 for (tier, bucket_ms), sums in stretch.sums.items()
             ]
         )
+
+
+def _own_id(message: Message, name: TopicPartition) -> bytes:
+    """Return a record's id, as ``hop.of_source`` does for half the cost."""
+    for header, value in message.headers() or ():
+        if header == names.ID and value:
+            found: bytes = value
+            return found
+    return b"%s/%d/%d" % (name.topic.encode(), name.partition, message.offset())
 
 
 def _dense(messages: Sequence[Message]) -> Sequence[int]:
