@@ -189,14 +189,19 @@ def test_a_record_that_nobody_wants_a_span_of_is_just_handled() -> None:
 
 
 def test_beyond_so_many_a_second_spans_are_left_out_and_counted() -> None:
-    memory, seen = Memory(per_second=3), list[Record]()
+    memory, seen = Memory(per_second=12), list[Record]()
     for offset in range(5):
         called(memory, seen.append, record(offset, headers=SAMPLED))
     assert (len(seen), len(memory.ended)) == (5, 3)
     assert (memory.counts.made, memory.counts.left_out) == (3, 2)
-    memory.now += 1.0
-    called(memory, seen.append, record(5, headers=SAMPLED))
+    memory.now += 0.1  # one has come back
+    for offset in range(2):
+        called(memory, seen.append, record(offset, headers=SAMPLED))
     assert len(memory.ended) == 4
+    memory.now += 60.0  # no more come back than may be made at once
+    for offset in range(5):
+        called(memory, seen.append, record(offset, headers=SAMPLED))
+    assert len(memory.ended) == 7
 
 
 def test_records_that_are_produced_go_on_in_the_trace_unless_they_say_otherwise() -> None:

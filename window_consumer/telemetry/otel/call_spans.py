@@ -36,8 +36,11 @@ class CallSpans:
         """Return the span of a call, None for most."""
         try:
             message = record._message  # noqa: SLF001 - as all layers do
-            place = self.spans.traces.of(message, is_copy=record.is_copy)
-            if place is None or self.budget.is_spent():
+            traces, is_copy = self.spans.traces, record.is_copy
+            if not traces.may_want(message, is_copy=is_copy) or self.budget.is_spent():
+                return None
+            place = traces.of(message, is_copy=is_copy)
+            if place is None:
                 return None
             is_first = record.attempt == 1 and not record.is_copy
             span, context = self.spans.of_record(message, place, is_first=is_first)

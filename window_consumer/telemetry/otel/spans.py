@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, Final
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 from opentelemetry.context import Context
 from opentelemetry.propagate import extract
 from opentelemetry.trace import (
@@ -32,6 +32,9 @@ from window_consumer.telemetry.otel.traces import Place, Traces
 
 MOST_LINKS: Final = 128
 """As many as a span keeps by OpenTelemetry's default limits."""
+
+_BURST_S: Final = 0.25
+"""So many seconds' spans may come at once: more would keep handlers waiting for milliseconds."""
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 
@@ -64,22 +67,29 @@ class Budget:
     per_second: int
     counts: Counts
     _now: Callable[[], float] = monotonic
-    _second: int = -1
-    _left: int = 0
+    _left: float = field(init=False)
+    _at: float = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._left, self._at = self._most, self._now()
+
+    @property
+    def _most(self) -> float:
+        return max(1.0, self.per_second * _BURST_S)
 
     def is_spent(self) -> bool:
-        """Tell whether this second has no more of them; who is told so leaves its span out."""
-        second = int(self._now())
-        if second != self._second:
-            self._second, self._left = second, self.per_second
-        if self._left > 0:
+        """Tell whether there may be no more of them now; who is told so leaves its span out."""
+        now = self._now()
+        self._left = min(self._most, self._left + (now - self._at) * self.per_second)
+        self._at = now
+        if self._left >= 1.0:
             return False
         self.counts.left_out += 1
         return True
 
     def spend(self) -> None:
-        """Take one of this second's spans, which is made."""
-        self._left -= 1
+        """Take one of them, which is made."""
+        self._left -= 1.0
         self.counts.made += 1
 
 
