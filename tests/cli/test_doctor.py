@@ -7,19 +7,21 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from tests.commands import Command, Commands, Ended, kafka_of
+from tests.commands import PATIENCE_S, Command, Commands, Ended, kafka_of
 from window_consumer.app.dead_letter_source import load_without_handlers
 from window_consumer.cli.doctor import processes_of
 from window_consumer.cli.errors import guarded
 from window_consumer.cli.main import cli
 from window_consumer.doctor.asking import Process
+from window_consumer.doctor.standing import HOVERS_S, MANY_REBALANCES
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
-from window_consumer.telemetry.admin_client import Access
+from window_consumer.telemetry.admin_client import Access, AdminAddress, ask
 
 SICK = """
 import threading
@@ -33,17 +35,17 @@ OVERTAKE = {"on_failure": "overtake"}
 
 @app.handler("slow", concurrency=4)
 def slow(record: Record) -> None:
-    time.sleep(0.02)
+    time.sleep(0.05)
 
 
 @app.handler("hot", ordering="key", concurrency=8, retry=OVERTAKE)
 def hot(record: Record) -> None:
-    time.sleep(0.02)
+    time.sleep(0.05)
 
 
 @app.handler("lane", ordering="partition", concurrency=8, retry=OVERTAKE)
 def lane(record: Record) -> None:
-    time.sleep(0.02)
+    time.sleep(0.05)
 
 
 @app.handler("stuck", concurrency=8)
@@ -127,7 +129,7 @@ def come_and_go(broker: EmbeddedBroker) -> Any:
 
 
 def write_to_slow(broker: EmbeddedBroker) -> Any:
-    """400 records a second for a worker that does 200."""
+    """400 records a second for a worker that does 80."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
 
     def step(ended: threading.Event) -> None:
@@ -151,7 +153,7 @@ def fill(broker: EmbeddedBroker, far: EmbeddedBroker) -> None:
     broker.fill("stuck", [NewRecord(b"stuck" if each == 10 else b"v") for each in range(100)])
     for topic in ("broken", "paced", "well"):
         broker.fill(topic, some)
-    for _ in range(40):
+    for _ in range(80):
         broker.produce("starved", b"v" * 1000)
         far.produce("far", b"v" * 1000)
 
@@ -174,6 +176,21 @@ def address_of(command: Command, what: str) -> str:
     return found[1]
 
 
+def wait_until_it_shows(address: str) -> None:
+    """Wait until the window hovers and partitions come and go: the rest shows at once."""
+    deadline = monotonic() + PATIENCE_S
+    while monotonic() < deadline:
+        told = ask(AdminAddress.parse(address), Access()).workers
+        seen = {each.name: each.snapshot for each in told}
+        stuck, moving = seen["stuck"], seen["moving"]
+        if stuck is not None and moving is not None:
+            hovers = any(each.hovering_s >= HOVERS_S / 2 for each in stuck.partitions)
+            if hovers and len(moving.changes_s) >= MANY_REBALANCES:
+                return
+        threading.Event().wait(0.1)
+    pytest.fail("the workers do not get into trouble")
+
+
 @pytest.fixture(scope="module")
 def diagnoses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ended, Ended]]:
     """What is said of all of these workers: by their admin address, and by their metrics."""
@@ -188,7 +205,7 @@ def diagnoses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ended,
         health = address_of(run, "health")
         asked = ("doctor", "--app", "sick:app", "--json", "--for", "3s")
         with meanwhile(come_and_go(broker)), meanwhile(write_to_slow(broker)):
-            run.wait_for("moving: reads", times=3)
+            wait_until_it_shows(address_of(run, "admin"))
             far.set_rtt(ROUND_TRIP_MS)
             by_admin = commands.start(*asked, "--url", address_of(run, "admin"))
             of_health = ("--set", f"health.listen={health}", "--worker", "hot", "--worker", "slow")
@@ -206,7 +223,12 @@ CAUSES = [
     ("hot", "hot_key", r"hot\[\d\]", "wait for one key 'customer-1', of which one call runs"),
     ("lane", "hot_partition", r"lane\[0\]", "its records run one after another"),
     ("stuck", "hovering", r"stuck\[0\]", r"offset 10 has been running for .*sick.py.*, in stuck"),
-    ("broken", "breaker_open", None, "its circuit breaker has been open for .* calls failed"),
+    (
+        "broken",
+        "breaker_open",
+        None,
+        "its circuit breaker has been (open|half-open) for .* calls failed",
+    ),
     ("starved", "fetch_bound", None, r"lie in the log and have not come: look at the network"),
     ("paced", "rate", None, "rate_per_process holds it back: "),
     ("moving", "rebalances", None, r"its partitions changed \d+ times within"),
