@@ -87,3 +87,16 @@ def test_the_sampler_has_the_last_word_on_those_that_a_ratio_chooses() -> None:
 def test_only_without_a_ratio_need_unsampled_records_not_be_asked_about() -> None:
     assert Traces("shop", 0.0).only_sampled
     assert not Traces("shop", 0.0001).only_sampled
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.3])
+def test_nobody_is_chosen_who_was_told_apart_by_a_quick_look(ratio: float) -> None:
+    traces = Traces("shop", ratio)
+    wanted = 0
+    for headers in (None, SAMPLED, UNSAMPLED, [("traceparent", b"nonsense-01")], [("x", None)]):
+        for offset in range(50):
+            for each in (record(offset, headers=headers), copy_of(offset, headers=headers or [])):
+                may = traces.may_want(each._message, is_copy=each.is_copy)
+                wanted += may
+                assert may or place(traces, each) is None
+    assert 0 < wanted < 500

@@ -181,7 +181,7 @@ class SliceSpans(Observer):
 
     def _write_slice(self, ran: _Ran) -> None:
         try:
-            end_ns = _wall_ns(ran.started + ran.elapsed)
+            end_ns = _wall_ns()(ran.started + ran.elapsed)
             more: dict[str, Any] = {names.ATTEMPT: ran.attempt}
             if ran.failed:
                 more[names.FAILED] = ran.failed
@@ -213,7 +213,8 @@ class SliceSpans(Observer):
                 names.DESTINATION: left.topic,
                 "window_consumer.source": str(left.name),
             }
-        start_ns, end_ns = _wall_ns(left.since), _wall_ns(left.until)
+        wall_ns = _wall_ns()
+        start_ns, end_ns = wall_ns(left.since), wall_ns(left.until)
         context = context_below(left.place, left.message)
         span = self._spans.tracer.start_span(name, context, kind, about, start_time=start_ns)
         if span.is_recording():
@@ -229,6 +230,7 @@ class SliceSpans(Observer):
         now: float,
     ) -> None:
         """Write a span from the call's beginning to now, with the stack in an event."""
+        wall_ns = _wall_ns()
         context = Context() if place is None else context_below(place, message)
         links: list[Link] = links_of(place, message)
         about = {**self._about(stalled.name, stalled.offset), names.ATTEMPT: stalled.attempt}
@@ -240,13 +242,13 @@ class SliceSpans(Observer):
             SpanKind.INTERNAL,
             about,
             links,
-            _wall_ns(now - stalled.seconds),
+            wall_ns(now - stalled.seconds),
         )
         stack = {"code.stacktrace": failure.fault.stack, "message": failure.fault.message}
-        span.add_event("window_consumer.stall", stack, _wall_ns(now))
+        span.add_event("window_consumer.stall", stack, wall_ns(now))
         if span.is_recording():
             self._budget.spend()
-        span.end(_wall_ns(now))
+        span.end(wall_ns(now))
 
     def _about(self, name: TopicPartition, offset: int) -> dict[str, Any]:
         return {
@@ -257,6 +259,7 @@ class SliceSpans(Observer):
         }
 
 
-def _wall_ns(at_s: float) -> int:
-    """Return nanoseconds since 1970 of a moment of the workers' clock."""
-    return time_ns() - round((perf_counter() - at_s) * 1e9)
+def _wall_ns() -> Callable[[float], int]:
+    """Return what turns moments of the workers' clock into nanoseconds since 1970."""
+    offset_ns = time_ns() - round(perf_counter() * 1e9)
+    return lambda at_s: offset_ns + round(at_s * 1e9)
