@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from tests.telemetry.workers import fake_worker, told
 from window_consumer.app.dead_letter_source import load_without_handlers
 from window_consumer.doctor.asking import Examination, Process
+from window_consumer.doctor.looks import WorkerLook
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.kafka.settings import admin_settings
 from window_consumer.telemetry.admin_client import Access, AdminAddress
 from window_consumer.telemetry.health import Answer
 
@@ -69,6 +76,26 @@ def test_workers_that_the_configuration_does_not_have_are_named(examination: Exa
     assert diagnosis.well == ()
     assert diagnosis.causes == ()
     assert diagnosis.notes == ("workers that the configuration does not have: refund",)
+
+
+class Interrupting(Process):
+    """Somebody presses Ctrl-C while it is looked at."""
+
+    def look(self, at_s: float, *, stacks: bool) -> list[WorkerLook]:  # noqa: ARG002 - as its base
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_ends_it_although_clusters_are_asked(
+    examination: Examination, embedded: EmbeddedBroker
+) -> None:
+    log = ClientLog(logging.getLogger("window_consumer.client"), str)
+    cluster = Cluster(admin_settings({"bootstrap.servers": embedded.bootstrap}, "charge"), log)
+    examination.clusters = {"charge": cluster}
+    examination.processes = [Interrupting(AdminAddress("127.0.0.1", 1), Access(), True)]
+    started = monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        examination.run(600.0)
+    assert monotonic() - started < 60
 
 
 @pytest.mark.parametrize(

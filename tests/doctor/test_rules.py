@@ -79,6 +79,14 @@ def test_a_long_backlog_with_all_slots_busy_is_the_handlers_too() -> None:
     )
 
 
+def test_with_concurrency_auto_nobody_is_told_to_raise_it() -> None:
+    step = working(busy=1.0, per_s=100, lag=lambda second: 90_000 - 100 * second)
+    seen = evidence(lambda second: {**step(second), "auto": "more calls at once are no faster"})
+    sentence = the_cause(seen, "handler_slow").sentence
+    assert "concurrency: auto is at 8 (more calls at once are no faster)" in sentence
+    assert "raise concurrency" not in sentence
+
+
 def test_where_no_call_returns_their_age_is_told() -> None:
     step = working(busy=1.0, per_s=0)
     seen = evidence(lambda second: {**step(second), "calls": (call(12.0),)})

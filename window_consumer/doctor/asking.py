@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -72,6 +73,7 @@ class Examination:
     _groups: dict[str, list[GroupLook]] = field(factory=lambda: defaultdict(list))
     _trips: dict[int, list[float]] = field(factory=lambda: defaultdict(list))
     """By the cluster's identity."""
+    _stopped: threading.Event = field(factory=threading.Event)
 
     def run(self, for_s: float) -> Diagnosis:
         """Look for so many seconds; return what is likely wrong."""
@@ -80,7 +82,11 @@ class Examination:
         # A cluster that is slow to answer does not hold up the looks at workers, and at others.
         with ThreadPoolExecutor(max(1, len(each))) as pool:
             asked = [pool.submit(self._watch_cluster, one, deadline) for one in each.values()]
-            self._watch_workers(deadline)
+            try:
+                self._watch_workers(deadline)
+            except BaseException:  # Ctrl-C: nobody waits for what the clusters have to say
+                self._stopped.set()
+                raise
             for one in asked:
                 one.result()
         return self._conclude()
@@ -100,10 +106,11 @@ class Examination:
         """Look at the groups on one cluster, then again, and ask small questions in between."""
         self._ping(cluster)
         self._look_at_groups(cluster)
-        while (left_s := deadline - monotonic()) > 0:
+        while (left_s := deadline - monotonic()) > 0 and not self._stopped.is_set():
             self._ping(cluster)
-            sleep(min(EVERY_S, left_s))
-        self._look_at_groups(cluster)
+            self._stopped.wait(min(EVERY_S, left_s))
+        if not self._stopped.is_set():
+            self._look_at_groups(cluster)
 
     def _look_at_workers(self, *, stacks: bool) -> None:
         for process in self.processes:

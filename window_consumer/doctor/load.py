@@ -190,6 +190,8 @@ def handler_slow(seen: Evidence) -> Iterator[Cause]:
         )
     better = math.ceil((needed or slots) / BUSY)
     more = f"raise concurrency to {better} or more" if better > slots else "raise concurrency"
+    if seen.last.auto:
+        more = f"concurrency: auto is at {slots:.0f} ({seen.last.auto})"
     yield Cause(
         CauseKind.HANDLER_SLOW,
         seen.worker,

@@ -70,6 +70,8 @@ class WorkerLook:
     phase: str = "running"
     slots: int = 1
     """How many may be busy now."""
+    auto: str = ""
+    """Why ``concurrency: auto`` has come to these; empty where the concurrency is given."""
     busy: int = 0
     finished: int = 0
     """Records that needed no more calls where they were, so far."""
@@ -113,6 +115,7 @@ def look_at(told: ToldWorker, at_s: float) -> WorkerLook:
         is_ready=told.is_ready,
         phase=told.phase,
         slots=seen.slots if seen.limit is None else seen.limit.limit,
+        auto="" if seen.limit is None else seen.limit.why,
         busy=sum(not call.abandoned for call in seen.calls),
         finished=did.processed + did.skipped + left,
         rebalances=did.rebalances,
