@@ -94,7 +94,7 @@ def test_where_no_call_returns_their_age_is_told() -> None:
 
 
 def test_threads_that_compute_are_bound_by_one_interpreter() -> None:
-    step = working(busy=1.0, per_s=100, cores=0.95)
+    step = working(busy=0.6, per_s=100, cores=0.95)
     cause = the_cause(evidence(step), "gil_bound")
     assert "calls in 8 slots had 0.95 processors together" in cause.sentence
     assert "use pool: processes" in cause.sentence

@@ -148,8 +148,8 @@ def _is_gil_bound(seen: Evidence) -> bool:
         seen.is_behind
         and seen.pool == "threads"
         and seen.last.slots > 1
-        # Below BUSY: the poll thread, too, waits for the interpreter, and slots for it.
-        and seen.busy_ratio >= IDLE
+        # However busy the slots are: the poll thread, too, waits for the interpreter, and they
+        # for it.
         and CORES[0] <= seen.cores <= CORES[1]
     )
 
