@@ -131,11 +131,42 @@ def test_a_place_that_has_moved_begins_to_count_anew() -> None:
     assert life.note.unclean_ends == 0
 
 
-def test_a_clean_end_resets_the_count() -> None:
-    life = process(after_two_ends())
-    life.go()
+def given_up(life: Process) -> CommitNote:
+    life.engine.on_revoking([ORDERS], life.now)
     commits, _ = life.engine.on_revoked([ORDERS], life.now)
-    assert note_of(commits[0]) == CommitNote(0, HASH, clean=True)
+    return note_of(commits[0])
+
+
+@pytest.mark.parametrize("ends", [1, 2])
+def test_a_clean_end_after_which_nothing_is_suspected_resets_the_count(ends: int) -> None:
+    """All of its records have failed, and are to be called again: its place has not moved."""
+    life = process(committed(unclean_ends=ends - 1), count=LOG_END)
+    for _ in range(10 * LOG_END):
+        life.go()
+        while life.out:
+            life.fail(life.out[0], *(each.offset() for each in life.out[0].messages))
+        if life.engine.counters.delivered and not life.engine.suspects.cases:
+            break
+    life.until_out()
+    while life.out:
+        life.fail(life.out[0], *(each.offset() for each in life.out[0].messages))
+    assert given_up(life) == CommitNote(0, HASH, clean=True)
+
+
+@pytest.mark.parametrize("ends", [1, 2])
+def test_a_clean_end_before_anything_was_tried_forgives_nobody(ends: int) -> None:
+    """Who comes back after a crash makes the others share anew: that proves nothing."""
+    life = process(committed(unclean_ends=ends - 1))
+    note = given_up(life)
+    assert (note.clean, note.unclean_ends) == (True, ends)
+
+
+def test_a_clean_end_while_suspects_are_left_forgives_nobody() -> None:
+    life = process(after_two_ends())
+    life.until_out()
+    life.fail(life.out[0], 0)
+    note = given_up(life)
+    assert (note.clean, note.unclean_ends) == (True, 2)
 
 
 def test_giving_up_with_a_call_running_charges_nobody_and_forgives_nobody() -> None:

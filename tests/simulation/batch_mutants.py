@@ -62,11 +62,10 @@ class LosesWhatItHasGathered(_Engine):
     """What has not gone out is forgotten when nothing may go out for a while."""
 
     class dispatcher_type(BatchDispatcher):  # noqa: N801 - takes the place of an attribute
-        def break_up(self, partition: Partition) -> bool:
+        def break_up(self, partition: Partition) -> None:
             batch = self._gathered.pop(partition, None)
             if batch is not None:
                 partition.ordering.release(batch.lanes)
-            return False
 
 
 class _Apart(Together):

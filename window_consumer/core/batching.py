@@ -137,11 +137,8 @@ class BatchDispatcher(Dispatcher):
         if batch is not None and self.rates is not None:
             self.rates.give_back(partition, batch.messages)
 
-    def break_up(self, partition: Partition) -> bool:
-        """Put the records of a batch back that has not gone out; their lanes are free again.
-
-        Tells whether there was one.
-        """
+    def break_up(self, partition: Partition) -> None:
+        """Put the records of a batch back that has not gone out; their lanes are free again."""
         batch = self._gathered.pop(partition, None)
         if batch is not None:
             batch.sort()
@@ -150,7 +147,6 @@ class BatchDispatcher(Dispatcher):
             partition.ordering.put_back(batch.messages, batch.seqs)
             partition.ordering.release(batch.lanes)
         self.join_up(partition)
-        return batch is not None
 
     def break_all_up(self) -> None:
         """Put the records of all batches back that have not gone out."""

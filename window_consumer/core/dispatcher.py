@@ -230,12 +230,8 @@ class Dispatcher:
             self._queued.remove(partition)
             self._partitions.remove(partition)
 
-    def break_up(self, partition: Partition) -> bool:  # noqa: ARG002 - batches need it
-        """Let go of records that were chosen and have not gone out; tell whether there were any.
-
-        Only batches have such.
-        """
-        return False
+    def break_up(self, partition: Partition) -> None:
+        """Let go of records that were chosen and have not gone out; only batches have such."""
 
     def part(self, slice_: Slice) -> None:
         """Let the halves of a batch on which its process died go out."""

@@ -351,11 +351,11 @@ class Engine:
             partition = self.partitions.get(name)
             if partition is not None and not partition.closing:
                 partition.closing = True
+                partition.is_tried = partition.has_started and partition.case is None
                 self.suspects.forget(partition)
                 for slice_ in self.dispatcher.slices_of(partition):
                     self.settling.take_back(slice_, now)
-                has_waited = self.dispatcher.break_up(partition)
-                partition.only_waited = has_waited and not partition.has_started
+                self.dispatcher.break_up(partition)
                 partition.ordering.clear()
         self.homes.sort_out(now)
 
@@ -365,14 +365,15 @@ class Engine:
         """Give partitions up; return their last commits and the calls that are still running.
 
         A partition with nothing running and nothing open ends clean. One in which nothing has
-        started, because a batch waited for company, says nothing about its place.
+        started, or whose suspects have not passed, says nothing about its place: were that taken
+        for innocence, members that come and go would let a record end one process after another.
         """
         commits = []
         owned = [name for name in names if name in self.partitions]
         for name in owned:
             partition = self.partitions[name]
             suspicion = partition.commit.suspicion
-            if suspicion is not None and not (partition.slices or partition.only_waited):
+            if suspicion is not None and partition.is_tried and not partition.slices:
                 suspicion.absolve()
             commit = self.housekeeping.commit(partition, now, clean=True)
             if commit is not None:

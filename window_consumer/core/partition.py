@@ -79,8 +79,8 @@ class Partition:
         """Nothing new starts: the partition is about to be given up."""
         self.refused_records = False
         """Some came in while closing and were left out: the client's position is beyond them."""
-        self.only_waited = False
-        """When it was to be given up nothing had started, because a batch waited for company."""
+        self.is_tried = False
+        """When it was to be given up something had started, and all suspects had passed."""
         self.owned = True
         """False once it was given up: whatever still comes in for it is ignored."""
         self.away = False

@@ -10,8 +10,9 @@ which record. ``suspects`` starts them; this file counts.
   most FIRST_SUSPECTS, for about so many may have been in the slots. Where the process ends again
   after all of them were passed, four times as many, up to all that was in the log.
 * Only the record that a commit named when the process ended is charged with the end.
-* Giving the partition up with nothing running makes the place unsuspicious. What a record is
-  charged with stays until it is finished.
+* Giving the partition up makes the place unsuspicious where something was begun, all suspects
+  have passed, and nothing runs. Members that come and go before that prove nothing. What a record
+  is charged with stays until it is finished.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class Suspicion:
         self._watch_until = now + WATCH_S
 
     def absolve(self) -> None:
-        """The partition is given up with nothing running: nothing is wrong with its place."""
+        """The partition is given up, and all that was begun has ended: its place is no worse."""
         self._ends = self._passes = 0
 
     def sending(
