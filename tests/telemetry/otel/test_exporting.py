@@ -159,3 +159,13 @@ def test_metrics_are_those_of_the_list(temporality: AggregationTemporality) -> N
 def test_what_a_metric_is_called_is_there_once() -> None:
     theirs = [metric.convention.name for metric in METRICS if metric.convention is not None]
     assert len({*theirs, *(metric.name for metric in METRICS)}) == len(theirs) + len(METRICS)
+
+
+def test_who_was_started_again_is_told_of_once() -> None:
+    figures = Figures()
+    for calls in (1, 2):
+        told = [measures(calls, 0.1)]
+        source = Source(told.copy, told.copy)
+        figures.begin(source)
+        assert figures.now() == told
+        figures.end(source)

@@ -73,7 +73,13 @@ class Figures:
             if now - self._at > _KEPT_S:
                 self._ended = [each for each in self._ended if each[0] > now]
                 running = [each for source in self._running for each in source.measure()]
-                ended = [each for _, measures in self._ended for each in measures]
+                names = {each.worker for each in running}
+                ended = [
+                    each
+                    for _, measures in self._ended
+                    for each in measures
+                    if each.worker not in names  # it has been started again
+                ]
                 self._now, self._at = [*running, *ended], monotonic()
             return self._now
 
