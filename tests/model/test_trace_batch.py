@@ -77,6 +77,13 @@ def test_offsets_that_follow_each_other_are_runs(runs: list[tuple[int, int]]) ->
     assert [each.offset for each in decoded(data)] == expected
 
 
+def test_offsets_of_one_slice_may_come_in_any_order() -> None:
+    places = Places()
+    places.add([7, 9, 8, 10])
+    data = encoded("w", 0, 4, CONSTANTS | {"time_us": 1}, {"offset": places})
+    assert [each.offset for each in decoded(data)] == [7, 9, 8, 10]
+
+
 def test_records_in_order_cost_a_few_bytes() -> None:
     places, times = Places(), Column()
     places.add(list(range(1000, 6000)))

@@ -120,6 +120,18 @@ def test_a_sample_has_all_steps_of_the_records_that_it_chooses(ordering: str, st
     assert None not in {event.duration_us for event in traced.events("processed")}
 
 
+@pytest.mark.parametrize("order", [[6, 9, 8], [2, 1, 0], [0, 2, 1, 3], [8], [3, 0]])
+def test_slices_of_lanes_may_be_in_any_order(order: list[int]) -> None:
+    sampling = Sampling(0.5)
+    traced = Traced(sampling, ordering="key", retry=spent_after(1, on_failure="block"))
+    records = notes(*range(10))
+    traced.driven.deliver(*records)
+    (known,) = traced.trace._partitions.values()
+    chosen = sampling.places(seed_of(*ORDERS), 0, 10)
+    found = known.traced([records[index] for index in order])
+    assert [each.offset() for each in found] == [index for index in order if index in chosen]
+
+
 def test_records_with_ids_are_chosen_by_them_wherever_they_lie() -> None:
     chosen = []
     for first in (0, 5000):
