@@ -25,7 +25,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from window_consumer.model.audit_balance import effective
 from window_consumer.model.audit_count import AuditCount, Tier, decode
 
-ORDERS, RETRY, DLQ, COUNTS = "orders", "shop.orders.retry.100ms", "shop.orders.dlq", "wc.audit"
+ORDERS = "audited-orders"
+RETRY, DLQ = f"audited.{ORDERS}.retry.100ms", f"audited.{ORDERS}.dlq"
+COUNTS = "audited-counts"
+GROUP = "audited"
 
 SHOP = """
 from window_consumer import App, Record
@@ -33,7 +36,7 @@ from window_consumer import App, Record
 app = App("shop")
 
 
-@app.handler("orders", group="shop", retry={"attempts": 1, "levels": ["100ms"]})
+@app.handler("audited-orders", group="audited", retry={"attempts": 1, "levels": ["100ms"]})
 def charge(order: Record) -> None:
     number = int(order.value)
     if number % 1000 == 7 or (number % 100 == 3 and "retry" not in order.topic):
@@ -61,7 +64,7 @@ with Audit(AuditSettings(directory=Path(directory), app="web", rules=rules)) as 
     for number in range(first, stop):
         while True:
             try:
-                producer.produce("orders", b"%d" % number)
+                producer.produce("audited-orders", b"%d" % number)
             except BufferError:
                 producer.poll(0.1)
             else:
@@ -127,7 +130,13 @@ class Shop:
         settings = {
             "kafka": {"bootstrap.servers": self.bootstrap},
             "workers": {"charge": {"commit_interval": "100ms"}},
-            "audit": {"enabled": True, "directory": "audit", "bucket": "1h", "ids": True},
+            "audit": {
+                "enabled": True,
+                "directory": "audit",
+                "bucket": "1h",
+                "ids": True,
+                "topic": COUNTS,
+            },
         }
         (self.directory / "workers.yaml").write_text(json.dumps(settings))
 
@@ -191,7 +200,7 @@ class Shop:
 
     def ends(self, *, committed: bool = False, but: str = "") -> dict[str, int]:
         """Return how many records were written to each topic, or are committed."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "shop"})
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": GROUP})
         found = {}
         for topic in (ORDERS, RETRY, DLQ):
             if topic == but or (committed and topic == DLQ):

@@ -11,6 +11,7 @@ import pytest
 
 from tests.commands import Commands, kafka_of
 from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
+from window_consumer.model.audit_count import Tier, decode
 
 DEAD, ENTRY, STATE = "shop.orders.dlq", "shop.orders.retry.now", "shop.dlq.state"
 PARTITIONS = 2
@@ -304,3 +305,26 @@ def test_what_is_not_acked_is_not_passed_over(shop: Commands, embedded: Embedded
     embedded.clear_request_errors(ApiKey.PRODUCE)
     redrive(shop)
     assert set(values(embedded)) == {b"value %d" % number for number in range(12)}
+
+
+def test_what_is_put_back_is_counted_by_an_audit(shop: Commands, embedded: EmbeddedBroker) -> None:
+    embedded.create_topic("wc.audit", 1)
+    charge = {"topics": ["orders"], "group": "shop"}
+    audit = {"enabled": True, "directory": "audit", "ids": True}
+    kafka = kafka_of(embedded)
+    shop.configure({"kafka": kafka, "workers": {"charge": charge}, "audit": audit})
+    redrive(shop)
+    counts = [
+        count
+        for message in embedded.read_all("wc.audit")
+        for count in decode(message.value() or b"")
+        if count.count
+    ]
+    assert {(count.tier, count.topic, count.group) for count in counts} == {
+        (Tier.REDRIVEN, ENTRY, "shop")
+    }
+    by_partition = {count.partition: 0 for count in counts}
+    for count in counts:
+        by_partition[count.partition] += count.count
+    assert by_partition == {0: 6, 1: 6}
+    assert not list((shop.directory / "audit").iterdir())

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from window_consumer.app.clients import Clients
 from window_consumer.app.event_topics import EventTopic
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Prepared, PreparedWorker
 from window_consumer.app.tracing import producer_properties
-from window_consumer.config import AuditConfig
+from window_consumer.config import AuditConfig, Loaded
 from window_consumer.core.observer import Observer
 from window_consumer.kafka import settings
 from window_consumer.kafka.event_writer import EventWriter
+from window_consumer.kafka.log_writer import Writer
+from window_consumer.model.audit_count import Tier
 from window_consumer.model.protocols import Clock, Sink
+from window_consumer.runtime.worker import SystemClock
 from window_consumer.telemetry.audit.audit import Audit, AuditSettings
 from window_consumer.telemetry.audit.consumer import AuditRules
+from window_consumer.telemetry.audit.redriven import CountingWriter
 from window_consumer.telemetry.audit.sink import CountingSink
 
 if TYPE_CHECKING:
@@ -67,14 +73,43 @@ def auditing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> 
     problem = event_topic(config).problem(plan, prepared.workers[0].cluster)
     if problem is not None:
         LOGGER.warning("%s", plan.mask(problem))
-    rules = AuditRules(round(config.bucket * 1000), config.ids)
-    directory = Path(plan.file).absolute().parent / str(config.directory)
-    audit = Audit(
-        AuditSettings(directory=directory, app=app.name, rules=rules, fsync=config.fsync),
-        partial(_writer, plan, prepared),
-    )
+    audit = Audit(settings_of(config, Path(plan.file), app.name), partial(_writer, plan, prepared))
     beside.callback(audit.close)
     return Auditing(audit)
+
+
+def settings_of(config: AuditConfig, file: Path, app: str) -> AuditSettings:
+    """Return where an audit is kept, and how it counts; ``file`` is the configuration's."""
+    return AuditSettings(
+        directory=file.absolute().parent / str(config.directory),
+        app=app,
+        rules=AuditRules(round(config.bucket * 1000), config.ids),
+        fsync=config.fsync,
+    )
+
+
+@contextmanager
+def counting_redrives(
+    loaded: Loaded, clients: Clients, group: str, to: str, writer: Writer, *, transactional: bool
+) -> Iterator[Writer]:
+    """Yield a writer that counts what is put back into ``to``, where the configuration says so.
+
+    It is closed in the end. Raises UsageError where the audit's directory cannot be written to.
+    """
+    config = loaded.config.audit
+    if not config.enabled:
+        yield writer
+        return
+    needs = settings.EventNeeds("wc-audit", "all")
+    access = (clients.log, clients.oauth_token)
+    make = partial(EventWriter, clients.producer, needs, config.topic, *access)
+    with Audit(settings_of(config, loaded.file, "redrive"), make) as audit:
+        counter = audit.producer(f"{group}-redrive", group, tier=Tier.REDRIVEN)
+        counting = CountingWriter(writer, counter, to, SystemClock(), transactional=transactional)
+        try:
+            yield counting
+        finally:
+            counting.close()
 
 
 def event_topic(config: AuditConfig) -> EventTopic:

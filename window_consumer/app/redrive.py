@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from hashlib import sha256
 from itertools import chain
 
 from attrs import frozen
 
+from window_consumer.app.auditing import counting_redrives
 from window_consumer.app.clients import Clients
 from window_consumer.app.copy_topics import missing_right
 from window_consumer.app.dead_letter_source import Place, Source
@@ -18,7 +19,7 @@ from window_consumer.app.patterns import matching_topics
 from window_consumer.app.redrive_topics import RedriveTopics, TopicSearch
 from window_consumer.config import Loaded, WorkerConfig
 from window_consumer.kafka.log_reader import LogReader
-from window_consumer.kafka.log_writer import PlainWriter, TransactionalWriter
+from window_consumer.kafka.log_writer import PlainWriter, TransactionalWriter, Writer
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.messaging.redrive import BATCH_RECORDS, Counts, Redrive, RedriveRules
@@ -60,18 +61,21 @@ class RedriveJob:
     clients: Clients
     group: str
     """The consumer group that holds the progress: named after source, condition and target."""
+    count: Callable[[Writer], AbstractContextManager[Writer]]
+    """Lets an audit hear of what is written."""
 
     def run(self, counts: Counts, stop_asked: Callable[[], bool]) -> bool:
         """Put them back; True when the end was reached. ``counts`` is kept up to date meanwhile."""
         wishes, topics, clients = self.wishes, self.topics, self.clients
         access = (self.group, clients.log, clients.oauth_token)
         with ExitStack() as open_clients:
-            writer = None
+            writer: Writer | None = None
             if not wishes.dry_run:
                 kind = TransactionalWriter if wishes.transactional else PlainWriter
                 most = min(_BATCH_BYTES, topics.max_message_bytes)
-                writer = kind(clients.producer, *access, max_batch_bytes=most)
-                open_clients.callback(writer.close)
+                plain = kind(clients.producer, *access, max_batch_bytes=most)
+                open_clients.callback(plain.close)
+                writer = open_clients.enter_context(self.count(plain))
             reader = open_clients.enter_context(self._reader())
             resolved = Resolved() if wishes.restart else self._resolved(reader)
             letters = LogReader(clients.consumer, *access)
@@ -168,7 +172,15 @@ def redrive_jobs(
             if found is not None:
                 progress = _group(worker, found, wishes)
                 _check_group(worker, progress, clients)
-                jobs.append(RedriveJob(name, worker.group, found, wishes, clients, group=progress))
+                count = partial(
+                    counting_redrives,
+                    loaded,
+                    clients,
+                    worker.group,
+                    found.to.topic,
+                    transactional=wishes.transactional,
+                )
+                jobs.append(RedriveJob(name, worker.group, found, wishes, clients, progress, count))
     strange = [name for name in topics if name not in seen]
     if strange:
         raise UsageError(f"--topic {strange[0]}: no worker reads it: see workers.*.topics")

@@ -35,6 +35,8 @@ class Loaded:
     secrets: frozenset[str] = field(repr=False)
     """All texts that must not appear in any output, see ``Mask``."""
     _tree: Tree = field(repr=False)
+    file: pathlib.Path
+    """Where it was read from; relative paths in it count from there."""
 
     def where(self, path: Path) -> str:
         """Return where a value was set: ``workers.yaml:14``, ``@app.handler charge``, ``--set …``.
@@ -83,7 +85,7 @@ def load(
         problems = explained(problems, tree, handler_defaults)
         raise to_error(problems, tree, Mask(secrets))
     workers = {name: with_defaults(worker) for name, worker in config.workers.items()}
-    return Loaded(evolve(config, workers=workers), secrets, tree)
+    return Loaded(evolve(config, workers=workers), secrets, tree, path)
 
 
 def _with_cores(config: Config, tree: Tree) -> Config:

@@ -86,7 +86,11 @@ class Audit:
         return ConsumerAudit(group, self._settings.rules, journal.write, self._clock_ms)
 
     def producer(
-        self, client: str, group: str = "", origins: Callable[[str], str] = lambda _topic: ""
+        self,
+        client: str,
+        group: str = "",
+        origins: Callable[[str], str] = lambda _topic: "",
+        tier: Tier = Tier.PRODUCED,
     ) -> ProducerAudit:
         """Return who counts what a producer writes; raises OSError where the disk is full."""
         journal = self._journal(client)
@@ -98,6 +102,7 @@ class Audit:
             ids=rules.ids,
             group=group,
             origins=origins,
+            tier=tier,
         )
         self._producers[client] = producer
         return producer

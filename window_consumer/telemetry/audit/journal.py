@@ -107,11 +107,20 @@ def abandon(path: Path, descriptor: int) -> None:
 class Journal:
     """Where one thread writes its counts. Owner: that thread; others may read its figures."""
 
-    def __init__(self, lair: Path, client: str, identity: Identity, *, fsync: bool = False):
+    def __init__(
+        self,
+        lair: Path,
+        client: str,
+        identity: Identity,
+        *,
+        fsync: bool = False,
+        most_bytes: int = MOST_BYTES,
+    ):
         self.client = client
         self._lair = lair
         self._identity = identity
         self._fsync = fsync
+        self._most_bytes = most_bytes
         self.sequence = 0
         """Of the last count."""
         self._number = 0
@@ -135,9 +144,9 @@ class Journal:
         line = encode(counts) + b"\n"
         records = sum(count.count for count in counts)
         try:
-            if self.written_bytes - self.trimmed_bytes + len(line) > MOST_BYTES:
+            if self.written_bytes - self.trimmed_bytes + len(line) > self._most_bytes:
                 raise OSError(  # noqa: TRY301 - it is reported like any other way to be full
-                    f"{MOST_BYTES} bytes wait to be shipped already"
+                    f"{self._most_bytes} bytes wait to be shipped already"
                 )
             self._append(line)
         except OSError as error:

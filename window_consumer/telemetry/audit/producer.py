@@ -32,7 +32,7 @@ class _Written:
 class ProducerAudit:
     """A producer's watcher. ``flush`` has an owner; anything else may be called on any thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it counts with, and how
         self,
         sends: Sends,
         journal: Journal,
@@ -41,8 +41,13 @@ class ProducerAudit:
         ids: bool,
         group: str = "",
         origins: Callable[[str], str] = lambda _topic: "",
+        tier: Tier = Tier.PRODUCED,
     ):
-        """``origins`` tells the source topic of a retry or dead-letter topic, else nothing."""
+        """``origins`` tells the source topic of a retry or dead-letter topic, else nothing.
+
+        ``tier`` is what an acked record counts as.
+        """
+        self._tier = tier
         self._sends = sends
         self._journal = journal
         self._rules = (bucket_ms, ids)
@@ -98,7 +103,7 @@ class ProducerAudit:
             return
         written = [self._sends.counting(row, sequence) for row in rows]
         unknown = [self._sends.counting(row, sequence) for row in doubts]
-        found = [*counted(written, *self._rules), *listed(unknown, *self._rules)]
+        found = [*counted(written, *self._rules, self._tier), *listed(unknown, *self._rules)]
         self._journal.write([self._with_group(row) for row in found])
         for row in (*rows, *doubts):
             self._sends.free(row)
@@ -114,9 +119,14 @@ class ProducerAudit:
         return {**row, "group": self._group, "origin": self._origins(row["topic"])}
 
 
-def counted(sends: Iterable[Send], bucket_ms: int, ids: bool) -> list[dict[str, Any]]:  # noqa: FBT001 - one of two rules
+def counted(
+    sends: Iterable[Send],
+    bucket_ms: int,
+    ids: bool,  # noqa: FBT001 - one of two rules
+    tier: Tier = Tier.PRODUCED,
+) -> list[dict[str, Any]]:
     """Return the counts of what was acked."""
-    found = _summed(sends, Tier.PRODUCED, bucket_ms)
+    found = _summed(sends, tier, bucket_ms)
     return [_row(key, each, bucket_ms, ids=ids) for key, each in found.items()]
 
 

@@ -1,0 +1,300 @@
+"""The local log: what is in it outlives its process and is shipped; trouble costs no worker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from window_consumer.model.audit_balance import effective
+from window_consumer.model.audit_count import AuditCount, Tier, decode
+from window_consumer.model.errors import PublishFailedError, UsageError
+from window_consumer.telemetry.audit.audit import Audit, AuditSettings
+from window_consumer.telemetry.audit.consumer import AuditRules
+from window_consumer.telemetry.audit.journal import Identity, Journal, Lair, new_incarnation
+from window_consumer.telemetry.audit.sends import Sends, clients, left_behind
+from window_consumer.telemetry.audit.shipping import Shipper
+from window_consumer.testing.clock import ManualClock
+
+ROW: dict[str, Any] = {
+    "tier": Tier.FINISHED,
+    "topic": "orders",
+    "bucket_ms": 60_000,
+    "length_ms": 60_000,
+    "count": 5,
+}
+SHOP = Identity("shop", "host:1", "0001")
+
+
+class Topic:
+    """An outlet whose broker may refuse, or not answer."""
+
+    def __init__(self) -> None:
+        self.counts: list[AuditCount] = []
+        self.keys: list[str] = []
+        self.error: PublishFailedError | None = None
+        self.answers = True
+
+    def send(
+        self,
+        value: bytes,
+        on_done: Callable[[PublishFailedError | None], None],
+        key: bytes | None = None,
+    ) -> None:
+        if self.error is None:
+            self.counts += decode(value)
+            self.keys.append((key or b"").decode())
+        if self.answers:
+            on_done(self.error)
+
+    def serve(self, timeout_s: float) -> None:
+        pass
+
+    def close(self, timeout_s: float) -> int:
+        return int(timeout_s * 0)
+
+
+def ship(shipper: Shipper, lair: Path, *, is_over: bool = True) -> dict[str, int]:
+    return shipper.ship(lair, is_over=lambda _client: is_over)
+
+
+def audit_in(directory: Path, topic: Topic | None = None) -> Audit:
+    settings = AuditSettings(directory=directory, app="shop", rules=AuditRules(ids=True))
+    return Audit(settings, None if topic is None else lambda: topic, ManualClock())
+
+
+def test_what_is_written_is_shipped_by_topic_and_bucket_and_then_deleted(tmp_path: Path) -> None:
+    journal, topic = Journal(tmp_path, "charge", SHOP), Topic()
+    journal.write([ROW, {**ROW, "bucket_ms": 0}])
+    journal.write([ROW])
+    shipper = Shipper(topic)
+    assert not ship(shipper, tmp_path, is_over=False)
+    assert sorted(topic.keys) == ["orders|0", "orders|60000"]
+    assert sorted(count.sequence for count in topic.counts) == [1, 2, 3]
+    assert len(list(tmp_path.iterdir())) == 1
+    assert ship(shipper, tmp_path) == {"charge": journal.written_bytes}
+    assert not list(tmp_path.iterdir())
+    assert len(topic.counts) == 3
+    journal.close()
+
+
+def test_what_the_broker_does_not_take_stays_and_is_sent_again(tmp_path: Path) -> None:
+    journal, topic = Journal(tmp_path, "charge", SHOP), Topic()
+    journal.write([ROW])
+    shipper = Shipper(topic)
+    topic.error = PublishFailedError("there is no such topic")
+    ship(shipper, tmp_path)
+    topic.error, topic.answers, shipper.patience_s = None, False, 0.0
+    ship(shipper, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    topic.answers = True
+    ship(shipper, tmp_path)
+    assert not list(tmp_path.iterdir())
+    # Sent twice, because the first answer did not come; counted once.
+    assert len(topic.counts) == 2
+    assert len(effective(topic.counts).counts) == 1
+    journal.close()
+
+
+def test_a_torn_line_and_one_of_another_version_are_left_out(tmp_path: Path) -> None:
+    journal, topic = Journal(tmp_path, "charge", SHOP), Topic()
+    journal.write([ROW])
+    journal.close()
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"format":2,"counts":[]}\n' + whole[:40] + b"\n" + whole + whole[:9])
+    shipper = Shipper(topic)
+    ship(shipper, tmp_path)
+    assert len(topic.counts) == 2
+    assert shipper.torn == 3
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_is_gone_costs_counts_which_the_next_one_tells(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal, topic = Journal(tmp_path, "charge", SHOP), Topic()
+    journal.write([ROW])
+    lair, journal._lair = journal._lair, tmp_path / "gone"
+    journal.close()
+    assert not journal.write([ROW])
+    assert not journal.write([ROW])
+    journal._lair = lair
+    assert journal.write([ROW])
+    assert "counts cannot be written" in caplog.text
+    assert caplog.text.count("cannot be written") == 1
+    ship(Shipper(topic), tmp_path)
+    assert [count.lost for count in topic.counts] == [0, 10]
+    journal.close()
+
+
+def test_a_file_that_is_cut_short_by_a_full_disk_has_no_torn_line(tmp_path: Path) -> None:
+    script = f"""
+import resource, signal, sys
+from pathlib import Path
+from window_consumer.telemetry.audit.journal import Identity, Journal
+from window_consumer.model.audit_count import Tier
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
+journal = Journal(Path({str(tmp_path)!r}), "charge", Identity("shop", "host:1", "0001"))
+row = {{"tier": Tier.FINISHED, "topic": "orders", "bucket_ms": 0, "length_ms": 1, "count": 1}}
+print([journal.write([row]) for _ in range(4)])
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    written = [word == "True" for word in told.stdout.strip("[]\n").split(", ")]
+    assert False in written
+    topic = Topic()
+    shipper = Shipper(topic)
+    ship(shipper, tmp_path)
+    assert len(topic.counts) == sum(written)
+    assert shipper.torn == 0
+    assert sum(count.lost for count in topic.counts) + sum(written) <= 4
+
+
+def test_a_directory_that_cannot_be_written_to_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        UsageError, match=r"audit\.directory: cannot write to .*; choose a directory"
+    ):
+        Lair(tmp_path / "file", "0001")
+
+
+def test_a_log_that_nobody_ships_is_bounded(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "charge", SHOP, most_bytes=500)
+    kept = [journal.write([ROW]) for _ in range(9)]
+    assert kept[0]
+    assert not kept[-1]
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 500
+    journal.trimmed_bytes = journal.written_bytes
+    assert journal.write([ROW])
+    journal.close()
+
+
+def test_what_a_producer_sends_is_counted_when_it_is_acked(tmp_path: Path) -> None:
+    topic = Topic()
+    with audit_in(tmp_path, topic) as audit:
+        producer = audit.producer("web")
+        for number in range(3):
+            token = producer.sent("orders", None, 10, 61_000, b"%d" % number)
+            producer.acked(token, 2, number)
+        refused = PublishFailedError("too large", refused=True)
+        producer.failed(producer.sent("orders", None, 10, 61_000, b"3"), refused)
+        producer.failed(producer.sent("orders", None, 10, 61_000, b"4"), BufferError())
+        producer.failed(producer.sent("orders", None, 10, 1_000, b"5"), PublishFailedError("late"))
+        producer.sent("orders", None, 10, 1_000, b"6")
+    told = {
+        (count.tier, count.partition, count.bucket_ms): (count.count, count.bytes, count.ids)
+        for count in topic.counts
+        if count.topic == "orders"
+    }
+    assert told == {
+        (Tier.PRODUCED, 2, 60_000): (3, 30, ()),
+        (Tier.UNKNOWN, -1, 0): told[Tier.UNKNOWN, -1, 0],
+    }
+    unknown = [each for each in topic.counts if each.tier is Tier.UNKNOWN]
+    assert sorted(name for each in unknown for name in each.ids) == ["5", "6"]
+    assert not list(tmp_path.iterdir())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from window_consumer.telemetry.audit.audit import Audit, AuditSettings
+from window_consumer.telemetry.audit.consumer import AuditRules
+
+settings = AuditSettings(directory=Path(sys.argv[1]), app="web", rules=AuditRules(ids=True))
+audit = Audit(settings)
+producer = audit.producer("web", "shop")
+audit._stop.set()
+audit._thread.join()
+for number in range(20_000):
+    token = producer.sent("orders" if number % 2 else "bills", None, 10, 61_000, b"%d" % number)
+    if number < 19_990:
+        producer.acked(token, 0, number)
+    if number == 15_000:
+        producer.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_producer_had_sent_is_counted_or_listed(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    topic = Topic()
+    for _ in range(2):
+        with audit_in(tmp_path, topic):
+            pass
+    tiers: dict[Tier, int] = dict.fromkeys(Tier, 0)
+    found = effective(topic.counts).counts
+    for count in found:
+        tiers[count.tier] += count.count
+    assert tiers[Tier.PRODUCED] == 19_990
+    assert tiers[Tier.UNKNOWN] == 10
+    unknown = {name for count in found for name in count.ids}
+    assert unknown == {str(number) for number in range(19_990, 20_000)}
+    assert {count.topic for count in found if count.tier is Tier.PRODUCED} == {"orders", "bills"}
+    assert {count.group for count in found if count.count} == {"shop"}
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_of_a_process_that_lives_is_left_alone(tmp_path: Path) -> None:
+    topic = Topic()
+    with audit_in(tmp_path) as first:
+        producer = first.producer("web")
+        producer.sent("orders", None, 10, 61_000, b"1")
+        with audit_in(tmp_path, topic):
+            pass
+        assert not topic.counts or {count.count for count in topic.counts} == {0}
+        assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.iterdir())) == 1  # without an outlet its counts stay
+
+
+def test_an_heir_that_dies_while_it_inherits_makes_nobody_count_twice(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    (lair,) = tmp_path.iterdir()
+    tables = {path: path.read_bytes() for path in lair.iterdir() if path.suffix != ".log"}
+    with audit_in(tmp_path):
+        pass
+    for path, table in tables.items():
+        path.write_bytes(table)  # as if it had died before it removed them
+    topic = Topic()
+    with audit_in(tmp_path, topic):
+        pass
+    found = effective(topic.counts).counts
+    assert sum(count.count for count in found) == 20_000
+
+
+def test_a_table_grows_and_its_rows_are_used_again(tmp_path: Path) -> None:
+    sends = Sends(tmp_path, "web")
+    rows = [sends.sent("orders", 1, 1, b"id") for _ in range(40_000)]
+    assert len(set(rows)) == 40_000
+    assert len(list(left_behind(tmp_path, "web"))) == 40_000
+    for row in rows:
+        assert row is not None
+        sends.free(row)
+    again = [sends.sent("orders", 1, 1, b"id") for _ in range(40_000)]
+    assert set(again) <= set(range(49_152))
+    assert clients(tmp_path) == ["web"]
+    sends.close()
+
+
+def test_an_id_that_is_longer_than_its_row_keeps_its_hash(tmp_path: Path) -> None:
+    long = b"x" * 80
+    topics = []
+    for number in range(2):
+        topic = Topic()
+        with audit_in(tmp_path / str(number), topic) as audit:
+            producer = audit.producer("web")
+            producer.acked(producer.sent("orders", None, 1, 61_000, long[: 80 - number]), 0, 1)
+        topics.append([count.id_xor for count in topic.counts if count.count])
+    assert topics[0] != topics[1]
+
+
+def test_incarnations_of_later_processes_sort_behind_earlier_ones() -> None:
+    names = [new_incarnation(each) for each in (999, 1_000, 1_700_000_000_000)]
+    assert names == sorted(names)

@@ -1,0 +1,100 @@
+"""What is put back counts when it is there for certain, and is unknown otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from window_consumer.kafka.log_reader import LogReader
+from window_consumer.kafka.log_writer import Refusals
+from window_consumer.model.audit_count import Tier, decode
+from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.protocols import Copy
+from window_consumer.telemetry.audit.audit import Audit, AuditSettings
+from window_consumer.telemetry.audit.redriven import CountingWriter
+from window_consumer.testing.clock import ManualClock
+
+READER = cast("LogReader", None)
+
+
+class Broker:
+    """A writer whose answers are given."""
+
+    def __init__(self) -> None:
+        self.answer: Refusals | PublishFailedError = {}
+        self.sent: list[Copy] = []
+
+    def send(self, copies: Sequence[Copy]) -> None:
+        self.sent += copies
+
+    def acks(self) -> Refusals:
+        if isinstance(self.answer, PublishFailedError):
+            raise self.answer
+        return self.answer
+
+    def finish(self, reader: LogReader) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def copies(count: int, topic: str = "now") -> list[Copy]:
+    return [Copy(topic, 1, b"k", b"four", [("wc-id", b"%d" % n)]) for n in range(count)]
+
+
+def told(directory: Path, *, transactional: bool, until: str, **more: Any) -> dict[Tier, int]:
+    """Put three dead letters back, up to some step; return what was counted."""
+    broker = Broker()
+    broker.answer = more.get("answer", {})
+    audit = Audit(AuditSettings(directory=directory, app="shop"), clock=ManualClock())
+    counter = audit.producer("redrive", "shop", tier=Tier.REDRIVEN)
+    writer = CountingWriter(broker, counter, "now", ManualClock(), transactional=transactional)
+    writer.send([*copies(2), *copies(1, "state")])
+    writer.send(copies(1))
+    assert len(broker.sent) == 4
+    if until != "send":
+        try:
+            writer.acks()
+        except PublishFailedError:
+            assert "answer" in more
+    if until == "finish":
+        writer.finish(READER)
+    writer.close()
+    audit.close()
+    found: dict[Tier, int] = {}
+    for path in directory.rglob("*.log"):
+        for line in path.read_bytes().splitlines():
+            for count in decode(line):
+                found[count.tier] = found.get(count.tier, 0) + count.count
+    return {tier: count for tier, count in found.items() if count}
+
+
+@pytest.mark.parametrize(
+    ("transactional", "until", "expected"),
+    [
+        (False, "send", {Tier.UNKNOWN: 3}),
+        (False, "acks", {Tier.REDRIVEN: 3}),
+        (False, "finish", {Tier.REDRIVEN: 3}),
+        (True, "acks", {Tier.UNKNOWN: 3}),
+        (True, "finish", {Tier.REDRIVEN: 3}),
+    ],
+)
+def test_a_dead_letter_counts_when_it_is_there_for_certain(
+    tmp_path: Path, until: str, expected: dict[Tier, int], *, transactional: bool
+) -> None:
+    assert told(tmp_path, transactional=transactional, until=until) == expected
+
+
+def test_what_was_refused_is_not_there(tmp_path: Path) -> None:
+    refused = {1: PublishFailedError("too large", refused=True)}
+    counts = told(tmp_path, transactional=False, until="finish", answer=refused)
+    assert counts == {Tier.REDRIVEN: 2}
+
+
+def test_of_what_was_not_answered_nobody_knows(tmp_path: Path) -> None:
+    counts = told(tmp_path, transactional=False, until="acks", answer=PublishFailedError("late"))
+    assert counts == {Tier.UNKNOWN: 3}
