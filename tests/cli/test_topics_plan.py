@@ -83,6 +83,22 @@ def test_who_makes_no_topics_needs_no_permission_for_it(commands: Commands) -> N
     assert not acls["topic", "shop-charge.", True] & {"Create", "Alter"}
 
 
+@pytest.mark.parametrize(
+    ("create", "operations"),
+    [(True, {"Write", "Describe", "Create"}), (False, {"Write", "Describe"})],
+)
+def test_the_trace_and_the_audit_may_be_written(
+    commands: Commands,
+    create: bool,  # noqa: FBT001 - the parameter of the test
+    operations: set[str],
+) -> None:
+    config = {"kafka": KAFKA, "workers": {"charge": CHARGE}, "topics": {"create": create}}
+    audit = {"enabled": True, "directory": "audit"}
+    commands.configure({**config, "trace": {"sample": "1%"}, "audit": audit})
+    acls = acls_of(from_shell(plan(commands).out))
+    assert acls["topic", "wc.trace", False] == acls["topic", "wc.audit", False] == operations
+
+
 def test_who_writes_no_dead_letters_needs_no_topics_and_permissions_for_them(
     commands: Commands,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from window_consumer.config import WorkerConfig
+from window_consumer.config import Config, WorkerConfig
 
 Kind = Literal["topic", "group", "transactional-id"]
 
@@ -47,6 +47,15 @@ def rights_of(
         transactions = ("WRITE", "DESCRIBE")
         why = "dlq redrive --transactional"
         yield Right("transactional-id", progress, transactions, why, is_prefix=True)
+
+
+def rights_of_telemetry(config: Config) -> Iterator[Right]:
+    """Yield what the trace and the audit need."""
+    operations = ("WRITE", "DESCRIBE", *(("CREATE",) if config.topics.create else ()))
+    if config.trace.sample is not None:
+        yield Right("topic", config.trace.topic, operations, "the message trace")
+    if config.audit.enabled:
+        yield Right("topic", config.audit.topic, operations, "the audit")
 
 
 def merged(rights: Iterable[Right]) -> list[Right]:

@@ -22,7 +22,7 @@ from window_consumer.app.ladder_topics import (
     writes_dead_letters,
 )
 from window_consumer.app.patterns import matching_topics
-from window_consumer.app.rights import Right, merged, rights_of
+from window_consumer.app.rights import Right, merged, rights_of, rights_of_telemetry
 from window_consumer.config import Loaded, Mask, WorkerConfig, effective_kafka, load
 from window_consumer.kafka import settings
 from window_consumer.kafka.cluster import Cluster
@@ -254,7 +254,8 @@ class Planner:
     def _rights(self, worker: WorkerConfig, sources: Mapping[str, Model]) -> Iterator[Right]:
         create = self.loaded.config.topics.create
         dead_letters = self.workers[worker.name]
-        return rights_of(worker, list(sources), create=create, dead_letters=dead_letters)
+        yield from rights_of(worker, list(sources), create=create, dead_letters=dead_letters)
+        yield from rights_of_telemetry(self.loaded.config)
 
     def _assumed(self) -> list[str]:
         if self.sizes is None:
