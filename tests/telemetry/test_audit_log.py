@@ -254,6 +254,16 @@ def test_a_directory_of_a_process_that_lives_is_left_alone(tmp_path: Path) -> No
     assert len(list(tmp_path.iterdir())) == 1  # without an outlet its counts stay
 
 
+def test_directories_of_others_and_those_in_the_making_are_left_alone(tmp_path: Path) -> None:
+    for name in ("backup", ".1700000000000-00000000", "1700000000000"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lock").write_text("")
+        (tmp_path / name / "charge.00000001.log").write_text("")
+    with audit_in(tmp_path, Topic()):
+        pass
+    assert len(list(tmp_path.rglob("*.log"))) == 3
+
+
 def test_an_heir_that_dies_while_it_inherits_makes_nobody_count_twice(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     (lair,) = tmp_path.iterdir()

@@ -20,8 +20,7 @@ from window_consumer.core.observer import Observer
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Slice
 from window_consumer.model.audit_balance import Sum, effective
-from window_consumer.model.audit_count import AuditCount, Tier, encode, signed64
-from window_consumer.model.audit_count import decode as read
+from window_consumer.model.audit_count import AuditCount, Tier, signed64
 from window_consumer.model.hop import of_copy, of_source
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit
@@ -121,11 +120,10 @@ class AuditWatch:
 
         def write(rows: Sequence[Mapping[str, Any]]) -> None:
             first = len(self.counts) + 1
-            counts = [
+            self.counts += [
                 AuditCount(**identity, sequence=first + index, **row)
                 for index, row in enumerate(rows)
             ]
-            self.counts += read(encode(counts))
 
         rules = AuditRules(ids=True)
         audit = make_audit(GROUP, rules, write, self._history.wall_ms)

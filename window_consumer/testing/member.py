@@ -232,8 +232,9 @@ class SimulatedMember:
         self.rungs: dict[str, Rung] = {}
         """The retry topics that it reads, or has read."""
         self.engine = scene.subject.make_engine(self.rules, scene.rng.random, self.rungs)
-        listeners = scene.audit.listeners(self, scene.subject.make_audit)
-        self.engine.observe(Observers(listeners, self._raised))
+        if scene.subject.make_audit is not None:
+            listeners = scene.audit.listeners(self, scene.subject.make_audit)
+            self.engine.observe(Observers(listeners, self._raised))
         if self.rules.limit is not None:
             rng = Random(scene.rng.getstate()[1][0])
             self.engine.limiter = WanderingLimiter(self.rules.limit, self.rules.slots, rng)

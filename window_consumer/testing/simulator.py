@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
+from window_consumer.telemetry.audit.consumer import ConsumerAudit
 from window_consumer.testing.events import Committed, LogEnd, Produced
 from window_consumer.testing.fake_log import FakeLog
 from window_consumer.testing.guarantees import (
@@ -36,7 +37,7 @@ LAST_LINES = 30
 """How much of its history a violation tells."""
 
 
-FRAMEWORK = Subject()
+FRAMEWORK = Subject(make_audit=ConsumerAudit)
 
 Draw = Callable[[Random], Plan]
 MakeWeather = Callable[[Plan, Random], Weather]

@@ -16,7 +16,7 @@ from window_consumer.core.observer import Observer
 from window_consumer.core.rungs import Rung, is_read_on
 from window_consumer.messaging.redrive import Redrive
 from window_consumer.model.protocols import Copy
-from window_consumer.telemetry.audit.consumer import AuditRules, ConsumerAudit, WriteRows
+from window_consumer.telemetry.audit.consumer import AuditRules, WriteRows
 
 ReadsOn = Callable[[Rung, int | None], bool]
 """Tells whether a retry topic is read that no level names; see ``is_read_on``."""
@@ -36,4 +36,5 @@ class Subject:
     make_copy: MakeCopy = copy_of
     make_redrive: MakeRedrive = Redrive
     reads_on: ReadsOn = is_read_on
-    make_audit: MakeAudit = ConsumerAudit
+    make_audit: MakeAudit | None = None
+    """None keeps no audit: what looks for other bugs is faster without."""

@@ -22,6 +22,7 @@ from window_consumer.telemetry.audit.journal import (
     Journal,
     Lair,
     abandon,
+    is_lair,
     lock,
     new_incarnation,
     segments,
@@ -164,7 +165,7 @@ class Audit:
     def _adopt(self) -> None:
         """Look after what processes have left behind that are gone."""
         for path in sorted(self._settings.directory.iterdir()):
-            if path == self._lair.path or not (path / "lock").exists():
+            if path == self._lair.path or not is_lair(path):
                 continue
             descriptor = lock(path)
             if descriptor is None:

@@ -51,6 +51,14 @@ def new_incarnation(wall_ms: int) -> str:
     return f"{wall_ms:013d}-{secrets.token_hex(4)}"
 
 
+_INCARNATION: Final = re.compile(r"[0-9]{13}-[0-9a-f]{8}")
+
+
+def is_lair(path: Path) -> bool:
+    """Tell whether a process has made this directory; one that it is making now is none yet."""
+    return _INCARNATION.fullmatch(path.name) is not None and (path / "lock").exists()
+
+
 class Lair:
     """The directory of this life of the process, locked until it is closed or the process ends."""
 
