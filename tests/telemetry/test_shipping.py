@@ -23,9 +23,11 @@ from window_consumer.telemetry.trace.ways import Acks, way_out
 TOPIC = "wc.trace"
 
 
-def way_to(broker: EmbeddedBroker, directory: Path | None, topic: str = TOPIC) -> Way:
+def way_to(
+    broker: EmbeddedBroker, directory: Path | None, topic: str = TOPIC, timeout_s: float = 30.0
+) -> Way:
     def events(acks: Acks) -> EventWriter:
-        needs = EventNeeds("wc-trace", acks, timeout_s=1.0)
+        needs = EventNeeds("wc-trace", acks, timeout_s=timeout_s)
         settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 1}
         return EventWriter(settings, needs, topic, ClientLog(LOGGER.getChild("client")))
 
@@ -159,7 +161,7 @@ def test_straight_to_kafka_what_is_refused_is_lost_counted_and_said_once(
 
 
 def test_a_topic_that_is_missing_costs_its_events_and_no_more(embedded: EmbeddedBroker) -> None:
-    way = way_to(embedded, None, topic="x" * 300)
+    way = way_to(embedded, None, topic="x" * 300, timeout_s=0.1)
     way.write(batches(1))
     wait_for(lambda: answered(way) == 1)
     way.close(PATIENCE_S)

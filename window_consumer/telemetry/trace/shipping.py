@@ -17,7 +17,7 @@ from window_consumer.telemetry.trace.spool import Orphans, batches_in
 from window_consumer.telemetry.trace.trouble import Trouble
 
 _LOOK_S: Final = 0.1
-_AGAIN_S: Final = (0.5, 10.0)
+_AGAIN_S: Final = (0.2, 10.0)
 """The wait before what was not acked is sent again: it doubles from the first to the second."""
 
 _ADOPT_S: Final = 10.0
