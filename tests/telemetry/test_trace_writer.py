@@ -128,6 +128,23 @@ def test_a_way_out_that_raises_is_said_once_and_tried_again(
     assert 9 in [event.offset for event in way.events]
 
 
+def test_what_cannot_be_made_a_batch_of_is_lost_alone_and_counted() -> None:
+    class Unreadable(Message):
+        def headers(self) -> None:
+            raise RuntimeError("no headers")
+
+    way = Kept()
+    made = TraceWriter(way, None, 60.0, LOGGER)
+    inbox = made.inbox()
+    other = Group(ABOUT, Step.RECEIVED, "orders", 1, 1.0)
+    made.note(inbox, Note(other, [Unreadable(5), Unreadable(6)], 1))
+    made.note(inbox, note(0, 1))
+    with pytest.raises(RuntimeError, match="no headers"):
+        made.flush()
+    assert [event.offset for event in way.events] == [0]
+    assert made.dropped == 2
+
+
 def test_no_batch_is_larger_than_brokers_take() -> None:
     way = Kept()
     made = TraceWriter(way, as_text, 60.0, LOGGER)

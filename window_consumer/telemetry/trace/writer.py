@@ -44,7 +44,7 @@ class TraceWriter:
         self._flush_s = flush_s
         self._batches = BatchMaker.of(uuid.uuid4().hex[:16], lambda: self.dropped, form_key)
         self._inboxes: list[Inbox] = []
-        self._too_large = 0
+        self._unwritten = 0
         self.written = 0
         """How many events were handed to the way out."""
         self._trouble = Trouble(logger, "trace: events are written again")
@@ -58,7 +58,7 @@ class TraceWriter:
     def dropped(self) -> int:
         """How many events were lost since the start. Any thread may ask."""
         lost = sum(inbox.lost for inbox in self._inboxes)
-        return lost + self._too_large + self._way.lost
+        return lost + self._unwritten + self._way.lost
 
     def inbox(self) -> Inbox:
         """Return a place for the notes of one thread."""
@@ -117,7 +117,10 @@ class TraceWriter:
         self._way.close(_WAY_CLOSES_S)
 
     def flush(self) -> None:
-        """Make batches of everything that waits, and hand them on. Owner: the thread."""
+        """Make batches of everything that waits, and hand them on. Owner: the thread.
+
+        Raises the last of what was raised for events that are lost and counted by then.
+        """
         self._set_clock()
         ready: list[Written] = []
         groups: defaultdict[Group, list[Note]] = defaultdict(list)
@@ -125,11 +128,18 @@ class TraceWriter:
             ready += inbox.take_made()
             for note in inbox.take():
                 groups[note.group].append(note)
+        broken: Exception | None = None
         for group, notes in groups.items():
-            ready += self._batches.batches(group, notes)
+            try:
+                ready += self._batches.batches(group, notes)
+            except Exception as error:
+                self._unwritten += sum(len(note.messages) for note in notes)
+                broken = error
         for batch in ready:
             if batch.data:
                 self.written += batch.events
             else:
-                self._too_large += batch.events
+                self._unwritten += batch.events
         self._way.write([batch for batch in ready if batch.data])
+        if broken is not None:
+            raise broken
