@@ -18,8 +18,8 @@ MINUTE_MS = 60_000
 
 def columns(offsets: Sequence[int]) -> Columns:
     """Each record is as large as its offset, so that sums tell which they are."""
-    stamps = [(1, 1_700_000_000_000)] * len(offsets)
-    return Columns(stamps, list(offsets), [1 << each for each in offsets], 1_700_000_000_100)
+    times_ms = [1_700_000_000_000] * len(offsets)
+    return Columns(times_ms, list(offsets), [1 << each for each in offsets], 1_700_000_000_100)
 
 
 def pending(*finished: range) -> Pending:
@@ -107,8 +107,8 @@ def test_a_hole_beside_what_was_counted_before_is_in_no_stretch() -> None:
 def test_columns_are_not_kept_once_the_window_has_passed_them() -> None:
     audit = pending()
     for start in range(0, 200_000, 500):
-        stamps = [(1, 1_700_000_000_000)] * 500
-        many = Columns(stamps, [10] * 500, None, 1_700_000_000_000)
+        times_ms = [1_700_000_000_000] * 500
+        many = Columns(times_ms, [10] * 500, None, 1_700_000_000_000)
         audit.add(Tier.FINISHED, range(start, start + 500), many, max(0, start - 1000))
         assert audit._kept <= 4096 + 500 + 1500
     (stretch,) = audit.cover(200_000, ())

@@ -17,7 +17,12 @@ HOUR_MS = 3_600_000
 
 def summed(*stamps: Timestamp, skew: bool = False) -> SumsByBucket:
     sums = SumsByBucket(MINUTE_MS)
-    sums.add(Tier.FINISHED, Columns(stamps, [1] * len(stamps), None, WALL_MS, skew))
+    sizes = [1] * len(stamps)
+    plain = [ms for kind, ms in stamps if kind == 1]
+    if len(plain) == len(stamps):
+        sums.add(Tier.FINISHED, Columns(plain, sizes, None, WALL_MS, skew))
+    else:
+        sums.add(Tier.FINISHED, Columns((), sizes, None, WALL_MS, skew, stamps))
     return sums
 
 

@@ -151,12 +151,14 @@ class ConsumerAudit(Observer):
         offsets: Sequence[int],
         messages: Sequence[Message],
     ) -> None:
+        times_ms, stamps = _timestamps(messages, is_copy=partition.rung.is_copy)
         columns = Columns(
-            _timestamps(messages, is_copy=partition.rung.is_copy),
+            times_ms,
             list(map(len, messages)),
             self._hashes(partition, messages) if self._rules.ids else None,
             int(self._wall_ms()),
             tenure.skew.is_skewed,
+            stamps,
         )
         tenure.pending.add(tier, offsets, columns, partition.window.next_offset)
 
@@ -211,19 +213,29 @@ def _offset_of(messages: Sequence[Message]) -> Callable[[Message], int]:
     return offset_of
 
 
-def _timestamps(messages: Sequence[Message], *, is_copy: bool) -> list[Timestamp]:
-    """Return the producers' timestamps: those of the first delivery, for copies."""
+def _timestamps(
+    messages: Sequence[Message], *, is_copy: bool
+) -> tuple[Sequence[int], Sequence[Timestamp] | None]:
+    """Return the producers' timestamps; all that there are where some are not producers'.
+
+    Those of copies are the ones of the first delivery.
+    """
     if is_copy:
         hops = map(of_copy, messages)
-        return [NO_TIMESTAMP if h.timestamp is None else (CREATE_TIME, h.timestamp) for h in hops]
-    stamps = list(map(type(messages[0]).timestamp, messages))
-    if stamps[0][0] == _LOG_APPEND_TIME:
-        return [_sent_at(*each) for each in zip(messages, stamps, strict=True)]
-    return stamps
+        stamps = [NO_TIMESTAMP if h.timestamp is None else (CREATE_TIME, h.timestamp) for h in hops]
+        return (), stamps
+    timestamp = type(messages[0]).timestamp
+    # One pass, in which each pair is gone before the next one is made: 50 ns less a record.
+    times_ms = [ms for kind, ms in map(timestamp, messages) if kind == CREATE_TIME]
+    if len(times_ms) == len(messages):
+        return times_ms, None
+    return (), [_sent_at(each, timestamp(each)) for each in messages]
 
 
 def _sent_at(message: Message, stamp: Timestamp) -> Timestamp:
     """Return when the producer says that it sent a record; the broker's time where it does not."""
+    if stamp[0] != _LOG_APPEND_TIME:
+        return stamp
     for name, value in message.headers() or ():
         if name == names.SENT_AT and value is not None and value.isdigit() and len(value) < 19:
             return CREATE_TIME, int(value)

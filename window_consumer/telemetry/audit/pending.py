@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from attrs import frozen
 
@@ -26,8 +27,7 @@ FOLD_RECORDS = 4096
 """Records of which columns are kept before it is looked whether the window has passed them."""
 
 
-@frozen(slots=True, eq=False)
-class _Portion:
+class _Portion(NamedTuple):
     """Records that became the same at the same time."""
 
     tier: Tier
