@@ -71,8 +71,6 @@ class _Bench:
             return self._stuck(hang=True)
         if self.workload.fails:
             return self._on_filled_topic("ladder", failing=True)
-        if self.workload.work == "outage":
-            return self._on_filled_topic("outage")
         if self.workload.work == "crowding":
             return self._crowding()
         if self.workload.work == "redrive":
@@ -81,6 +79,10 @@ class _Bench:
 
     def _plain(self, *, checked: bool) -> Run:
         """Run to the end of a topic, with one kind of telemetry after the other if need be."""
+        if self.workload.work == "page":
+            return cattrs.structure(children.run("page"), Run)
+        if self.workload.work == "outage":
+            return self._on_filled_topic("outage")
         if self.workload.work == "telemetry" and not checked:
             return self._with_telemetry()
         part = "processes" if self.workload.processes else "framework"

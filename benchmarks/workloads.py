@@ -21,6 +21,7 @@ Work = Literal[
     "crowding",
     "computing",
     "telemetry",
+    "page",
 ]
 Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without", "one-thread"]
 
@@ -309,6 +310,13 @@ _ALL = (
             Floor("moved", 20, at_most=True),
             Floor("full_speed_after_s", 2.0, at_most=True),
         ),
+    ),
+    Workload(
+        "live-window",
+        "64 windows of 64 cells, looked at by Chromium five times a second for a minute",
+        TopicSpec(records=20_480),
+        work="page",
+        floors=(Floor("page", 0.02, at_most=True), Floor("missed", 0, at_most=True)),
     ),
     Workload(
         "auto",

@@ -32,6 +32,8 @@ OWN_FIGURES = {
     "trace-1",
     "audit",
     "audit-ids",
+    "page",
+    "missed",
 }
 PROMISED = {
     "noop-unordered": {"tuned-loop": 0.9, "default-loop": 2.0},
@@ -58,6 +60,7 @@ PROMISED = {
     "stuck-start": {"memory": 1.5, "others": 0.9},
     "fail-1": {"without": 0.7},
     "dead-10": {"records_per_s": 100_000},
+    "live-window": {"page": 0.02, "missed": 0},
     "breaker": {"moved": 20, "full_speed_after_s": 2.0},
     "auto": {"best-fixed": 0.9},
     "cpu-processes": {"one-thread": 1.7},

@@ -36,6 +36,7 @@ def test_a_picture_counts_what_is_open_and_what_runs() -> None:
     driven = two_cells_of_which_the_second_is_done()
     window = window_of(driven)
     assert (window.next_offset, window.open, window.capacity_cells) == (0, 1, 4)
+    assert (window.first_open, window.row, window.slid) == (0, "rd", 0)
     (call,) = picture(driven.engine, driven.now, 0).calls
     assert (call.offset, call.attempt) == (0, 1)
 

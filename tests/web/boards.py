@@ -97,7 +97,7 @@ class Shop(MadeUpBoard):
     @classmethod
     def with_a_call_that_hangs(cls) -> Shop:
         shop = cls(rows=["Hddd"], calls=[call()])
-        shop.worker["partitions"][0] |= {"hovering": 12.0, "next": 5, "slid": 1}
+        shop.worker["partitions"][0] |= {"hovering": 12.0, "next": 5, "slid": 1, "first_open": 7}
         shop.details = shop.cell_with("ValueError: broken", "in wait_for_the_bank")
         return shop
 

@@ -104,6 +104,8 @@ class PartitionPicture:
     """That key, as text and shortened; None where nobody waits like that."""
     halted: bool = False
     """It starts nothing, because a person has paused it, or the worker."""
+    first_open: int | None = None
+    """The offset of the start cell's first record that is not finished; None where all are."""
 
 
 @frozen
@@ -253,7 +255,14 @@ def _partition(
         longest_line=0 if line is None else line[1],
         hottest_key=None if line is None else _key_text(line[0]),
         halted=partition.halted,
+        first_open=_first_open(window),
     )
+
+
+def _first_open(window: Window) -> int | None:
+    if not window.cells or not window.cells[0].open:
+        return None
+    return window.offsets.offset_of(window.cells[0].first_open_seq())
 
 
 def _cells(window: Window, row: str) -> tuple[CellPicture, ...]:

@@ -17,7 +17,7 @@ def worker_frame(picture: Snapshot) -> dict[str, Any]:
     return {
         "halted": picture.halted,
         "slots": picture.slots,
-        "busy": sum(not call.abandoned for call in picture.calls),
+        "busy": min(picture.slots, sum(not call.abandoned for call in picture.calls)),
         "abandoned": picture.abandoned,
         "limit": None if limit is None else {"now": limit.limit, "why": limit.why},
         "cost_s": picture.cost_s,
@@ -67,6 +67,7 @@ def _partition_frame(each: PartitionPicture) -> dict[str, Any]:
         "paused": each.paused,
         "halted": each.halted,
         "rate": each.waits_for_rate,
+        "first_open": each.first_open,
         "hovering": round(each.hovering_s, 1),
         "lag": each.lag.records,
         "lag_s": round(each.lag.seconds, 1),

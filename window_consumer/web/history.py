@@ -57,7 +57,7 @@ def _now(picture: Snapshot) -> dict[str, Any]:
     return {
         "lag": sum(known) if len(known) == len(lags) else None,
         "lag_s": max((each.seconds for each in lags), default=0.0),
-        "busy": sum(not call.abandoned for call in picture.calls),
+        "busy": min(picture.slots, sum(not call.abandoned for call in picture.calls)),
         "limit": picture.slots if picture.limit is None else picture.limit.limit,
         "breaker": picture.breaker.state.value,
     }
@@ -76,4 +76,4 @@ def _since(before: Snapshot, picture: Snapshot, seconds: float) -> dict[str, Any
 
 
 def _rates(before: Counter[str], after: Counter[str], seconds: float) -> Mapping[str, float]:
-    return {name: (count - before[name]) / seconds for name, count in after.items()}
+    return {name: max(0, count - before[name]) / seconds for name, count in after.items()}

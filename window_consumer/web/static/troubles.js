@@ -4,6 +4,13 @@ import { duration } from "./words.js";
 const HOVERS_S = 2;
 const LONG_S = 10;
 
+function whyOf(call, offset) {
+  if (!call) return `offset ${offset} waits for its next call, for one before it in its lane, or for the ack of its copy`;
+  const time = duration(call.seconds);
+  if (call.abandoned) return `offset ${offset} may wait in the lane of offset ${call.offset}, which was given up and has been running for ${time}`;
+  return `offset ${call.offset}, attempt ${call.attempt}, has been running for ${time}`;
+}
+
 export function troublesOf(worker) {
   if (!worker.partitions) {
     return [{ bad: true, what: "Silent", text: `the poll thread does not answer, for ${duration(worker.silent_s)}` }];
@@ -15,15 +22,16 @@ export function troublesOf(worker) {
   if (breaker.state !== "closed") {
     found.push({ bad: true, what: "Breaker", text: `${breaker.state} for ${duration(breaker.seconds)}: ${breaker.failed} of the last ${breaker.calls} calls failed` });
   }
-  if (worker.abandoned) found.push({ bad: true, what: "Abandoned", text: `${worker.abandoned} calls were given up and still run` });
+  if (worker.abandoned) found.push({ bad: true, what: "Abandoned", text: `${worker.abandoned} ${worker.abandoned === 1 ? "call was given up and still runs" : "calls were given up and still run"}` });
   const calls = new Set();
   for (const each of worker.partitions) {
     const name = `${each.topic}[${each.partition}]`;
     if (each.halted && !worker.halted) found.push({ what: "Paused", text: `${name} by hand; nothing new starts` });
     if (each.hovering >= HOVERS_S && each.row[0] === "H") {
-      const call = worker.calls.find((one) => one.topic === each.topic && one.partition === each.partition);
-      if (call) calls.add(call);
-      const why = call ? `offset ${call.offset}, attempt ${call.attempt}, has been running for ${duration(call.seconds)}` : `a record waits for its next call, or for the ack of its copy`;
+      const here = worker.calls.filter((one) => one.topic === each.topic && one.partition === each.partition);
+      const call = here.find((one) => one.offset === each.first_open) ?? here.find((one) => one.abandoned);
+      if (call && !call.abandoned) calls.add(call);
+      const why = whyOf(call, each.first_open);
       found.push({ bad: true, what: "Hovers", text: `${name} for ${duration(each.hovering)} while later cells are done: ${why}`, partition: each, number: each.slid });
     }
   }
