@@ -9,7 +9,6 @@ from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
 from window_consumer.model.audit_balance import united
 from window_consumer.model.outcome import Outcome
-from window_consumer.model.protocols import Commit
 from window_consumer.telemetry.audit.consumer import ConsumerAudit
 from window_consumer.telemetry.audit.pending import Pending, Stretch
 from window_consumer.telemetry.audit.sums import SumsByBucket
@@ -50,15 +49,6 @@ class AllEpochsAreOne(ConsumerAudit):
         self._write_rows = lambda rows: write([{**row, "epoch_ms": 0} for row in rows])
 
 
-class CountsWhatWasFinishedBefore(ConsumerAudit):
-    """What an earlier assignment has finished beyond next_offset is taken for its own."""
-
-    def assigned(self, partition: Partition, now: float) -> None:
-        super().assigned(partition, now)
-        pending = self._tenures[partition].pending
-        pending._beyond = ()
-
-
 class CountsInOneStretch(ConsumerAudit):
     """All that a commit covers is counted together."""
 
@@ -78,15 +68,6 @@ class CountsInOneStretch(ConsumerAudit):
         together = SumsByBucket(self._rules.bucket_ms)
         together.update(all_sums)
         super()._write(partition, tenure, [Stretch(offsets, together)])
-
-
-class BelievesThatAllHasRoom(ConsumerAudit):
-    """A commit is taken to carry every finished range."""
-
-    def committing(self, partition: Partition, commit: Commit, now: float) -> None:
-        partition.commit.tight, tight = False, partition.commit.tight
-        super().committing(partition, commit, now)
-        partition.commit.tight = tight
 
 
 class CountsOnlyWhatSlides(ConsumerAudit):
