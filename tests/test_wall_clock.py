@@ -40,11 +40,12 @@ MAY_ASK_FOR_IT = {
     "runtime/poll_loop.py",
     "messaging/redrive.py",
     "app/redrive.py",
+    "telemetry/audit/redriven.py",
     "telemetry/audit/sink.py",
 }
 """Where a copy's headers are written, or that a dead letter is resolved; where a copy comes in that
-is due at a time of the wall; where a condition on dead letters speaks of their age; where a result
-gets the timestamp that it is counted by."""
+is due at a time of the wall; where a condition on dead letters speaks of their age; where a result,
+or what is put back, gets the timestamp that it is counted by."""
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[str, str]]:

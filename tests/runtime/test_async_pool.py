@@ -354,7 +354,8 @@ def test_a_task_that_a_call_starts_is_about_the_same_record_also_when_it_outlive
     log = logging.getLogger("shop")
     children: list[asyncio.Task[None]] = []
     go_on = asyncio.Event()
-    caplog.handler.addFilter(RecordContext())
+    context = RecordContext()
+    caplog.handler.addFilter(context)
 
     async def child(record: Record) -> None:
         await go_on.wait()
@@ -370,8 +371,11 @@ def test_a_task_that_a_call_starts_is_about_the_same_record_also_when_it_outlive
             go_on.set()
             await asyncio.gather(*children)
 
-    with Coroutines(handler, slots=1) as coroutines:
-        assert failed(coroutines.run(0, 1, 2)) == {}
+    try:
+        with Coroutines(handler, slots=1) as coroutines:
+            assert failed(coroutines.run(0, 1, 2)) == {}
+    finally:
+        caplog.handler.removeFilter(context)  # other tests have the same handler
     assert {getattr(record, "offset", None) for record in caplog.records} == {0, 1, 2}
 
 
