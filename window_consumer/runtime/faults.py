@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType, FrameType, TracebackType
 from typing import Literal
 
@@ -82,15 +82,18 @@ class Faults:
 
     def failure(self, error: BaseException, handler: str = "") -> Failure:
         """Describe an exception of a handler and take its traceback away."""
-        fault = self.fault(error)
-        for each in _chain(error):
+        chain = _chain(error)
+        fault = self._told(error, chain)
+        for each in chain:
             each.__traceback__ = None
         return Failure(error, fault, "" if isinstance(error, NotCalled) else handler)
 
     def fault(self, error: BaseException) -> Fault:
         """Describe an exception of a handler and leave it as it is: somebody else deals with it."""
-        chain = list(_chain(error))
-        key = (type(error), tuple(part for each in chain for part in _place(each)))
+        return self._told(error, _chain(error))
+
+    def _told(self, error: BaseException, chain: list[BaseException]) -> Fault:
+        key = (type(error), _place(chain))
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _CACHED_PLACES:
@@ -145,17 +148,20 @@ class Faults:
         return self._mask("which came from ".join(parts))
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exception and what led to it, the way that Python reports it."""
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen and len(seen) < _MAX_CHAIN:
-        seen.add(id(current))
-        yield current
-        if current.__cause__ is not None:
-            current = current.__cause__
-        else:
-            current = None if current.__suppress_context__ else current.__context__
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return the exception and what led to it, the way that Python reports it."""
+    chain = [error]
+    while (error := _led_to(error)) is not None:  # type: ignore[assignment] # until there is none
+        if len(chain) >= _MAX_CHAIN or any(error is each for each in chain):
+            break
+        chain.append(error)
+    return chain
+
+
+def _led_to(error: BaseException) -> BaseException | None:
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__
 
 
 def class_name(kind: type[BaseException]) -> str:
@@ -215,18 +221,23 @@ def handlers_lines(lines: Lines) -> Lines:
     return lines[ours[-1] + 1 :] if ours else lines
 
 
-def _place(error: BaseException) -> Iterator[tuple[CodeType, int]]:
-    trace = _without_ours(error.__traceback__)
-    for _ in range(_MAX_FRAMES):
-        if trace is None:
-            return
-        yield trace.tb_frame.f_code, trace.tb_lineno
-        trace = trace.tb_next
+def _place(chain: Sequence[BaseException]) -> Place:
+    """Return where exceptions were raised: equal where their stacks are."""
+    # As plain as can be: with one call of a hundred failing this is half of what a failure costs.
+    place = []
+    for error in chain:
+        trace = _without_ours(error.__traceback__)
+        frames = 0
+        while trace is not None and frames < _MAX_FRAMES:
+            place.append((trace.tb_frame.f_code, trace.tb_lineno))
+            trace = trace.tb_next
+            frames += 1
+    return tuple(place)
 
 
 def _digest_of(chain: list[BaseException]) -> str:
     """Name the functions on the way, without line numbers: those change with each version."""
-    return "|".join(_function_name(code) for error in chain for code, _ in _place(error))
+    return "|".join(_function_name(code) for code, _ in _place(chain))
 
 
 def _function_name(code: CodeType) -> str:
