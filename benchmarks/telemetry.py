@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,24 +59,23 @@ class Variant:
     """What it is compared with: the same without telemetry."""
 
 
-def _traced(sample: str) -> Variant:
+def _traced(sample: str) -> dict[str, Any]:
     """Trace a share of the records, with their keys, to the spool."""
     trace = {"sample": sample, "topic": "wc-bench-trace", "keys": "raw"}
-    return Variant({"trace": {**trace, "way": "spool", "directory": str(SPOOL)}})
+    return {"trace": {**trace, "way": "spool", "directory": str(SPOOL)}}
 
 
 WITHOUT: Final = ""
 WITHOUT_BUT_IDS: Final = "without-ids"
 
 _AUDIT: Final = {"enabled": True, "directory": "audit"}
+_HEALTH: Final = {"health": {"listen": "127.0.0.1:0"}}
+_OFTEN: Final = {"OTEL_METRIC_EXPORT_INTERVAL": "200"}
 
 VARIANTS: Final[Mapping[str, Variant]] = {
     WITHOUT: Variant(),
     WITHOUT_BUT_IDS: Variant(ids=True),
-    "metrics": Variant(
-        {"health": {"listen": "127.0.0.1:0"}},
-        {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRIC_EXPORT_INTERVAL": "200"},
-    ),
+    "metrics": Variant(_HEALTH, {"OTEL_TRACES_EXPORTER": "none", **_OFTEN}),
     "spans": Variant(
         env={
             "OTEL_METRICS_EXPORTER": "none",
@@ -84,10 +83,14 @@ VARIANTS: Final[Mapping[str, Variant]] = {
             "OTEL_TRACES_SAMPLER_ARG": "0.01",
         }
     ),
-    "trace-100": _traced("100%"),
-    "trace-1": _traced("1%"),
+    "trace-100": Variant(_traced("100%")),
+    "trace-1": Variant(_traced("1%")),
     "audit": Variant({"audit": _AUDIT}),
     "audit-ids": Variant({"audit": {**_AUDIT, "ids": True}}, ids=True, beside=WITHOUT_BUT_IDS),
+    "all-on": Variant(
+        {**_HEALTH, **_traced("100%"), "audit": {**_AUDIT, "ids": True}},
+        {"OTEL_TRACES_SAMPLER": "always_on", **_OFTEN},
+    ),
 }
 """Metrics are exported five times a second, which is 300 times as often as usual, because a run
 takes a second or two."""
@@ -124,20 +127,24 @@ def _tracing() -> Iterator[None]:
 
 @contextmanager
 def telling(variant: Variant) -> Iterator[None]:
-    """Set OpenTelemetry up in this process, as ``run`` does, where the variant has it."""
-    if "trace" in variant.sections:
-        with _tracing():
-            yield
-        return
-    if not variant.env:
+    """Provide what the variant needs beside its sections, and look after what it must not lose."""
+    with ExitStack() as needs:
+        if "trace" in variant.sections:
+            needs.enter_context(_tracing())
+        if variant.env:
+            needs.enter_context(_exporting(variant.env))
         yield
-        return
+
+
+@contextmanager
+def _exporting(env: Mapping[str, str]) -> Iterator[None]:
+    """Set OpenTelemetry up in this process, as ``run`` does, with a collector."""
     command = [sys.executable, "-c", COLLECTOR]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as collector:
         assert collector.stdout is not None
         port = int(collector.stdout.readline())
         os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{port}"
-        os.environ.update(variant.env)
+        os.environ.update(env)
         told = sdk.set_up("benchmarks")
         try:
             yield

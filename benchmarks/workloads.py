@@ -177,6 +177,16 @@ _ALL = (
         runs=_SHORT_RUNS,
     ),
     Workload(
+        "telemetry-latency",
+        "120,000 records, the handler sleeps 10 ms, 100 slots; everything is traced and counted",
+        TopicSpec(records=120_000, keys=1_000),
+        work="telemetry",
+        slots=100,
+        wait_s=WAIT_S,
+        variants=("all-on",),
+        floors=(Floor("all-on", 0.97),),
+    ),
+    Workload(
         "noop-partition",
         "the same, each partition in order",
         _MILLION,

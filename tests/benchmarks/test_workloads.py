@@ -32,6 +32,7 @@ OWN_FIGURES = {
     "trace-1",
     "audit",
     "audit-ids",
+    "all-on",
     "page",
     "missed",
 }
@@ -45,6 +46,7 @@ PROMISED = {
         "audit": 0.75,
         "audit-ids": 0.25,
     },
+    "telemetry-latency": {"all-on": 0.97},
     "noop-partition": {"tuned-loop": 0.8, "default-loop": 2.0},
     "noop-key": {"tuned-loop": 0.6},
     "batch": {"tuned-loop": 0.9},

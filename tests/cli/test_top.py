@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import select
 import signal
 import struct
 import subprocess
@@ -111,12 +112,23 @@ def test_a_process_that_goes_away_is_shown_as_gone_and_comes_back(commands: Comm
     assert (ended.code, ended.err) == (0, "")
 
 
+IN_BACKGROUND = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+"""Shells without job control let what they start in the background ignore SIGINT."""
+
+
+def read_soon(terminal: int) -> bytes:
+    ready, _, _ = select.select([terminal], [], [], PATIENCE_S)
+    assert ready, "nothing is drawn any more"
+    return os.read(terminal, 65536)
+
+
 def test_in_a_terminal_ctrl_c_ends_it_and_puts_the_terminal_back(tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "window_consumer", "top", "--interval", "100ms")
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with fake_worker() as worker:
         process = subprocess.Popen(
-            [sys.executable, "-m", "window_consumer", "top", worker.url, "--interval", "100ms"],
+            [*IN_BACKGROUND, *command, worker.url],
             cwd=tmp_path,
             env={**os.environ, "TERM": "xterm-256color"},
             stdin=its,
@@ -126,10 +138,10 @@ def test_in_a_terminal_ctrl_c_ends_it_and_puts_the_terminal_back(tmp_path: Path)
         os.close(its)
         said = b""
         while b"slots busy" not in said:
-            said += os.read(ours, 65536)
+            said += read_soon(ours)
         process.send_signal(signal.SIGINT)
         try:
-            while piece := os.read(ours, 65536):
+            while piece := read_soon(ours):
                 said += piece
         except OSError:
             pass  # the other side has closed the terminal

@@ -70,7 +70,9 @@ def top_command(
     if interval_s < _SHORTEST_S:
         raise UsageError(f"--interval: at least {_SHORTEST_S:g}s, each look costs the worker some")
     addresses = [AdminAddress.parse(url) for url in dict.fromkeys(urls or (_DEFAULT,))]
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Also where whoever started us in the background has SIGINT ignored.
+        signal.signal(number, _interrupt)
     try:
         watches = Watches(addresses, Access(token, authority), interval_s)
         if len(watches.gone) == len(addresses):
