@@ -7,7 +7,7 @@ import pytest
 from tests.core.support import ORDERS, Note, notes, spent_after
 from tests.telemetry.tracing import Traced
 from window_consumer.core.rungs import Level
-from window_consumer.model.errors import Fatal
+from window_consumer.model.errors import Expired, Fatal
 from window_consumer.model.trace_sampling import Sampling, seed_of
 
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -81,6 +81,20 @@ def test_who_moves_to_a_retry_topic_is_retried_and_who_is_dropped_says_so() -> N
     traced.driven.fail(traced.driven.out[0], 0, error=Fatal("no"))
     traced.driven.tick(1.0)
     assert [e.step for e in traced.events()] == ["received", "failed", "dropped"]
+
+
+def test_what_expires_is_told_apart_whether_a_copy_is_kept_or_not() -> None:
+    for error, keeps in ((Expired("too old"), True), (Expired("too old", "drop"), False)):
+        traced = Traced(slots=1)
+        traced.driven.deliver(*notes(0))
+        traced.driven.tick()
+        traced.driven.fail(traced.driven.out[0], 0, error=error)
+        copies = traced.driven.tick(1.0).publish
+        assert bool(copies) is keeps
+        for copy in copies:
+            traced.driven.engine.on_published(copy, None, traced.driven.now)
+        *_, last = traced.events()
+        assert (last.step, last.status) == ("expired", "EXPIRED")
 
 
 def test_what_was_put_back_by_hand_is_redriven() -> None:
