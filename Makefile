@@ -1,4 +1,5 @@
 # The two commands of the README are `make demo` and `make test`; the rest is for contributors.
+# What needs Spark is tested by `make test-spark`.
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,15 +8,18 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test test-spark bench lint clean
 
 demo: $(STAMP)
 	$(BIN)/window-consumer demo
 
 test: $(DEV_STAMP)
-	$(BIN)/python -m pytest -m "not kafka and not alone" -n 3 --dist loadfile
-	$(BIN)/python -m pytest -m "kafka and not alone" -n 3 --dist loadfile
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -m "not kafka and not alone and not spark" -n 3 --dist loadfile
+	$(BIN)/python -m pytest -m "kafka and not alone and not spark" -n 3 --dist loadfile
+	$(BIN)/python -m pytest -m "alone and not spark"
+
+test-spark: $(DEV_STAMP)
+	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile
 
 bench: $(DEV_STAMP)
 	$(BIN)/python -m benchmarks all

@@ -63,6 +63,11 @@ def _per_second(name: str, by: str = "worker") -> str:
     return f"sum by ({by}) (rate(window_consumer_{name}@[$__rate_interval]))"
 
 
+def _of_process(name: str) -> str:
+    rate = f'rate(window_consumer_{name}{{job=~"$job"}}[$__rate_interval])'
+    return f"sum by (instance, reason) ({rate})"
+
+
 def _figure(title: str, unit: str, expression: str, warn: float, meaning: str) -> Panel:
     line = Line(expression, "")
     return Panel(title, unit, (line,), meaning, kind="stat", width=4, warn=warn)
@@ -264,6 +269,53 @@ ROWS = (
                 "s",
                 (Line("max by (worker) (window_consumer_poll_silence_seconds@)"),),
                 "For how long it has not been seen at work. /livez fails after 60 s.",
+            ),
+        ),
+    ),
+    Row(
+        "Does telemetry arrive?",
+        (
+            Panel(
+                "Lost by the message trace",
+                "reqps",
+                (Line(_of_process("trace_dropped_total"), "{{instance}} {{reason}}"),),
+                "Events that nobody gets. Handlers never wait for them.",
+                width=6,
+            ),
+            Panel(
+                "Missing in the audit",
+                "reqps",
+                (Line(_of_process("audit_dropped_total"), "{{instance}} {{reason}}"),),
+                "Records that are in no count: sums will not balance.",
+                width=6,
+            ),
+            Panel(
+                "Spans that nobody gets",
+                "reqps",
+                (
+                    Line(
+                        _per_second("telemetry_spans_dropped_total", "worker, reason"),
+                        "{{worker}} {{reason}}",
+                    ),
+                ),
+                "limit: spans_per_second; queue and refused: the collector.",
+                width=6,
+            ),
+            Panel(
+                "Nothing gets away",
+                "s",
+                (
+                    Line(
+                        'max by (instance) (window_consumer_trace_blocked_seconds{job=~"$job"})',
+                        "{{instance}} trace",
+                    ),
+                    Line(
+                        'max by (instance) (window_consumer_audit_blocked_seconds{job=~"$job"})',
+                        "{{instance}} audit",
+                    ),
+                ),
+                "For how long. Topic missing, no right to write, brokers away, disk full.",
+                width=6,
             ),
         ),
     ),

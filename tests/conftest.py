@@ -19,6 +19,8 @@ from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.testing.real_kafka import KafkaUnavailableError, RealKafka
 
 MakeTopic = Callable[..., str]
+WITH_SPARK = {"backfill", "pipeline"}
+"""The folders whose tests need Spark, and are run apart from the others."""
 ConsumerOf = Callable[..., AbstractContextManager[Consumer]]
 
 
@@ -29,6 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if "kafka" in item.fixturenames or starts_its_own(item):
             item.add_marker(pytest.mark.kafka)
+        if WITH_SPARK.intersection(item.path.relative_to(item.config.rootpath).parts):
+            item.add_marker(pytest.mark.spark)
 
 
 def starts_its_own(item: pytest.Function) -> bool:

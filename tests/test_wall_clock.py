@@ -25,6 +25,22 @@ MAY_READ_IT = {
     "web/board.py": {"time_ns"},
     "web/guard.py": {"time"},
     "cli/top.py": {"time"},
+    "cli/audit/report_command.py": {"time_ns"},
+    "cli/audit/printing.py": {"fromtimestamp"},
+    "pipeline/audit_report.py": {"fromtimestamp"},
+    "cli/pipeline/maintain_command.py": {"now"},
+    "cli/trace/index.py": {"fromtimestamp"},
+    "cli/trace/journey_text.py": {"fromtimestamp"},
+    "cli/trace/search_command.py": {"time"},
+    "pipeline/search.py": {"fromtimestamp"},
+    "cli/dlq/report_command.py": {"time"},
+    "cli/dlq/report_words.py": {"fromtimestamp"},
+    "cli/dlq/ways_back.py": {"fromtimestamp"},
+    "pipeline/dead_letter_summary.py": {"fromtimestamp"},
+    "backfill/ranges.py": {"fromtimestamp"},
+    "cli/backfill_command.py": {"now"},
+    "cli/backfilling.py": {"time"},
+    "cli/audit/alerts.py": {"fromtimestamp", "time"},
     "cli/dlq/export_command.py": {"time"},
     "cli/dlq/list_command.py": {"time"},
     "cli/dlq/purge_command.py": {"time", "fromtimestamp"},
@@ -32,8 +48,8 @@ MAY_READ_IT = {
 }
 """SystemClock.wall_ms, the time of a log line, a token's expiry, which is a date, when something
 happened that is traced, here or in OpenTelemetry, when a record was sent, when a picture was taken,
-the end of a browser's session, and the age of dead letters, which are counted, shown and deleted by
-it."""
+the end of a browser's session, what is asked of the trace and the audit, which range a backfill is
+about, and the age of dead letters, which are counted, shown and deleted by it."""
 
 MAY_ASK_FOR_IT = {
     "runtime/worker.py",

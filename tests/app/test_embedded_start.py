@@ -41,3 +41,25 @@ def test_a_dry_look_at_an_embedded_broker_makes_no_dead_letter_topic(
     app.prepare(app.plan(file), start_timeout=30, dry=True)
     (worker,) = app.prepare(app.plan(file), start_timeout=30, dry=True).workers
     assert not worker.cluster.topics(["shop-charge.orders.dlq"])
+
+
+def test_topics_of_telemetry_are_made_on_the_cluster_at_the_top_of_the_file(
+    embedded: EmbeddedBroker, tmp_path: Path
+) -> None:
+    embedded.create_topic("orders", 2)
+    app, file = shop(tmp_path, embedded)
+    with EmbeddedBroker() as other:
+        file.write_text(
+            f"kafka: {{bootstrap.servers: '{other.bootstrap}'}}\n"
+            "workers: {charge: {kafka: {bootstrap.servers: '"
+            f"{embedded.bootstrap}'}}}}}}\n"
+            "trace: {sample: 1%}\n"
+            "audit: {enabled: true, directory: audit}\n"
+        )
+        running = app.start(file)
+        running.stop()
+        assert running.wait(60)
+        assert other.partitions("wc.trace") == other.partitions("wc.audit") == 4
+    plan = app.plan(file)
+    (worker,) = app.prepare(plan, start_timeout=30).workers
+    assert not worker.cluster.topics(["wc.trace", "wc.audit"])

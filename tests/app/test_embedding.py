@@ -272,6 +272,50 @@ def test_a_lifespan_that_fails_at_the_start_ends_the_command_with_1_and_a_readab
     assert ended.err.splitlines() == [error]
 
 
+LIFESPAN_WITH_TASKS = """
+import asyncio
+import os
+
+from window_consumer import App, Record
+
+app = App("shop")
+
+
+@app.lifespan
+async def session():
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(keep_alive())
+        print("enter", flush=True)
+        yield
+        raise AssertionError("it is never left")
+
+
+async def keep_alive():
+    await charged.wait()
+    raise ConnectionError("the session is gone")
+
+
+charged = asyncio.Event()
+
+
+@app.handler("orders", group="shop")
+async def charge(order: Record) -> None:
+    print("charge", flush=True)
+    charged.set()
+"""
+
+
+def test_a_lifespan_that_ends_by_itself_drains_the_worker_and_says_why(shop: Commands) -> None:
+    shop.application(LIFESPAN_WITH_TASKS)
+    running = shop.start("run", "shop:app")
+    running.wait_for("stopped: 1 processed")
+    ended = running.wait()
+    assert ended.code == 1
+    assert "@app.lifespan ended by itself at " in ended.err
+    assert ": ConnectionError: the session is gone: what it opened is gone, so the" in ended.err
+    assert ended.out.splitlines() == ["enter", "charge"]
+
+
 def test_a_lifespan_that_fails_at_the_start_is_an_error_with_its_cause(shop: Commands) -> None:
     shop.application(BROKEN)
     lines = fine(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -96,3 +99,78 @@ def test_a_share_of_the_records_is_chosen_without_a_producer(
         assert spans is not None
         calls = spans.calls_of(plan.workers[0], Faults())
         assert (calls.of_record(record(1)) is not None) == chosen
+
+
+THEIRS = """
+import sys
+from pathlib import Path
+
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from tests.integration.members import wait_until
+from window_consumer import App, Record
+from window_consumer.kafka.embedded import EmbeddedBroker
+
+spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
+theirs = TracerProvider(), MeterProvider([reader])
+theirs[0].add_span_processor(SimpleSpanProcessor(spans))
+trace.set_tracer_provider(theirs[0])
+metrics.set_meter_provider(theirs[1])
+app, done = App("shop"), []
+
+
+@app.handler("orders", group="shop")
+def charge(order: Record) -> None:
+    with trace.get_tracer("shop").start_as_current_span("insert"):
+        done.append(order)
+
+
+def exported() -> dict:
+    data = reader.get_metrics_data()
+    scopes = [] if data is None else data.resource_metrics[0].scope_metrics
+    return {each.name: each.data.data_points for scope in scopes for each in scope.metrics}
+
+
+with EmbeddedBroker() as broker:
+    broker.create_topic("orders", 1)
+    trace_id = "0af7651916cd43dd8448eb211c80319c"
+    parent = f"00-{trace_id}-b7ad6b7169203331-01".encode()
+    broker.produce("orders", b"1", headers=[("traceparent", parent)])
+    file = Path(sys.argv[1]) / "workers.yaml"
+    file.write_text(
+        f"kafka: {{bootstrap.servers: '{broker.bootstrap}'}}\\nworkers: {{charge: {{}}}}\\n"
+        "opentelemetry: {spans_per_second: 1}\\n"
+    )
+    with app.start(file) as running:
+        wait_until(lambda: len(spans.get_finished_spans()) >= 3, 60, "the spans are there")
+        (consumed,) = exported()["messaging.client.consumed.messages"]
+        for _ in range(20):
+            broker.produce("orders", b"more", headers=[("traceparent", parent)])
+        wait_until(lambda: len(done) == 21, 60, "the others are done")
+    assert running.failure is None
+by_name = {span.name: span for span in spans.get_finished_spans() if span.parent}
+assert {f"{span.context.trace_id:032x}" for span in by_name.values()} == {trace_id}
+call, insert = by_name["process orders"], by_name["insert"]
+assert insert.parent.span_id == call.context.span_id
+assert consumed.value == 1
+(processed,) = exported()["window_consumer.records.processed"]
+assert dict(processed.attributes) == {"worker": "charge"}
+assert "messaging.process.duration" not in exported()
+dropped = exported()["window_consumer.telemetry.spans.dropped"]
+why = {point.attributes["reason"]: point.value for point in dropped}
+assert why["limit"] > 5, why
+assert (trace.get_tracer_provider(), metrics.get_meter_provider()) == theirs
+assert trace.get_tracer("shop").start_span("later").is_recording(), "theirs go on"
+"""
+
+
+def test_a_program_that_has_set_up_opentelemetry_itself_gets_it_all_but_the_histogram(
+    tmp_path: Path,
+) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    subprocess.run([sys.executable, "-c", THEIRS, str(tmp_path)], env=clean, timeout=60, check=True)

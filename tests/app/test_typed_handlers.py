@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from datetime import time
+from decimal import Decimal
+from typing import Any, Generic, TypedDict, TypeVar
+from uuid import UUID
 
+import attrs
+import msgspec
+import pydantic
 import pytest
 from confluent_kafka.serialization import (
     Deserializer,
@@ -25,7 +32,7 @@ from tests.app.typed_messages import (
     Typed,
     fields_of,
 )
-from window_consumer import App, Record, Undecodable, UsageError
+from window_consumer import App, Fatal, Record, RetryLater, Skip, Undecodable, UsageError
 from window_consumer.model.record import Call
 from window_consumer.testing import make_record
 
@@ -120,7 +127,88 @@ def test_other_types_and_types_of_types(kind: Any, value: str, expected: object)
     assert called(annotated(kind, lambda order: order), make_record(value)) == expected
 
 
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Parts:
+    amount: Decimal | None = None
+    uid: UUID | None = None
+    data: bytes | None = None
+    at: time | None = None
+    tags: list[str] = attrs.field(factory=list)
+    kinds: frozenset[str] = frozenset()
+    pair: tuple[int, ...] = ()
+    by_number: dict[int, str] = attrs.field(factory=dict)
+    share: float | None = None
+    then: Parts | None = None
+    below: list[Parts] = attrs.field(factory=list)
+
+
+@dataclasses.dataclass
+class Page(Generic[T]):
+    entries: list[T]
+    last: T | None = None
+
+
+class Wish(TypedDict, total=False):
+    tags: list[str]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"amount": "1.10"}', Parts(amount=Decimal("1.10"))),
+        ('{"amount": 1.1}', Parts(amount=Decimal("1.1"))),
+        ('{"amount": 12345678901234567890}', Parts(amount=Decimal(12345678901234567890))),
+        (f'{{"uid": "{UUID(int=7)}"}}', Parts(uid=UUID(int=7))),
+        ('{"data": "aGk="}', Parts(data=b"hi")),
+        ('{"at": "03:04"}', Parts(at=time(3, 4))),
+        ('{"tags": ["a"], "kinds": ["b"]}', Parts(tags=["a"], kinds=frozenset("b"))),
+        ('{"pair": [1, 2], "share": 1}', Parts(pair=(1, 2), share=1.0)),
+        ('{"by_number": {"7": "x"}}', Parts(by_number={7: "x"})),
+        ('{"then": {"then": {}}, "below": [{}]}', Parts(then=Parts(then=Parts()), below=[Parts()])),
+    ],
+)
+def test_fields_of_many_types_are_read(text: str, expected: Parts) -> None:
+    assert called(annotated(Parts, lambda order: order), make_record(text)) == expected
+
+
+def test_generic_classes_are_read_as_their_arguments_say() -> None:
+    page = called(
+        annotated(Page[Attrs], lambda page: page), make_record(f'{{"entries": [{ORDER}]}}')
+    )
+    assert page == Page([Attrs(7, "ada")])
+
+
 # ---- what cannot be decoded
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "why"),
+    [
+        (Parts, "[]", "it is an array, not an object"),
+        (Parts, "null", "it is null, not an object"),
+        (Parts, '"Parts"', "it is a text, not an object"),
+        (Wish, "[]", "it is an array, not an object"),
+        (Parts, '{"tags": "ab"}', r"expected list @ \$.tags"),
+        (Parts, '{"kinds": "ab"}', r"expected frozenset @ \$.kinds"),
+        (Parts, '{"pair": "12"}', r"expected tuple @ \$.pair"),
+        (Parts, '{"tags": {"ab": 1}}', r"expected list @ \$.tags"),
+        (Parts, '{"below": [{}, {"tags": "ab"}]}', r"expected list @ \$.below\[1\].tags"),
+        (Parts, '{"amount": true}', r"\$.amount"),
+        (Parts, '{"amount": "NaN"}', r"\$.amount"),
+        (Parts, '{"amount": "1,10"}', r"\$.amount"),
+        (Parts, '{"uid": 7}', r"\$.uid"),
+        (Parts, '{"data": "h!"}', r"\$.data"),
+        (Parts, '{"by_number": {"x": "x"}}', r"\$.by_number"),
+        (list[str], '"ab"', "it is a text, not an array"),
+        (Attrs | Parts, '"ab"', r"^no Attrs \| Parts: "),
+    ],
+)
+def test_nothing_is_made_into_what_it_is_not(kind: Any, text: str, why: str) -> None:
+    with pytest.raises(Undecodable, match=why):
+        called(annotated(kind, print), make_record(text))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -205,6 +293,56 @@ def test_it_is_told_the_first_topic_of_a_copy_but_believes_no_strangers_header()
     assert call(Record.of(message, Call())) == "g.orders.retry.10s"
 
 
+def raised_by(module: str, name: str, base: type[Exception] = Exception, status: int = 0) -> Any:
+    """Return an exception as a library raises it that the tests do without."""
+    return type(name, (base,), {"__module__": module, "http_status_code": status})("busy")
+
+
+def raising(error: BaseException) -> Callable[[bytes], object]:
+    def decode(_value: bytes) -> object:
+        raise error
+
+    return decode
+
+
+REGISTRY = ("confluent_kafka.schema_registry.error", "SchemaRegistryError", Exception)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError("busy"),
+        TimeoutError("busy"),
+        raised_by("httpx", "ConnectError", type(raised_by("httpx", "TransportError"))),
+        raised_by("requests.exceptions", "ConnectionError", OSError),
+        raised_by(*REGISTRY, status=503),
+        raised_by(*REGISTRY, status=401),
+    ],
+)
+def test_a_decoder_that_could_not_ask_has_failed_and_says_nothing_of_the_value(
+    error: Exception,
+) -> None:
+    wrapped = ValueError("around it")
+    wrapped.__cause__ = error
+    for each in (error, wrapped):
+        with pytest.raises(type(each), match=str(each)) as raised:
+            called(lambda order: order, make_record("x"), value=raising(each))
+        assert raised.value is each
+
+
+@pytest.mark.parametrize("error", [raised_by(*REGISTRY, status=404), OSError("no bzip2 file")])
+def test_what_a_decoder_says_of_the_value_is_undecodable(error: Exception) -> None:
+    with pytest.raises(Undecodable, match=str(error)):
+        called(lambda order: order, make_record("x"), value=raising(error))
+
+
+@pytest.mark.parametrize("meant", [Skip(), RetryLater(3), Fatal("never"), Undecodable("mine")])
+def test_what_a_decoder_raises_on_purpose_means_what_it_always_means(meant: Exception) -> None:
+    with pytest.raises(type(meant)) as raised:
+        called(lambda order: order, make_record("x"), value=raising(meant))
+    assert raised.value is meant
+
+
 # ---- at the start
 
 
@@ -232,6 +370,91 @@ def takes_a_record(record: Record) -> None: ...
 def takes_what_json_cannot_say(order: re.Pattern[str]) -> None: ...
 
 
+class Other:
+    """No library makes it of JSON."""
+
+
+@attrs.frozen
+class MaybeOther:
+    other: Other | None = None
+
+
+@attrs.frozen
+class EitherOther:
+    other: Attrs | MaybeOther | None = None
+
+
+class WishOther(TypedDict, total=False):
+    other: list[Other | None]
+
+
+class StructOther(msgspec.Struct):
+    other: Other | None = None
+
+
+class ModelNowhere(pydantic.BaseModel):
+    other: Nowhere  # type: ignore[name-defined] # noqa: F821 - that is the point
+
+
+class Constructed:
+    """A class that is called with what it is made of."""
+
+    def __init__(self, order: MaybeOther) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (MaybeOther, "it has no form for Other"),
+        (EitherOther, "it has no form for Other"),
+        (list[MaybeOther], "it has no form for Other"),
+        (Page[Other], "it has no form for Other"),
+        (WishOther, "it has no form for Other"),
+        (set[Other] | None, "it has no form for Other"),
+        (dict[int, Other | None], "it has no form for Other"),
+        (StructOther, "msgspec has no form for Other"),
+        (list[StructOther], "msgspec has no form for Other"),
+        (Struct | Other, "custom type"),
+        (list[Model | Other], "schema for .*Other"),
+        (ModelNowhere, "'Nowhere' is not defined"),
+    ],
+)
+def test_a_type_that_can_never_be_decoded_is_told_before_the_first_record(
+    kind: Any, what: str
+) -> None:
+    with pytest.raises(UsageError, match=rf"parameter 'order': nothing can make .*\(.*{what}"):
+        App("shop").handler("orders")(annotated(kind, print))
+
+
+async def awaits(value: bytes) -> object: ...
+
+
+def generates(value: bytes) -> Iterator[object]:
+    yield value
+
+
+def wants_two(value: bytes, more: int) -> object: ...
+
+
+@pytest.mark.parametrize(
+    ("decoder", "why"),
+    [
+        (awaits, "makes a coroutine or a generator"),
+        (generates, "makes a coroutine or a generator"),
+        (wants_two, "cannot be called with the value alone .*'more'"),
+    ],
+)
+def test_a_decoder_that_can_decode_nothing_is_told_at_once(decoder: Any, why: str) -> None:
+    with pytest.raises(UsageError, match=f"^@app.handler .*is no decoder: .*{why}"):
+        App("shop").handler("orders", value=decoder)(lambda order: order)
+
+
+@pytest.mark.parametrize("decorate", [App("shop").handler, App("shop").batch_handler])
+def test_what_has_no_name_of_its_own_is_asked_for_one(decorate: Any) -> None:
+    with pytest.raises(UsageError, match="has no name of its own; give it one with name="):
+        decorate("orders")(functools.partial(print, 1))
+
+
 @pytest.mark.parametrize(
     ("function", "more", "why"),
     [
@@ -242,6 +465,8 @@ def takes_what_json_cannot_say(order: re.Pattern[str]) -> None: ...
         (takes_by_keyword, {}, "'record' is keyword-only"),
         (takes_what_is_nowhere, {}, "its annotations cannot be read .*Nowhere"),
         (takes_a_record, {"value": int}, "value= is given, but no parameter takes the value"),
+        (annotated(list[Record], print), {}, "'order' .*list.*Record.*@app.batch_handler"),
+        (Constructed, {}, "parameter 'order': nothing can make MaybeOther of JSON"),
         (takes_what_json_cannot_say, {}, "parameter 'order': nothing can make .*Pattern.* of JSON"),
         (
             annotated(Attrs, print),

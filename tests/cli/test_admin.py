@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+from time import monotonic
 
 import pytest
 
@@ -24,8 +25,8 @@ app = App("shop")
 def charge(order: Record) -> None:
     if order.text() == "hang":
         wait_for_the_bank()
-    if order.text() == "broken":
-        raise ValueError
+    if "broken" in order.text():
+        raise ValueError(order.text())
     print("charged", order.text(), flush=True)
 
 
@@ -43,11 +44,24 @@ def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
     return commands
 
 
-def configure(commands: Commands, embedded: EmbeddedBroker, **admin: object) -> None:
+def configure(
+    commands: Commands, embedded: EmbeddedBroker, whole: tuple[str, ...] = (), **admin: object
+) -> None:
     section = {"listen": "127.0.0.1:0", **admin}
-    worker = {"stop_timeout": "0.1s"}
-    config = {"kafka": kafka_of(embedded), "workers": {"charge": worker}, "admin": section}
-    commands.configure(config)
+    worker = {
+        "stop_timeout": "0.1s",
+        "stall": {"after": "300ms", "action": "report"},
+        "retry": {"attempts": 2, "backoff": "10m..10m"},
+    }
+    rule = {"topics": ["orders"], "fields": ["iban", "x-auth"]}
+    commands.configure(
+        {
+            "kafka": kafka_of(embedded),
+            "workers": {"charge": worker},
+            "admin": section,
+            "mask": [rule | ({"whole": list(whole)} if whole else {})],
+        }
+    )
 
 
 def admin_of(command: Command) -> Asking:
@@ -60,22 +74,30 @@ def admin_of(command: Command) -> Asking:
 def test_a_worker_shows_its_windows_and_where_a_call_hangs(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:
+    configure(shop, embedded, whole=("key",))
     command = shop.start("run", "shop:app")
     ask = admin_of(command)
     command.wait_for("charge: reads 2 partitions")
     embedded.produce("orders", b"one", partition=0)
     command.wait_for("charged one")
-    embedded.produce("orders", b"hang", partition=0)
+    embedded.produce("orders", b"hang", key=b"anna", partition=0)
     command.wait_for("hangs")
+    command.wait_for("the call for orders[0]@1 (key '***', attempt 1) has been running")
+    embedded.produce("orders", b'{"iban": "DE4711", "is": "broken"}', partition=1)
+    command.wait_for("failed at attempt 1")
     (worker,) = ask("/api/windows?stacks=1").json["workers"]
     assert (worker["name"], worker["group"], worker["handlers"]) == ("charge", "shop", ["charge"])
     assert (worker["phase"], worker["ready"], worker["slots"]) == ("running", True, 16)
     picture = snapshot_of(worker["snapshot"])
-    assert [each.open for each in picture.partitions] == [1, 0]
+    assert [each.open for each in picture.partitions] == [1, 1]
     (call,) = worker["stacks"]
     assert (call["topic"], call["partition"], call["offset"]) == ("orders", 0, 1)
     assert "in wait_for_the_bank\n    threading.Event().wait()" in call["stack"]
     assert "thread_pool.py" not in call["stack"]
+    (record,) = worker["failing"]
+    assert (record["partition"], record["offset"], record["attempts"]) == (1, 0, 1)
+    assert record["error"] == 'ValueError: {"iban": "***", "is": "broken"}'
+    assert record["state"] == "waits for its next call"
     command.stop()
 
 
@@ -87,7 +109,8 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(
         configure(shop, embedded, listen=f"127.0.0.1:{port}")
         ended = shop.run("run", "shop:app")
     assert ended.code == 2
-    assert f"admin.listen: cannot listen on 127.0.0.1:{port}: " in ended.err
+    why = f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another address"
+    assert f"admin.listen: {why}" in ended.err
     assert "reads" not in ended.err
 
 
@@ -102,13 +125,26 @@ def test_an_address_for_others_needs_token_and_tls(
     assert "insecure: true" in ended.err
 
 
+@pytest.mark.parametrize("arguments", [("check",), ("run",)])
+def test_a_certificate_that_cannot_be_read_is_told_with_its_line(
+    shop: Commands, embedded: EmbeddedBroker, arguments: tuple[str, ...]
+) -> None:
+    configure(shop, embedded, tls={"certificate": "tls/tls.crt", "key": "tls/tls.key"})
+    ended = shop.run(*arguments, "shop:app")
+    assert ended.code == 2
+    for key, name in (("certificate", "tls.crt"), ("key", "tls.key")):
+        found = rf"workers.yaml:\d+: admin.tls.{key}: .*{name} cannot be read: No such file"
+        assert re.search(found, ended.err)
+
+
 def test_a_person_looks_into_a_cell_and_pauses_what_hangs(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:
     command = shop.start("run", "shop:app")
     ask = admin_of(command)
     command.wait_for("charge: reads 2 partitions")
-    embedded.produce("orders", b"hang", key=b"<script>", partition=0)
+    headers = [("X-Auth", b"sesame"), ("tenant", b"eu")]
+    embedded.produce("orders", b"hang", key=b"<script>", partition=0, headers=headers)
     command.wait_for("hangs")
     place = "/api/workers/charge/partitions/orders/0"
     cell = ask(f"{place}/cells/0").json
@@ -117,6 +153,9 @@ def test_a_person_looks_into_a_cell_and_pauses_what_hangs(
     assert "in wait_for_the_bank" in cell["calls"][0]["stack"]
     assert ask(f"{place}/records/0").json["number"] == 0
     assert "hang" not in json.dumps(cell["records"])  # the value
+    assert cell["records"][0]["headers"] == [["X-Auth", "***"], ["tenant", "eu"]]
+    assert not cell["values"]
+    assert ask(f"{place}/records/0/value", "POST").status == 403
     assert [ask(f"{place}/{rest}").status for rest in ("cells/7", "records/7")] == [404, 404]
     assert ask(f"{place}/pause", "POST").json == {"paused": True}
     command.wait_for("orders[0] is paused: nothing new starts, by hand")
@@ -139,7 +178,10 @@ def test_a_person_looks_into_a_cell_and_pauses_what_hangs(
     command.stop()
 
 
-def test_copies_are_shown_and_paused_at_one_address(shop: Commands) -> None:
+def test_copies_are_shown_and_paused_at_one_address(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    configure(shop, embedded, values=True)
     command = shop.start("run", "shop:app", "--processes", "2")
     ask = admin_of(command)
     command.wait_for("1/wc-charge-poll charge: reads 1 partition")
@@ -156,6 +198,17 @@ def test_copies_are_shown_and_paused_at_one_address(shop: Commands) -> None:
     assert ask("/api/workers/charge/partitions/orders/7/pause", "POST").status == 404
     assert ask("/api/workers/charge/pause?process=3", "POST").status == 404
     assert ask("/api/workers/charge/partitions/orders/0/cells/0").status == 404
+    embedded.produce("orders", b'{"iban": "DE4711", "to": "anna"}', partition=1)
+    record = "/api/workers/charge/partitions/orders/1/records/0"
+    until = monotonic() + 20.0
+    while ask(record).status == 404:
+        assert monotonic() < until
+    assert ask(record).json["values"]
+    told = ask(f"{record}/value", "POST").json
+    assert told["text"] == '{\n  "iban": "***",\n  "to": "anna"\n}'
+    command.wait_for("charge: 127.0.0.1 asked for the value of orders[1] offset 0")
+    assert command.said.count("asked for the value") == 1
+    assert ask(f"{record[:-1]}7/value", "POST").status == 404
     assert command.stop().code == 0
 
 

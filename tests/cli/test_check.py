@@ -40,7 +40,7 @@ def test_a_window_that_does_not_fit_into_a_commit_is_warned_of(window_consumer: 
     [
         ("workers.charge.retry.when_spent=drop", "loses records that keep failing"),
         ("workers.charge.stall.after=10m", "its partition does at most 27 records/s"),
-        ("workers.charge.stop_timeout=1m", "terminationGracePeriodSeconds"),
+        ("workers.charge.stop_timeout=1m", "terminationGracePeriodSeconds is at least 67"),
         ("workers.charge.kafka.group.instance.id=a", "does not leave at its stop"),
         ("workers.charge.kafka.fetch.wait.max.ms=10", "more than twice as often"),
         ("workers.charge.kafka.queued.max.messages.kbytes=900000", "bound of memory"),
@@ -115,6 +115,46 @@ def test_a_property_that_librdkafka_refuses_is_named_with_its_line(
     assert ended.code == 2
     assert "workers.yaml:3" in ended.err
     assert "fetch.wait.max.ms" in ended.err
+
+
+def test_a_file_that_is_not_there_is_told_where_it_is_configured(
+    window_consumer: Run, project: Path
+) -> None:
+    (project / "workers.yaml").write_text(
+        "kafka:\n  bootstrap.servers: h:1\n  security.protocol: ssl\n"
+        "  ssl.ca.location: /nowhere/ca.pem\n"
+        "  consumer: {ssl.certificate.location: mine.pem}\n"
+        "workers:\n  charge:\n    group: g\n    kafka: {ssl.key.location: /}\n"
+    )
+    ended = window_consumer("check", "shop:app")
+    assert ended.code == 2
+    gone = "does not exist: put the file there, or correct the path"
+    assert sorted(ended.err.removeprefix("error: ").splitlines()) == [
+        f"workers.yaml:4: kafka: ssl.ca.location: /nowhere/ca.pem {gone}",
+        f"workers.yaml:5: kafka: ssl.certificate.location: mine.pem (in {project}) {gone}",
+        "workers.yaml:9: kafka: ssl.key.location: / is a directory: name the file in it",
+    ]
+    (project / "workers.yaml").write_text(
+        "kafka:\n  bootstrap.servers: h:1\n  security.protocol: ssl\n"
+        "  ssl.ca.location: probe\n  ssl.certificate.location: workers.yaml\n"
+        "workers:\n  charge: {group: g}\n"
+    )
+    ended = window_consumer("check", "shop:app")
+    assert "workers.yaml:5: kafka: " in ended.err
+    assert "(workers.yaml is there: has it the right kind of content?)" in ended.err
+
+
+def test_a_file_for_the_collector_that_is_not_there_is_warned_of(
+    window_consumer: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere/ca.pem")
+    ended = window_consumer("check", "shop:app")
+    assert ended.code == 0
+    said = "OpenTelemetry: OTEL_EXPORTER_OTLP_CERTIFICATE: /nowhere/ca.pem does not exist"
+    assert f"  warning: {said}" in ended.out
+    (warning,) = window_consumer("check", "shop:app", "--json").json["process"]["warnings"]
+    assert warning.startswith(said)
 
 
 def test_a_handler_that_no_worker_runs_is_an_error_unless_its_worker_is_disabled(

@@ -10,6 +10,7 @@ import pytest
 from tests.applications import SHOP
 from tests.commands import Commands
 from window_consumer import App
+from window_consumer.app.process_bounds import BASE_BYTES
 from window_consumer.cli.check import check
 
 MIB = 2**20
@@ -41,12 +42,27 @@ def test_child_processes_have_memory_of_their_own(shop: Commands) -> None:
     assert bounds(shop)["children_bytes"] == 0
     found = bounds(shop, "pool=processes", "concurrency=256", "stall.max_abandoned=2")
     assert (found["children_bytes"], found["max_abandoned"]) == (256 * 40 * MIB, 0)
-    (warning,) = (each for each in found["warnings"] if "processes" in each)
+    without = "stall.max_abandoned has no effect with pool: processes: no call is abandoned"
+    assert without in found["warnings"]
+    (warning,) = (each for each in found["warnings"] if each.startswith("concurrency"))
     assert warning.startswith("concurrency 256 with pool: processes, and this process may use ")
     settings = ["pool=processes", "concurrency={auto: 1..256}"]
     ended = shop.run("check", "shop:app", *(f"--set=workers.charge.{each}" for each in settings))
     assert "at most 256 child processes: some 10GiB resident more" in ended.out
     assert "concurrency 256 with pool: processes" not in ended.out
+
+
+def test_copies_of_the_process_need_as_much_as_there_are_and_their_supervisor(
+    shop: Commands,
+) -> None:
+    one = shop.run("check", "shop:app", "--json").json["process"]
+    ended = shop.run("check", "shop:app", "--json", "--processes", "4")
+    four = ended.json["process"]
+    assert four == one | {
+        "processes": 4,
+        "resident_bytes": 4 * one["resident_bytes"] + BASE_BYTES,
+    }
+    assert "all 4 processes\n" in shop.run("check", "shop:app", "--processes", "4").out
 
 
 @pytest.mark.parametrize(

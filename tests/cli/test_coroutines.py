@@ -10,6 +10,7 @@ from window_consumer.model.dead_letter import read_dead_letter
 
 SHOP = """
 import asyncio
+import contextlib
 import time
 
 from window_consumer import App, Record
@@ -25,6 +26,10 @@ async def charge(order: Record) -> None:
             await wait_for_the_bank()
         finally:
             print("ends", order.cancelled, flush=True)
+    if order.text() == "refuses":
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
     if order.text() == "blocks":
         time.sleep(1.5)
         await asyncio.sleep(60)
@@ -66,6 +71,22 @@ def test_a_call_that_hangs_is_cancelled_and_its_record_leaves_with_the_coroutine
     letter = read_dead_letter(message)
     assert letter.reason == "STALLED"
     assert "in wait_for_the_bank" in (letter.error_stack or "")
+
+
+def test_a_call_that_was_abandoned_before_the_stop_is_not_said_to_run_again(
+    shop: Commands, embedded: EmbeddedBroker
+) -> None:
+    configure(shop, embedded, retry=OVERTAKE, stall={"after": "200ms"})
+    embedded.produce("orders", b"refuses", key=b"k")
+    worker = shop.start("run", "shop:app")
+    worker.wait_for("is abandoned, its record leaves")
+    embedded.produce("orders", b"follows", key=b"other")
+    worker.wait_for("begins follows 1")
+    ended = worker.stop()
+    assert ended.code == 0
+    assert "1 processed, 0 retried, 1 dead-lettered, 0 unfinished" in ended.err
+    assert "outlived its partition" in ended.err
+    assert "will run again" not in ended.err
 
 
 def test_with_block_it_is_called_again_and_those_behind_it_wait(

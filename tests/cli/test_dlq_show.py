@@ -149,6 +149,23 @@ def test_fields_and_headers_that_the_configuration_names_are_hidden_wherever_the
     assert "DE4711" in commands.run("dlq", "show", "orders/0/1", "--unmasked").out
 
 
+def test_rules_count_for_the_topic_that_a_record_came_from(
+    commands: Commands, embedded: EmbeddedBroker
+) -> None:
+    rules = [
+        {"topics": ["order*"], "fields": ["pay.iban"], "whole": ["key"]},
+        {"topics": ["bills"], "fields": ["amount"]},
+    ]
+    commands.configure(config_for(embedded.bootstrap, mask=rules))
+    value = b'{"pay": {"iban": "DE4711"}, "amount": 3}'
+    fill(embedded, letter(1, value, error_message="no DE4711"))
+    shown = commands.run("dlq", "show", "orders/0/1", "--json").json
+    assert shown["value"]["json"] == {"pay": {"iban": "***"}, "amount": 3}
+    assert shown["key"] == {"bytes": 2, "form": "hidden", "why": "mask hides it as a whole"}
+    commands.configure(config_for(embedded.bootstrap, mask=[{**rules[0], "whole": ["value"]}]))
+    assert "DE4711" not in commands.run("dlq", "show", "orders/0/1").out
+
+
 def test_a_value_in_which_no_fields_can_be_found_is_not_shown_where_some_are_confidential(
     commands: Commands, embedded: EmbeddedBroker
 ) -> None:

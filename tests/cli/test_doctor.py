@@ -10,10 +10,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import attrs
 import pytest
 from confluent_kafka import Consumer, Producer
 
 from tests.commands import PATIENCE_S, Command, Commands, Ended, kafka_of
+from tests.telemetry.workers import a_snapshot, fake_worker, told
 from window_consumer.app.dead_letter_source import load_without_handlers
 from window_consumer.cli.doctor import processes_of
 from window_consumer.cli.errors import guarded
@@ -79,12 +81,17 @@ def far(record: Record) -> None:
     pass
 
 
+@app.handler("blocking", concurrency=8)
+async def blocking(record: Record) -> None:
+    time.sleep(0.05)
+
+
 @app.handler("well", concurrency=8)
 def well(record: Record) -> None:
     pass
 """
 
-ONE = dict.fromkeys(["stuck", "broken", "starved", "paced", "well"], 1)
+ONE = dict.fromkeys(["stuck", "broken", "starved", "paced", "blocking", "well"], 1)
 PARTITIONS = {"slow": 2, "hot": 2, "lane": 2, "moving": 4, **ONE}
 A_RECORD_A_FETCH = {
     "fetch.message.max.bytes": 1000,
@@ -151,7 +158,7 @@ def fill(broker: EmbeddedBroker, far: EmbeddedBroker) -> None:
     broker.fill("hot", [NewRecord(b"v", key) for key in keys])
     broker.fill("lane", [NewRecord(b"v", partition=0) for _ in range(4000)])
     broker.fill("stuck", [NewRecord(b"stuck" if each == 10 else b"v") for each in range(100)])
-    for topic in ("broken", "paced", "well"):
+    for topic in ("broken", "paced", "blocking", "well"):
         broker.fill(topic, some)
     for _ in range(80):
         broker.produce("starved", b"v" * 1000)
@@ -232,6 +239,12 @@ CAUSES = [
     ("starved", "fetch_bound", None, r"lie in the log and have not come: look at the network"),
     ("paced", "rate", None, "rate_per_process holds it back: "),
     ("moving", "rebalances", None, r"its partitions changed \d+ times within"),
+    (
+        "blocking",
+        "loop_blocked",
+        None,
+        "its coroutines block their event loop: .* waits without",
+    ),
     ("far", "broker_slow", None, "the brokers are slow: a small question takes .* ms"),
 ]
 
@@ -285,22 +298,29 @@ def add(record: Record) -> None:
 
 
 @pytest.mark.alone
-def test_a_handler_that_computes_on_threads_is_bound_by_one_interpreter(
-    commands: Commands, embedded: EmbeddedBroker
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("def", "add: its handler computes: calls in 4 slots had "),
+        ("async def", "add: its coroutines compute: their event loop had "),
+    ],
+)
+def test_a_handler_that_computes_is_bound_by_one_interpreter(
+    commands: Commands, embedded: EmbeddedBroker, function: str, said: str
 ) -> None:
     embedded.create_topic("sums", 1)
     embedded.fill("sums", [NewRecord(b"v") for _ in range(20_000)])
-    commands.application(COMPUTING, "computing")
+    commands.application(COMPUTING.replace("def", function), "computing")
     admin = {"listen": "127.0.0.1:0"}
     commands.configure({"kafka": kafka_of(embedded), "workers": {"add": {}}, "admin": admin})
     run = commands.start("run", "computing:app")
     run.wait_for("add: reads")
     url = address_of(run, "admin")
-    ended = commands.run("doctor", "--app", "computing:app", "--url", url, "--for", "3s")
+    ended = commands.run("doctor", "--app", "computing:app", "--url", url, "--for", "2s")
     assert ended.code == 3, ended.said
     first = ended.out.splitlines()[0]
-    assert first.startswith("add: its handler computes: calls in 4 slots had ")
-    assert "use pool: processes" in first
+    assert first.startswith(said)
+    assert "pool: processes" in first
 
 
 # ---- nobody to ask
@@ -331,6 +351,7 @@ def test_without_a_worker_the_cluster_tells_of_its_group(
     ended = doctor("--for", "2s")
     assert ended.code == 3, ended.said
     assert ended.out.startswith("charge: 10 records are not committed, 5 of them in orders[0], ")
+    assert "give --url, or configure admin or health" in ended.out
     assert "note: no worker was asked" in ended.out
 
 
@@ -342,6 +363,18 @@ def test_where_nothing_answers_it_is_exit_code_1_and_says_what_was_tried(
     assert ended.code == 1
     assert "charge: no broker at 127.0.0.1:1 answered within 0.5 s" in ended.err
     assert "http://127.0.0.1:2: nobody listens there" in ended.err
+
+
+def test_a_worker_without_a_broker_is_not_called_well(
+    doctor: Callable[..., Ended], commands: Commands
+) -> None:
+    commands.configure({**ALONE, "kafka": {"bootstrap.servers": "127.0.0.1:1"}})
+    idle = told(attrs.evolve(a_snapshot(), calls=(), partitions=()))
+    with fake_worker(idle) as worker:
+        ended = doctor("--for", "2s", "--start-timeout", "100ms", "--url", worker.url)
+    assert ended.code == 3
+    assert ended.out.startswith("charge: no broker answers, and the worker has finished nothing")
+    assert "note: charge: no broker at 127.0.0.1:1 answered" in ended.out
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
 
 import pytest
 
@@ -33,10 +36,12 @@ def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
     return commands
 
 
-def configure(commands: Commands, embedded: EmbeddedBroker, listen: str = "127.0.0.1:0") -> None:
+def configure(
+    commands: Commands, embedded: EmbeddedBroker, listen: str = "127.0.0.1:0", **sections: Any
+) -> None:
     kafka = kafka_of(embedded)
     health = {"listen": listen}
-    commands.configure({"kafka": kafka, "workers": {"charge": {}}, "health": health})
+    commands.configure({"kafka": kafka, "workers": {"charge": {}}, "health": health, **sections})
 
 
 def address_of(command: Command) -> str:
@@ -46,9 +51,24 @@ def address_of(command: Command) -> str:
     return found[1]
 
 
+def figure(where: str, name: str) -> float:
+    """Return a figure once it is there and is not 0."""
+    deadline = monotonic() + 60
+    while monotonic() < deadline:
+        _, text = asked(f"{where}/metrics")
+        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
+        if found is not None and float(found[1]):
+            return float(found[1])
+        sleep(0.05)
+    raise AssertionError(name)
+
+
 def test_a_worker_tells_how_it_is_and_what_it_has_done(
-    shop: Commands, embedded: EmbeddedBroker
+    shop: Commands, embedded: EmbeddedBroker, tmp_path: Path
 ) -> None:
+    (tmp_path / "taken").write_text("no directory")
+    spool = {"sample": "100%", "way": "spool", "directory": "taken", "flush": "100ms"}
+    configure(shop, embedded, trace=spool, audit={"enabled": True, "directory": "audit"})
     command = shop.start("run", "shop:app")
     where = address_of(command)
     assert asked(f"{where}/livez") == (200, "live\n")
@@ -65,6 +85,10 @@ def test_a_worker_tells_how_it_is_and_what_it_has_done(
     )
     assert 'lag_duration_seconds{worker="charge",topic="orders",partition="0"} 0' in text
     assert "broken" not in text
+    # What is not one worker's: the trace, which finds no room, and the audit.
+    assert figure(where, 'window_consumer_trace_dropped_total{reason="disk"}') >= 1
+    assert figure(where, "window_consumer_trace_blocked_seconds") > 0
+    assert figure(where, "window_consumer_audit_counts_total") >= 1
     assert command.stop().code == 0
 
 

@@ -94,7 +94,7 @@ LEAVES: dict[str, tuple[str, int, str]] = {
     "CancelledError": ("asyncio.exceptions.CancelledError", 2, ""),
     "RecursionError": ("RecursionError", 2, "maximum recursion depth exceeded"),
     "MemoryError": ("MemoryError", 2, ""),
-    "ExceptionGroup": ("ExceptionGroup", 2, "two (2 sub-exceptions)"),
+    "ExceptionGroup": ("ExceptionGroup", 2, "two (2 sub-exceptions): ValueError: 1; ValueError: 2"),
     "no text": ("shop.OddError", 2, "<its text could not be read: ValueError>"),
     "a huge text": ("ValueError", 2, "x" * 1024),
     "a secret": ("PermissionError", 2, "not with ***"),

@@ -13,6 +13,7 @@ from tests.telemetry.workers import a_snapshot
 from window_consumer.cli.live_view import duration, view
 from window_consumer.cli.scene import Memory, Scene, WorkerScene
 from window_consumer.core.breaker import BreakerState
+from window_consumer.core.counters import Counters
 from window_consumer.core.durations import BOUNDS_S, Histogram
 from window_consumer.core.lag import Lag
 from window_consumer.core.snapshot import (
@@ -116,6 +117,34 @@ def test_it_fits_into_eighty_columns_with_both_ends_of_each_window(cells: int) -
     rows = [line for line in text.splitlines() if line.startswith(" orders[")]
     assert len(rows) == 3
     assert all("[▸▸" in row and row.count("_") >= 1 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [(30, 2), (40, 2), (50, 3), (60, 4), (80, 4), (200, 4)],
+)
+@pytest.mark.parametrize("topic", ["orders", "shop-charge.customers.retry.10m"])
+def test_partitions_and_their_windows_are_there_however_narrow_the_terminal_is(
+    width: int, columns: int, topic: str
+) -> None:
+    (one,) = windows(1)
+    one = attrs.evolve(one, name=TopicPartition(topic, 3), next_offset=123456)
+    lines = drawn(shown(attrs.evolve(a_snapshot(), partitions=(one,))), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    (first,) = [number for number, line in enumerate(lines) if "[▸▸" in line]
+    (after,) = [number for number, line in enumerate(lines) if " 3 processed" in line]
+    rows = lines[first:after]
+    assert "".join(row.split()[0] for row in rows) == f"{topic}[3]"
+    assert rows[0].rstrip().endswith("0, 0 s")
+    assert rows[0].count("]") == 1 + (rows[0].count("[") - 1)
+    if topic == "orders":
+        assert ("123456" in rows[0], " 1 " in rows[0]) == (columns > 3, columns > 2)
+
+
+def test_who_has_called_nothing_yet_does_not_tell_how_long_calls_take() -> None:
+    seen = a_snapshot()
+    assert "ms a call" in drawn(shown(seen))
+    assert "no calls yet" in drawn(shown(attrs.evolve(seen, counters=Counters())))
 
 
 def test_the_end_cell_of_a_long_window_is_shown() -> None:

@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 
 from tests.commands import Commands, kafka_of
-from tests.telemetry.collector import Collector
+from tests.telemetry.collector import Collector, GrpcCollector
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 SHOP = """
@@ -108,7 +108,7 @@ def test_a_record_stays_in_its_producers_trace_on_all_of_its_way(
 def test_batches_coroutines_and_child_processes_have_spans_that_are_current(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:
-    with Collector() as collector:
+    with GrpcCollector() as collector:
         json_lines = ("--only", "send", "--only", "write", "--only", "add", "--log-format", "json")
         # Whatever comes, comes because the processes send it at their end.
         env = {**collector.env, "OTEL_BSP_SCHEDULE_DELAY": "600000"}
@@ -131,6 +131,8 @@ def test_batches_coroutines_and_child_processes_have_spans_that_are_current(
     (batch,) = [s for s in collector.named("process parcels") if s.trace != TRACE]
     assert batch.attributes["messaging.batch.message_count"] == 3
     assert batch.links == (TRACE, TRACE)
+    sent = collector.metrics["window_consumer.records.processed"]
+    assert {about["worker"]: count for about, count in sent} == {"send": 3, "write": 2, "add": 2}
     names = {resource["service.name"] for resource in collector.resources}
     assert names == {"shop"}
 
@@ -138,8 +140,15 @@ def test_batches_coroutines_and_child_processes_have_spans_that_are_current(
 def test_a_collector_that_hangs_does_not_delay_the_end(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:
-    with Collector(hangs=True) as collector:
-        command = shop.start("run", "shop:app", "--only", "charge", env=collector.env)
+    with Collector(hangs=True) as collector, GrpcCollector(hangs=True) as other:
+        metrics = {
+            "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc",
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": other.env["OTEL_EXPORTER_OTLP_ENDPOINT"],
+            "OTEL_METRIC_EXPORT_INTERVAL": "200",
+        }
+        env = {**collector.env, **metrics}
+        command = shop.start("run", "shop:app", "--only", "charge", env=env)
+        other.wait_for(lambda: other.requests)
         embedded.produce("orders", b"one", headers=SAMPLED)
         collector.wait_for(lambda: collector.requests)
         embedded.produce("orders", b"two")

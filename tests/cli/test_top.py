@@ -72,6 +72,13 @@ def test_where_one_of_several_is_missing_the_others_are_shown(top: Top) -> None:
     assert "http://127.0.0.1:1: gone: nobody listens there" in ended.out
 
 
+def test_a_copy_that_does_not_answer_beside_others_is_shown(top: Top) -> None:
+    with fake_worker(told() | {"missing": ["2"]}) as worker:
+        ended = top(worker.url, "--once")
+    assert "process 2: does not answer" in ended.out
+    assert "slots busy" in ended.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

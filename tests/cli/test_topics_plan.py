@@ -95,8 +95,30 @@ def test_the_trace_and_the_audit_may_be_written(
     config = {"kafka": KAFKA, "workers": {"charge": CHARGE}, "topics": {"create": create}}
     audit = {"enabled": True, "directory": "audit"}
     commands.configure({**config, "trace": {"sample": "1%"}, "audit": audit})
-    acls = acls_of(from_shell(plan(commands).out))
+    printed = from_shell(plan(commands).out)
+    acls = acls_of(printed)
     assert acls["topic", "wc.trace", False] == acls["topic", "wc.audit", False] == operations
+    kept = {"cleanup.policy": "delete"}
+    events, counts = (printed.topics[name] for name in ("wc.trace", "wc.audit"))
+    assert events == TopicSettings(4, 3, {**kept, "retention.ms": str(7 * DAY_MS)})
+    assert counts == TopicSettings(4, 3, {**kept, "retention.ms": str(30 * DAY_MS)})
+
+
+def test_the_topics_of_telemetry_are_on_the_cluster_at_the_top_of_the_file(
+    commands: Commands,
+) -> None:
+    elsewhere = {"group": "shop", "topics": ["refunds"], "kafka": {"bootstrap.servers": "else:1"}}
+    trace = {"sample": "1%", "topic": "steps"}
+    workers = {"refund": elsewhere, "charge": CHARGE}
+    commands.configure({"kafka": KAFKA, "workers": workers, "trace": trace})
+    lines = [line.split() for line in plan(commands).out.splitlines() if " steps " in line]
+    assert {words[words.index("--bootstrap-server") + 1] for words in lines} == {"broker:9092"}
+    commands.configure({"kafka": KAFKA, "workers": {"refund": elsewhere}, "trace": trace})
+    printed = plan(commands, "--format", "strimzi").out
+    assert "steps, for telemetry, are on another cluster (broker:9092)" in printed
+    assert "shop.refunds.dlq" in printed
+    commands.configure({"workers": {"refund": elsewhere}, "trace": trace})
+    assert "--bootstrap-server else:1 --create --topic steps" in plan(commands).out
 
 
 def test_who_writes_no_dead_letters_needs_no_topics_and_permissions_for_them(

@@ -113,6 +113,8 @@ def sound() -> dict[str, Any]:
         "workers": {"w": {"topics": ["t"], "group": "g", **{part: {} for part in _PARTS}}},
         "topics": {},
         "dlq": {},
+        "mask": [],
+        "admin": {},
     }
 
 
@@ -171,6 +173,14 @@ def sound() -> dict[str, Any]:
         ("dlq.mask", "iban"),
         ("dlq.mask", ["iban", "iban"]),
         ("dlq.msak", ["iban"]),
+        ("mask", {"fields": ["iban"]}),
+        ("mask", ["iban"]),
+        ("mask", [{"topics": ["a/b"], "fields": ["iban"]}]),
+        ("mask", [{"topics": [], "fields": ["iban"]}]),
+        ("mask", [{"fields": "iban"}]),
+        ("mask", [{"field": ["iban"]}]),
+        ("mask", [{"whole": ["offset"]}]),
+        ("admin.values", "yes"),
     ],
 )
 def test_what_is_wrong_is_invalid_by_the_schema_and_refused_by_the_loader(

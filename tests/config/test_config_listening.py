@@ -95,6 +95,16 @@ def test_what_is_too_open_is_refused(
     assert "0123456789" not in message
 
 
+def test_one_port_is_not_for_both(
+    loaded: Callable[..., Loaded], refused: Callable[..., str]
+) -> None:
+    def both(where: str) -> str:
+        return f"{admin(where, '')}health: {{listen: '{where}'}}\n"
+
+    assert "admin.listen: is 127.0.0.1:7, and so is health.listen" in refused(both("127.0.0.1:7"))
+    loaded(both("127.0.0.1:0"))  # any free one, and another one
+
+
 def test_the_token_is_a_secret(loaded: Callable[..., Loaded]) -> None:
     found = loaded(admin("127.0.0.1:0", ", token: 0123456789abcdef"))
     assert "0123456789abcdef" in found.secrets

@@ -115,6 +115,22 @@ def test_a_partition_without_an_offset_waits_for_a_seek(stage: Stage, reader_on:
     assert reader.read(waiting, 6) == [4, 5, 6, 7, 8, 9]
 
 
+def test_a_partition_that_waits_is_not_out_of_range(stage: Stage, reader_on: ReaderOn) -> None:
+    topic = stage.topic(2)
+    waiting, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    stage.write(topic, *numbered(0, 10), partition=0)
+    stage.delete_before(waiting, 5)
+    reader = reader_on(stage)
+    reader.begin = lambda names: {name: None if name == waiting else 0 for name in names}
+    reader.join(topic)
+    stage.write(topic, *numbered(0, 10), partition=1)
+    reader.read(other, 10)
+    reader.source.seek(waiting, 5)
+    assert reader.read(waiting, 5) == [5, 6, 7, 8, 9]
+    assert not reader.out_of_range
+    assert not reader.errors
+
+
 # ---- pause and seek
 
 

@@ -5,8 +5,17 @@ from typing import Literal
 import pytest
 
 from tests.core.support import ORDERS, OTHERS, Driven, notes, spent_after
-from window_consumer.core.cell_details import MOST_RECORDS, CellDetails, cell_details
+from window_consumer.core.cell_details import (
+    MOST_FAILING,
+    MOST_RECORDS,
+    CellDetails,
+    RecordDetails,
+    cell_details,
+    failing,
+    held_message,
+)
 from window_consumer.core.rates import RateRules
+from window_consumer.model.errors import PassedOver, Skip
 
 KEYS = [b"a", b"b", b"a", None]
 
@@ -14,6 +23,12 @@ KEYS = [b"a", b"b", b"a", None]
 def details(driven: Driven, number: int = 0) -> CellDetails:
     found = cell_details(driven.engine, ORDERS, number, driven.now)
     assert found is not None
+    return found
+
+
+def key(record: RecordDetails) -> bytes | None:
+    assert record.message is not None
+    found: bytes | None = record.message.key()
     return found
 
 
@@ -30,12 +45,12 @@ def test_a_cell_tells_what_became_of_its_records_and_what_is_to_come() -> None:
     cell = details(driven)
     assert (cell.first_offset, cell.last_offset, cell.count, cell.open) == (5, 8, 4, 3)
     waiting, running, queued, done = cell.records
-    assert (waiting.offset, waiting.state, waiting.key) == (5, "waits for its next call", b"a")
+    assert (waiting.offset, waiting.state, key(waiting)) == (5, "waits for its next call", b"a")
     assert (waiting.attempts, waiting.error, waiting.due_s) == (1, "ValueError: broken", 0.75)
     assert (running.offset, running.state, running.attempts) == (7, "running", 1)
     assert running.running_s == 0.25
-    assert (queued.offset, queued.state, queued.key, queued.attempts) == (8, "waiting", b"d", 0)
-    assert (done.offset, done.state, done.key) == (6, "done", None)
+    assert (queued.offset, queued.state, key(queued), queued.attempts) == (8, "waiting", b"d", 0)
+    assert (done.offset, done.state, done.message) == (6, "done", None)
 
 
 @pytest.mark.parametrize("ordering", ["unordered", "key", "partition"])
@@ -49,9 +64,27 @@ def test_all_that_wait_are_found_whatever_they_wait_for(
     driven.tick()
     driven.engine.on_halted(None, driven.now, halted=True)
     cell = details(driven)
-    assert [(each.offset, each.key) for each in cell.records] == list(
+    assert [(each.offset, key(each)) for each in cell.records] == list(
         zip([1, 2, 3, 4], KEYS, strict=True)
     )
+
+
+def test_who_was_skipped_is_told_apart_from_who_is_for_nobody() -> None:
+    driven = Driven(slots=2, cell_records=4, batch_records=1)
+    driven.deliver(*notes(5, 6, 7))
+    driven.tick()
+    errors = {6: Skip(), 7: PassedOver("is for none of the handlers")}
+    while driven.out:
+        slice_ = driven.out[-1]
+        (message,) = driven.claim(slice_)
+        error = errors.get(message.offset())
+        if error is None:
+            break
+        slice_.deviate().skip(message, error)
+        driven.finish(slice_)
+        driven.tick()
+    states = [each.state for each in details(driven).records]
+    assert states == ["running", "skipped", "for none of the handlers"]
 
 
 def test_only_the_first_of_many_records_are_told_and_those_that_are_open_come_first() -> None:
@@ -73,3 +106,37 @@ def test_a_cell_keeps_its_number_while_the_window_slides() -> None:
     assert cell_details(driven.engine, ORDERS, 2, driven.now) is None
     assert cell_details(driven.engine, ORDERS, -1, driven.now) is None
     assert cell_details(driven.engine, OTHERS, 0, driven.now) is None
+
+
+def test_only_what_is_not_finished_is_held_and_holes_in_the_log_hold_nothing() -> None:
+    driven = Driven(slots=2, cell_records=4, window_cells=2, retry=spent_after(3), batch_records=1)
+    driven.deliver(*notes(5, 6, 9, 10, keys=[b"a", b"b", b"c", b"d"]))
+    driven.tick()
+    failing, finishing = driven.out[:2]
+    driven.fail(failing, 5)
+    driven.finish(finishing)
+    driven.tick()
+    found = {
+        offset: held[0].offset()
+        for offset in range(12)
+        if (held := held_message(driven.engine, ORDERS, offset)) is not None
+    }
+    assert found == {5: 5, 9: 9, 10: 10}
+    assert held_message(driven.engine, OTHERS, 5) is None
+
+
+def test_the_records_that_began_to_fail_last_are_told_with_their_last_error() -> None:
+    count = MOST_FAILING + 5
+    driven = Driven(slots=count, cell_records=count, retry=spent_after(3), batch_records=1)
+    driven.deliver(*notes(*range(count)))
+    driven.tick()
+    assert failing(driven.engine, driven.now) == []
+    for slice_ in list(driven.out):
+        driven.fail(slice_, slice_.messages[0].offset())
+    driven.tick()
+    (found,) = failing(driven.engine, driven.now)
+    assert (found.name, found.source) == (ORDERS, ORDERS.topic)
+    assert [each.offset for each in found.records] == list(range(5, count))[::-1]
+    first = found.records[0]
+    assert (first.attempts, first.error, first.due_s) == (1, "ValueError: broken", 1.0)
+    assert first.state == "waits for its next call"

@@ -61,6 +61,7 @@ def test_a_call_that_outlives_its_partition_is_named_and_cancelled() -> None:
     driven.engine.on_revoking([ORDERS], driven.now)
     _, outlived = driven.engine.on_revoked([ORDERS], driven.now)
     assert [(each.name, each.offset, each.key) for each in outlived] == [(ORDERS, 5, b"k")]
+    assert not outlived[0].abandoned
     assert slice_.call.cancelled
 
 

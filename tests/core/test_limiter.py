@@ -10,7 +10,8 @@ from random import Random
 import pytest
 
 from tests.core.support import Driven, notes
-from window_consumer.core.limiter import Limiter, LimitNews, LimitRules
+from window_consumer.core.limiter import LimitCause, Limiter, LimitNews, LimitRules
+from window_consumer.core.slices import Slice
 
 TEN_MS = 0.010
 
@@ -198,11 +199,19 @@ def test_it_says_why() -> None:
     world.takes = lambda calls: TEN_MS * max(1.0, calls / 50) ** 2
     world.go_on(11.0)
     assert world.news[0].why == "100% more throughput than at 10"
+    assert world.news[0].cause is LimitCause.MORE_THROUGHPUT
     world.takes = lambda calls: TEN_MS * max(1.0, calls / 20) ** 2
     del world.news[:]
     world.go_on(6.0)
     why = r"a call takes 6\d(.\d)? ms at 50, it took 10(.\d)? ms: fewer do as much"
-    assert any(re.fullmatch(why, each.why) for each in world.news)
+    slower = [each for each in world.news if re.fullmatch(why, each.why)]
+    assert slower
+    assert {each.cause for each in slower} == {LimitCause.SLOWER_CALLS}
+    world = World()
+    world.takes = lambda calls: TEN_MS * max(1.0, calls / 3)
+    world.go_on(11.0)
+    fewer = [each for each in world.news if each.why.startswith("as much throughput as at ")]
+    assert {each.cause for each in fewer} == {LimitCause.AS_MUCH_WITH_FEWER}
     assert world.limiter.why == world.news[-1].why
 
 
@@ -290,6 +299,40 @@ def test_an_engine_finds_its_limit() -> None:
     assert driven.engine.limiter is not None
     assert driven.engine.limiter.base > 30
     assert driven.engine.dispatcher.slots == driven.engine.limiter.limit
+    assert driven.engine.counters.copy().limit_changes[LimitCause.MORE_THROUGHPUT] > 0
+
+
+def run_calls(driven: Driven, seconds: float, takes: Takes, *, step_s: float = 0.001) -> int:
+    """Let slots that hold the limit run calls; fetch as many records as are asked for."""
+    until, ended = driven.now + seconds, 0
+    running: dict[Slice, float] = {}
+    while driven.now < until:
+        for slice_ in [each for each, end in running.items() if end <= driven.now]:
+            del running[slice_]
+            driven.finish(slice_, elapsed=driven.now - slice_.started)
+            ended += 1
+        if wanted := driven.engine.appetite():
+            first = driven.engine.counters.delivered
+            driven.deliver(*notes(*range(first, first + wanted)))
+        driven.tick()
+        for slice_ in driven.out:
+            if len(running) == driven.engine.dispatcher.slots:
+                break
+            if slice_ not in running:
+                driven.claim(slice_)
+                running[slice_] = driven.now + takes(len(running) + 1) * len(slice_.messages)
+        driven.now += step_s
+    return ended
+
+
+@pytest.mark.parametrize("seconds", [TEN_MS, 0.03, 0.1, 0.3], ids=str)
+def test_a_limit_grows_where_records_are_fetched_as_they_are_needed(seconds: float) -> None:
+    """Nothing waits beside a long call: whether the slots are busy is what counts."""
+    driven = Driven(slots=200, limit=LimitRules(), cell_records=5_000)
+    driven.engine.slots_can_rest()
+    run_calls(driven, 200 * seconds, World().even(seconds))
+    assert driven.engine.limiter is not None
+    assert 40 <= driven.engine.limiter.base <= 60
 
 
 def test_an_engine_waits_for_slots_that_are_not_there() -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 from tests.core.support import ORDERS, Driven, failure, notes, spent_after
 from window_consumer.core.breaker import BreakerNews, BreakerRules
+from window_consumer.core.decisions import Assigned
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.observer import Observer, Observers
 from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Stalled, StallRules
+from window_consumer.model.errors import PassedOver, Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit
@@ -32,6 +34,9 @@ class Ear(Observer):
 
     def taken(self, _partition: Partition, messages: Sequence[Message], _now: float) -> None:
         self.heard.append(("taken", *offsets(messages)))
+
+    def gone(self, _partition: Partition, offsets: Sequence[range], _now: float) -> None:
+        self.heard.append(("gone", *offsets))
 
     def over(self, slice_: Slice, _now: float) -> None:
         self.heard.append(("over", *offsets(slice_.messages)))
@@ -98,9 +103,12 @@ def test_what_was_skipped_is_told_apart_from_what_was_done() -> None:
     driven.deliver(*notes(0, 1, 2))
     (slice_,) = driven.tick().dispatch
     claimed = driven.claim(slice_)
-    slice_.deviate().skipped.append(claimed[1])
+    slice_.deviate().skip(claimed[1], Skip())
+    slice_.deviate().skip(claimed[2], PassedOver("is for none of the handlers"))
     driven.finish(slice_)
-    assert ear.of("DONE", "SKIPPED") == [("DONE", 0), ("DONE", 2), ("SKIPPED", 1)]
+    heard = ear.of("DONE", "SKIPPED", "FILTERED")
+    assert heard == [("DONE", 0), ("SKIPPED", 1), ("FILTERED", 2)]
+    assert driven.engine.counters.skipped == 2
 
 
 def test_a_record_that_fails_is_heard_of_at_each_call_and_when_it_has_left() -> None:
@@ -173,3 +181,40 @@ def test_an_observer_that_raises_keeps_nobody_else_from_hearing() -> None:
     assert ear.of("taken", "DONE") == [("taken", 0), ("DONE", 0)]
     assert [str(error) for error in errors] == ["no ears"]
     assert observers.failures == 1
+
+
+def test_each_observer_hears_what_it_listens_for_and_the_others_are_not_asked() -> None:
+    class Early(Observer):
+        def __init__(self) -> None:
+            self.heard: list[int] = []
+
+        def taken(self, _partition: Partition, messages: Sequence[Message], _now: float) -> None:
+            self.heard += offsets(messages)
+
+    early, ear = Early(), Ear()
+    observers = Observers([early, ear], errors_are_bugs)
+    assert observers._hearers["taken"] == [early.taken, ear.taken]
+    assert observers._hearers["over"] == [ear.over]
+    driven = Driven(slots=1)
+    driven.engine.observe(observers)
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.finish_all()
+    assert early.heard == [0]
+    assert ear.of("taken", "over", "DONE") == [("taken", 0), ("over", 0), ("DONE", 0)]
+
+
+def errors_are_bugs(error: Exception) -> None:
+    raise error
+
+
+def test_of_what_is_gone_those_are_not_told_that_were_finished_before() -> None:
+    driven, ear = listened_to(slots=1)
+    driven.engine.on_lost([ORDERS], driven.now)
+    finished = (range(12, 14), range(19, 30))
+    driven.engine.on_assigned([Assigned(ORDERS, 10, finished)], driven.now)
+    driven.engine.on_gone(ORDERS, range(10, 20), driven.now)
+    assert ear.of("gone") == [("gone", range(10, 12), range(14, 19))]
+    assert driven.engine.counters.gone == 7
+    driven.engine.on_gone(ORDERS, range(12, 14), driven.now)
+    assert len(ear.of("gone")) == 1

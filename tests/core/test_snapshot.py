@@ -49,6 +49,15 @@ def test_a_record_that_waits_for_its_next_attempt_is_shown_as_retrying() -> None
     assert states(driven) == [CellState.RETRYING]
 
 
+def test_a_cell_is_as_old_as_its_first_record() -> None:
+    driven = Driven(slots=1, window_cells=4, cell_records=2)
+    driven.deliver(*notes(0))
+    driven.tick(2.0)
+    driven.deliver(*notes(1, 2))
+    driven.tick(0.5)
+    assert [cell.age_s for cell in window_of(driven).cells] == [2.5, 0.5]
+
+
 def test_a_picture_stays_as_it_was_taken() -> None:
     driven = two_cells_of_which_the_second_is_done()
     before = picture(driven.engine, driven.now, 0)

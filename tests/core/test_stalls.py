@@ -335,7 +335,7 @@ def test_a_revoke_does_not_wait_for_abandoned_calls_and_names_them() -> None:
     assert not driven.engine.busy([ORDERS])
     commits, outlived = driven.engine.on_revoked([ORDERS], driven.now)
     assert commits[0].next_offset == 1
-    assert [(each.offset, each.key) for each in outlived] == [(0, b"k")]
+    assert [(each.offset, each.key, each.abandoned) for each in outlived] == [(0, b"k", True)]
     late(driven, slice_)
     assert driven.engine.counters.late == 1
 

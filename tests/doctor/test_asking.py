@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from time import monotonic
@@ -10,8 +11,8 @@ import pytest
 
 from tests.telemetry.workers import fake_worker, told
 from window_consumer.app.dead_letter_source import load_without_handlers
-from window_consumer.doctor.asking import Examination, Process
-from window_consumer.doctor.looks import WorkerLook
+from window_consumer.doctor.asking import Examination, Process, Seen
+from window_consumer.doctor.causes import CauseKind
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
@@ -58,6 +59,30 @@ def test_a_single_process_needs_no_name(examination: Examination) -> None:
     assert diagnosis.notes == ()
 
 
+def test_a_copy_that_never_answers_beside_others_is_a_cause(examination: Examination) -> None:
+    with fake_worker(told(process="1") | {"missing": ["2"]}) as worker:
+        examination.processes = [at(worker.url)]
+        diagnosis = examination.run(0.01)
+    (cause,) = diagnosis.causes
+    assert (cause.kind, cause.where) == (CauseKind.NOT_IN_GROUP, "process 2")
+    assert "nor does its process" in cause.sentence
+    assert diagnosis.well[0].startswith("charge of process 1: nothing is wrong")
+
+
+def test_a_copy_that_is_late_once_is_looked_at_as_if_it_had_not_been_asked(
+    examination: Examination,
+) -> None:
+    here = told(process="2")
+    answers = iter([told(process="1") | {"missing": ["2"]}, here, here, here])
+    with fake_worker() as worker:
+        worker.answer = lambda: Answer(200, json.dumps(next(answers)), "application/json")
+        examination.processes = [at(worker.url)]
+        diagnosis = examination.run(1.5)
+    assert diagnosis.causes == ()
+    assert diagnosis.well[1].startswith("charge of process 2: nothing is wrong")
+    assert "; 0.0 records/s" in diagnosis.well[1]
+
+
 def test_what_does_not_answer_is_noted_once_and_the_rest_is_looked_at(
     examination: Examination,
 ) -> None:
@@ -81,7 +106,7 @@ def test_workers_that_the_configuration_does_not_have_are_named(examination: Exa
 class Interrupting(Process):
     """Somebody presses Ctrl-C while it is looked at."""
 
-    def look(self, at_s: float, *, stacks: bool) -> list[WorkerLook]:  # noqa: ARG002 - as its base
+    def look(self, at_s: float, *, stacks: bool) -> Seen:  # noqa: ARG002 - as its base
         raise KeyboardInterrupt
 
 

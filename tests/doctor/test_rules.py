@@ -10,6 +10,7 @@ import pytest
 from tests.doctor.made_up import (
     ORDERS,
     OTHERS,
+    Step,
     breaker,
     call,
     calls,
@@ -17,6 +18,7 @@ from tests.doctor.made_up import (
     partition,
     working,
 )
+from window_consumer.core.snapshot import LoopPicture
 from window_consumer.doctor.causes import Cause
 from window_consumer.doctor.diagnosis import diagnose
 from window_consumer.doctor.evidence import Evidence
@@ -32,6 +34,23 @@ def the_cause(seen: Evidence, kind: str) -> Cause:
     assert cause.kind == kind
     assert cause.sentence in "\n".join(diagnose([seen]).as_text())
     return cause
+
+
+# ---- no broker
+
+
+def test_where_no_broker_answers_an_idle_worker_is_not_called_well() -> None:
+    cause = the_cause(evidence(is_cluster_silent=True), "broker_away")
+    assert "no broker answers, and the worker has finished nothing for 10 s" in cause.sentence
+    step = working(busy=0.0, per_s=0)
+    starving = evidence(step, is_cluster_silent=True, round_trips_s=[2.0, 2.0])
+    assert found(starving)[0] == "broker_away"
+    assert "broker_slow" not in found(starving)
+
+
+def test_where_only_who_looks_reaches_no_broker_a_worker_that_works_is_well() -> None:
+    step = working(busy=0.5, per_s=100, lag=lambda _: 10)
+    assert found(evidence(step, is_cluster_silent=True)) == []
 
 
 # ---- nothing is wrong
@@ -107,6 +126,28 @@ def test_threads_that_compute_are_bound_by_one_interpreter() -> None:
 def test_who_waits_or_has_processes_or_one_slot_is_not(pool: str, cores: float, slots: int) -> None:
     step = working(busy=1.0, per_s=100, cores=cores, slots=slots)
     assert found(evidence(step, pool=pool)) == ["handler_slow"]
+
+
+def loop(cores: float, late: float) -> Step:
+    step = working(busy=1.0, per_s=100)
+    return lambda second: {**step(second), "loop": LoopPicture(cores * second, late * second)}
+
+
+def test_coroutines_that_compute_are_bound_by_their_event_loop() -> None:
+    cause = the_cause(evidence(loop(cores=0.97, late=0.6)), "loop_bound")
+    assert "their event loop had 0.97 of a processor" in cause.sentence
+    assert "pool: processes" in cause.sentence
+
+
+def test_coroutines_that_do_not_give_their_event_loop_back() -> None:
+    cause = the_cause(evidence(loop(cores=0.05, late=0.6)), "loop_blocked")
+    assert "for 60% of the time it did not go round, and had only 0.05" in cause.sentence
+    assert "asyncio.to_thread" in cause.sentence
+    assert found(evidence(loop(cores=0.05, late=0.6), looks=1)) != ["loop_blocked"]
+
+
+def test_coroutines_that_only_wait_are_too_slow_for_their_concurrency() -> None:
+    assert found(evidence(loop(cores=0.3, late=0.05))) == ["handler_slow"]
 
 
 def test_one_hot_key() -> None:
@@ -333,6 +374,14 @@ def test_the_cluster_alone_tells_that_a_group_goes_on(looks: list[GroupLook]) ->
     diagnosis = diagnose([], groups=[("charge", looks)])
     assert diagnosis.causes == ()
     assert "charge: nothing is wrong, as far as its group tells" in diagnosis.well
+
+
+def test_who_was_asked_and_did_not_answer_need_not_be_named_again() -> None:
+    groups = [("charge", group(10, 10))]
+    (cause,) = diagnose([], groups=groups).causes
+    assert "only a worker knows why: give --url, or configure admin or health" in cause.sentence
+    (cause,) = diagnose([], groups=groups, were_asked=True).causes
+    assert "none answers where it was asked; is its process frozen" in cause.sentence
 
 
 def test_partitions_of_members_that_were_not_asked_are_looked_at_too() -> None:

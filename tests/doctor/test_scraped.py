@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from tests.core.support import Driven, notes
-from window_consumer.core.snapshot import Snapshot, picture
+from window_consumer.core.snapshot import LoopPicture, Snapshot, picture
 from window_consumer.doctor.looks import look_at
 from window_consumer.doctor.scraped import looks_at
 from window_consumer.telemetry.admin_client import ToldWorker
@@ -24,7 +24,8 @@ def a_picture() -> Snapshot:
     for slice_ in driven.out:
         driven.claim(slice_, 1)
     driven.engine.note_change(driven.now)
-    return picture(driven.engine, driven.now + 2.0, driven.wall_ms)
+    seen = picture(driven.engine, driven.now + 2.0, driven.wall_ms)
+    return attrs.evolve(seen, loop=LoopPicture(3.5, 1.25))
 
 
 def test_both_ways_show_the_same() -> None:

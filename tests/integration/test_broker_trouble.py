@@ -17,7 +17,9 @@ from tests.integration.conftest import PROTOCOLS, protocol_settings
 from tests.integration.members import wait_until
 from tests.integration.retry_topics import CALM, RetryTopics
 from tests.integration.shop import PATIENCE_S, Shop, fails_on
+from tests.kafka.fenced_broker import FencedBroker
 from window_consumer import Record
+from window_consumer.kafka import lifeline
 from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
 from window_consumer.runtime.reports import QUIET_S
 from window_consumer.testing.guarantees import NoDuplicates, OneAtATimePerKey
@@ -275,6 +277,39 @@ def test_partitions_whose_offsets_could_not_be_read_at_once_are_read_and_named_l
     (delayed,) = orders.log.containing("cannot begin yet, trying again")
     assert orders.log.lines.index(delayed) < orders.log.lines.index(named)
     assert len(set(orders.places())) == len(orders.calls) == 100
+
+
+def test_workers_go_on_after_the_cluster_said_that_it_had_no_brokers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most clients forget all brokers then: each of those workers goes on with another one."""
+    monkeypatch.setattr(lifeline, "LOOK_S", 0.3)
+    with (
+        EmbeddedBroker(topics={"orders": 1}) as broker,
+        FencedBroker(broker.client_settings()["bootstrap.servers"], "orders") as fenced,
+        ExitStack() as running,
+    ):
+        shops = [
+            Shop({"bootstrap.servers": fenced.bootstrap}, "orders", f"shop-{n}", tmp_path)
+            for n in range(3)
+        ]
+        broker.fill("orders", [NewRecord(b"%d" % n) for n in range(100)])
+        for shop in shops:
+            running.enter_context(
+                shop.running(kafka={"topic.metadata.refresh.interval.ms": 300}, **COPIES)
+            )
+            shop.until_committed()
+        fenced.is_fenced = True
+        for shop in shops:
+            shop.until_said("brokers are down")
+        fenced.is_fenced = False
+        broker.fill("orders", [NewRecord(b"%d" % n) for n in range(100, 200)])
+        for shop in shops:
+            shop.until_committed()
+            assert {each.offset for each in shop.calls} == set(range(200))
+
+
+COPIES = {"retry": {"attempts": 1, "levels": ["300ms"]}}
 
 
 def test_a_coordinator_that_moves_is_followed(provoked: tuple[EmbeddedBroker, Shop]) -> None:

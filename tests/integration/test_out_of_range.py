@@ -37,8 +37,9 @@ def with_a_gap(shop: ShopOn) -> Shop:
 
 def test_a_worker_goes_on_with_the_earliest_record_that_is_left(shop: ShopOn) -> None:
     orders = with_a_gap(shop)
-    with orders.running(on_out_of_range="earliest"):
+    with orders.running(on_out_of_range="earliest") as running:
         orders.until_committed()
+    assert running.workers[0].counters.gone == 10
     assert orders.places() == [(0, offset) for offset in range(20, 30)]
     (said,) = orders.log.containing("offsets 10..19 are gone")
     assert "going on at 20 (on_out_of_range: earliest)" in said
@@ -46,11 +47,12 @@ def test_a_worker_goes_on_with_the_earliest_record_that_is_left(shop: ShopOn) ->
 
 def test_a_worker_goes_on_at_the_end_of_the_log(shop: ShopOn) -> None:
     orders = with_a_gap(shop)
-    with orders.running(on_out_of_range="latest"):
+    with orders.running(on_out_of_range="latest") as running:
         orders.until_committed()
         orders.produce([30])
         orders.until_called(1)
         orders.until_committed()
+    assert running.workers[0].counters.gone == 20
     assert orders.places() == [(0, 30)]
     (said,) = orders.log.containing("offsets 10..19 are gone")
     assert "going on at 30 (on_out_of_range: latest)" in said
@@ -101,7 +103,7 @@ def test_records_that_go_away_while_reading_are_reported(shop: ShopOn, policy: s
         window={"cells": 2, "cell_records": 20},
         concurrency=4,
         kafka=little,
-    ):
+    ) as running:
         orders.until_called(4)
         delete_before(orders, 2990)
         go_on.set()
@@ -114,4 +116,5 @@ def test_records_that_go_away_while_reading_are_reported(shop: ShopOn, policy: s
     (said,) = orders.log.containing("are gone")
     lost_from = int(said.split("offsets ")[1].split("..")[0])
     assert f"..2989 are gone (retention or deletion); going on at {first}" in said
+    assert running.workers[0].counters.gone == first - lost_from
     assert orders.places() == [(0, n) for n in [*range(lost_from), *range(first, 3001)]]

@@ -46,8 +46,18 @@ class Shop:
         worker = {"topics": [self.topic], "group": self.group, "retry": retry}
         kafka = client or {"bootstrap.servers": self.kafka.bootstrap}
         ladder = {"create": create}
+        trace = {"sample": "100%", "topic": f"{self.group}.trace"}
+        audit = {"enabled": True, "directory": "audit", "topic": f"{self.group}.audit"}
         self.commands.application(SHOP)
-        self.commands.configure({"kafka": kafka, "workers": {"charge": worker}, "topics": ladder})
+        self.commands.configure(
+            {
+                "kafka": kafka,
+                "workers": {"charge": worker},
+                "topics": ladder,
+                "trace": trace,
+                "audit": audit,
+            }
+        )
 
     def plan(self, *options: str) -> Ended:
         address = f"kafka.bootstrap.servers={self.kafka.bootstrap}"
@@ -135,11 +145,12 @@ def test_the_plan_is_what_a_worker_and_a_redrive_make(shop: Shop) -> None:
     ended = shop.commands.run("dlq", "redrive")
     assert ended.code == 0, ended.err
     assert shop.topics() == planned.topics
-    assert len(planned.topics) == 5
+    assert len(planned.topics) == 7
     again = shop.plan()
     assert from_shell(again.out) == planned
     assert "--alter" not in again.out
     assert again.out.count("; there already, with 3 partitions") == 4
+    assert again.out.count("; there already, with 4 partitions") == 2
 
 
 def test_a_start_that_lacks_topics_names_the_plan_and_is_content_with_what_that_prints(

@@ -7,6 +7,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from tests.commands import PATIENCE_S, Commands, produce
 from tests.conftest import ConsumerOf, MakeTopic
 from tests.integration.members import wait_until
-from window_consumer import App, Fatal, Record, TracedProducer, TraceSettings
+from window_consumer import App, Fatal, Record, Skip, TracedProducer, TraceSettings
 from window_consumer.app.connect import findings_of
 from window_consumer.model.trace_batch import decoded
 from window_consumer.model.trace_event import TraceEvent
@@ -45,61 +46,110 @@ def read_trace(kafka: RealKafka, consumer_of: ConsumerOf) -> Iterator[ReadTrace]
         yield read
 
 
-def test_the_way_of_a_record_is_told_from_the_send_to_the_dead_letters(
+ENDS = {
+    "good": [("received", "ok"), ("processed", "ok")],
+    "bad": [
+        *(("received", "ok"), ("failed", "RETRIES_EXHAUSTED")),
+        *(("received", "ok"), ("failed", "FATAL"), ("dead_lettered", "FATAL")),
+    ],
+    "old": [("received", "ok"), ("failed", "EXPIRED"), ("expired", "EXPIRED")],
+    "other": [("received", "ok"), ("skipped", "ok")],
+    "nobody": [("received", "ok"), ("filtered", "ok")],
+    "again": [("received", "ok"), ("redriven", "ok"), ("processed", "ok")],
+}
+"""What becomes of the records of the test below, by their values."""
+
+BESIDE = {("sent", "ok"), ("retried", "RETRIES_EXHAUSTED")}
+"""Told when the ack has come, by when the record itself, or its copy, may have been received."""
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+def test_the_way_of_a_record_is_told_from_the_send_to_its_end_with_every_field(
     kafka: RealKafka, make_topic: MakeTopic, read_trace: ReadTrace, tmp_path: Path
 ) -> None:
     topic, events = make_topic("orders"), make_topic("trace")
     app = App("shop", version="7")
 
-    @app.handler(topic, name="charge", group=f"g-{topic}")
+    @app.handler(topic, name="charge", group=f"g-{topic}", when=lambda it: it.value != b"nobody")
     def charge(order: Record) -> None:
         if order.value == b"bad":
             raise (Fatal if order.is_copy else ValueError)("no")
+        if order.value == b"other":
+            raise Skip
 
     config = tmp_path / "workers.yaml"
     retry = {"attempts": 1, "levels": ["100ms"]}
     text = {
-        "kafka": {"bootstrap.servers": kafka.bootstrap},
-        "workers": {"charge": {"retry": retry}},
+        "kafka": {"bootstrap.servers": kafka.bootstrap, "client.id": "till"},
+        "workers": {"charge": {"retry": retry, "otherwise": "skip", "ttl": "1h"}},
         "trace": {"sample": "100%", "topic": events, "keys": "raw", "flush": "50ms"},
     }
     config.write_text(json.dumps(text))
-    settings = TraceSettings(topic=events, keys="raw", flush_s=0.05)
-    producer = TracedProducer({"bootstrap.servers": kafka.bootstrap}, trace=settings)
+    settings = TraceSettings(topic=events, keys="raw", flush_s=0.05, app="web 3")
+    client = {"bootstrap.servers": kafka.bootstrap, "client.id": "web"}
+    producer = TracedProducer(client, trace=settings, tags="web,eu")
+    began_us = time.time() * 1e6
+    found: dict[str, list[TraceEvent]] = defaultdict(list)
+
+    def is_all_told() -> bool:
+        found.clear()
+        for event in sorted(read_trace(events), key=lambda event: event.time_us):
+            found[event.key or ""].append(event)
+        steps = {name: {event.step for event in told} for name, told in found.items()}
+        return all({"sent", ENDS[name][-1][0]} <= steps.get(name, set()) for name in ENDS)
+
     running = app.start(config)
     try:
-        for value in (b"good", b"bad"):
-            producer.produce(topic, value, key=value, headers={"wc-id": f"id-{value.decode()}"})
+        for value in ENDS:
+            headers = {"wc-id": f"id-{value}", "traceparent": f"00-{TRACE}-{SPAN}-01"}
+            headers |= {"wc-redrives": "1"} if value == "again" else {}
+            sent_ms = int(time.time() * 1000) - (7_200_000 if value == "old" else 0)
+            producer.produce(
+                topic, value.encode(), key=value, headers=headers, timestamp=sent_ms, partition=0
+            )
         assert producer.flush(PATIENCE_S) == 0
         producer.close()
-        steps: dict[str | None, list[tuple[str, str]]] = defaultdict(list)
-        wait_until(lambda: len(read_trace(events)) >= 10, PATIENCE_S, "all steps are told")
+        wait_until(is_all_told, PATIENCE_S, "all steps are told")
     finally:
         running.stop()
         running.wait()
-    for event in sorted(read_trace(events), key=lambda event: event.time_us):
-        steps[event.record_id].append((event.step, event.status))
-        assert (event.orig_topic, event.key) == (topic, (event.record_id or "")[3:])
-    sent = ("sent", "ok")
-    assert sent in steps["id-good"]  # its ack may come after the record itself
-    assert [step for step in steps["id-good"] if step != sent] == [
-        ("received", "ok"),
-        ("processed", "ok"),
-    ]
-    assert [step for step in steps["id-bad"] if step != sent] == [
-        ("received", "ok"),
-        ("failed", "RETRIES_EXHAUSTED"),
-        ("retried", "RETRIES_EXHAUSTED"),
-        ("received", "ok"),
-        ("failed", "FATAL"),
-        ("dead_lettered", "FATAL"),
-    ]
-    last = next(event for event in read_trace(events) if event.step == "dead_lettered")
-    assert (last.attempt, last.orig_offset, last.error_class) == (
-        2,
-        1,
-        "window_consumer.model.errors.Fatal",
-    )
+    for value, told in found.items():
+        steps = [(event.step, event.status) for event in told]
+        assert [step for step in steps if step not in BESIDE] == ENDS[value]
+        assert set(steps) - set(ENDS[value]) == (BESIDE if value == "bad" else {("sent", "ok")})
+        for event in told:
+            check_fields(event, value)
+            assert event.orig_topic == topic
+            assert (event.topic == topic) == (event.offset == event.orig_offset)
+            assert began_us - 1e6 <= event.time_us <= time.time() * 1e6 + 1e6
+            assert event.cluster == kafka.bootstrap
+            assert event.group == (None if event.role == "producer" else f"g-{topic}")
+    last = found["bad"][-1]
+    assert (last.attempt, last.topic) == (2, f"g-{topic}.{topic}.retry.100ms")
+    told = [event for each in found.values() for event in each]
+    assert len({event.event_id for event in told}) == len(told)
+
+
+def check_fields(event: TraceEvent, value: str) -> None:
+    """Check what is the same on each run."""
+    is_producer = event.role == "producer"
+    assert (event.record_id, event.root_id, event.tags) == (f"id-{value}", f"id-{value}", "web,eu")
+    assert (event.trace_id, event.span_id) == (TRACE, SPAN)
+    assert (event.orig_partition, event.partition) == (0, 0)
+    assert event.orig_offset == list(ENDS).index(value)
+    assert (event.client_id, event.app) == (("web", "web 3") if is_producer else ("till", "shop 7"))
+    assert str(ip_address(event.host or "")) == event.host
+    assert (event.dropped, event.sample) == (0, 1.0)
+    assert event.worker == (None if is_producer else "charge")
+    is_new = event.step in {"received", "redriven"}
+    has_none = is_producer or is_new or event.step == "filtered"
+    assert event.handler == (None if has_none else "charge")
+    assert (event.duration_us is None) == is_new
+    assert (event.duration_us or 0) >= 0
+    assert (event.attempt is None) == (is_producer or is_new)
+    has_failed = event.step in {"failed", "retried", "dead_lettered", "expired"}
+    assert bool(event.error_class) == bool(event.error_fingerprint) == has_failed
 
 
 SLOW_SHOP = """

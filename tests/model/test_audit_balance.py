@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from window_consumer.model.audit_balance import (
-    Verdict,
-    balance,
-    effective,
-    overlap,
-    united,
-    without,
-)
+from window_consumer.model.audit_balance import Verdict, balance, effective
 from window_consumer.model.audit_count import AuditCount, Tier
-
-ranges_of = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9))).map(
-    lambda pairs: [(start, start + length) for start, length in pairs]
-)
-
-
-def points(ranges: Any) -> set[int]:
-    return {offset for start, stop in ranges for offset in range(start, stop)}
 
 
 class Counts(list[AuditCount]):
@@ -48,15 +30,6 @@ class Counts(list[AuditCount]):
         made = AuditCount(tier=tier, count=count, offsets=tuple(offsets), **{**about, **more})
         self.append(made)
         return made
-
-
-@given(ranges_of, ranges_of)
-def test_ranges_are_sets_of_offsets(some: list[Any], others: list[Any]) -> None:
-    one, other = united(some), united(others)
-    assert points(one) == points(some)
-    assert all(a[1] < b[0] for a, b in pairwise(one))
-    assert points(without(one, other)) == points(one) - points(other)
-    assert overlap(one, other) == bool(points(one) & points(other))
 
 
 def test_a_count_that_was_sent_twice_counts_once() -> None:
@@ -153,3 +126,35 @@ def test_each_group_and_bucket_balances_for_itself() -> None:
         ("other", 0): Verdict.IN_PROGRESS,
         ("other", 60_000): Verdict.IN_PROGRESS,
     }
+
+
+def test_what_retention_took_explains_what_is_missing_until_it_was_noticed() -> None:
+    minute = 60_000
+    counts = Counts()
+    for bucket_ms, done in ((0, 5), (minute, 2), (2 * minute, 8)):
+        counts.add(Tier.PRODUCED, 10, bucket_ms=bucket_ms)
+        start = bucket_ms // 100
+        counts.add(Tier.FINISHED, done, (start, start + done), bucket_ms=bucket_ms)
+    counts.add(Tier.GONE, 6, (100, 106), bucket_ms=minute)
+    found = {each.bucket_ms: (each.gone, each.verdict) for each in balance(counts)}
+    assert found == {
+        0: (6, Verdict.WITHIN_GONE),
+        minute: (6, Verdict.IN_PROGRESS),  # 8 are missing
+        2 * minute: (0, Verdict.IN_PROGRESS),  # it was noticed before
+    }
+
+
+def test_a_group_that_came_too_late_for_everything_is_told_of() -> None:
+    counts = Counts()
+    counts.add(Tier.PRODUCED, 10)
+    counts.add(Tier.GONE, 10, (0, 10))
+    (found,) = balance(effective(counts).counts)
+    assert (found.group, found.left, found.verdict) == ("shop-charge", 0, Verdict.WITHIN_GONE)
+
+
+def test_what_is_noticed_to_be_gone_again_counts_once() -> None:
+    counts = Counts()
+    counts.add(Tier.GONE, 10, (0, 10), epoch_ms=1)
+    counts.add(Tier.GONE, 10, (0, 10), epoch_ms=2)
+    found = effective(counts)
+    assert ([each.epoch_ms for each in found.counts], dict(found.open)) == ([2], {})

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import pickle
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -41,6 +42,11 @@ def test_it_crosses_the_border_of_a_process_as_it_is() -> None:
     [
         ({"topic": 7}, "topic has to be a text, not int"),
         ({"topic": ""}, "topic is empty"),
+        ({"topic": "the invoices"}, "'the invoices' is no name for a topic"),
+        ({"topic": ".."}, "is no name for a topic"),
+        ({"topic": "x" * 250}, "is no name for a topic: 1 to 249"),
+        ({"partition": 2**31}, "partition may be 2147483647 at most"),
+        ({"timestamp": 2**63}, "timestamp may be .* at most"),
         ({"value": {"id": 1}}, r"value has to be bytes, text or None, not dict; encode it before"),
         ({"key": 7}, "key has to be bytes, text or None, not int"),
         ({"headers": ["ab"]}, "headers have to be a mapping, or pairs"),
@@ -65,6 +71,11 @@ def test_a_handler_returns_one_record_or_several() -> None:
     assert results_of((two, one)) == (two, one)
 
 
+async def never() -> AsyncIterator[Produce]:
+    for _ in ():
+        yield Produce("invoices")
+
+
 @pytest.mark.parametrize("returned", [None, True, "text", 7, [], (), [1, 2], {"a": 1}, object()])
 def test_what_else_a_handler_returns_is_its_own_business(returned: object) -> None:
     assert results_of(returned) == ()
@@ -73,6 +84,36 @@ def test_what_else_a_handler_returns_is_its_own_business(returned: object) -> No
 def test_something_else_among_the_records_is_an_error() -> None:
     with pytest.raises(TypeError, match="a list with NoneType beside records to produce"):
         results_of([Produce("invoices"), None])
+
+
+@pytest.mark.parametrize(
+    ("returned", "where"),
+    [
+        ({Produce("invoices")}, "a set"),
+        (frozenset([Produce("invoices")]), "a frozenset"),
+        ({"x": Produce("invoices")}, "a dict"),
+        ([[Produce("invoices")]], "a list within a list"),
+        (((Produce("invoices"),), ()), "a tuple within a tuple"),
+    ],
+)
+def test_records_in_anything_but_a_list_are_an_error(returned: object, where: str) -> None:
+    with pytest.raises(TypeError, match=f"records to produce in {where}: nothing was produced"):
+        results_of(returned)
+
+
+@pytest.mark.parametrize(
+    "lazy",
+    [
+        map(Produce, ["invoices"]),
+        filter(None, [Produce("invoices")]),
+        zip([Produce("invoices")], strict=True),
+        itertools.chain([Produce("invoices")]),
+        (each async for each in never()),
+    ],
+)
+def test_what_is_not_run_through_yet_is_an_error(lazy: object) -> None:
+    with pytest.raises(TypeError, match=r"of which nothing has run; return list\(\.\.\.\) of it"):
+        results_of(lazy)
 
 
 def test_what_has_not_run_is_an_error() -> None:

@@ -14,7 +14,8 @@ import yaml
 
 from docs import dashboard
 from window_consumer.telemetry.exposition import prometheus_name
-from window_consumer.telemetry.metrics import METRICS, MetricKind
+from window_consumer.telemetry.metric import MetricKind
+from window_consumer.telemetry.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "docs" / "monitoring" / "alerts.yml"

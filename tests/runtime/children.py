@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import signal
+import struct
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer import Fatal, PartialFailure, Produce, Record, RetryLater, Skip
-from window_consumer.model.errors import UsageError
+from window_consumer.model.errors import PassedOver, UsageError
 from window_consumer.runtime.current import current_record
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.routing import Route, routed
@@ -159,6 +160,10 @@ def _skip(_more: str) -> None:
     raise Skip
 
 
+def _pass_over(_more: str) -> None:
+    raise PassedOver("is for none of the handlers")
+
+
 def _segv(_more: str) -> None:
     ctypes.string_at(0)
 
@@ -184,6 +189,40 @@ def _log(text: str) -> None:
         log.exception("%s", text, extra={"unpicklable": lambda: None})
 
 
+def _fork(_more: str) -> None:
+    process = os.fork()
+    if process == 0:
+        log.warning("this goes to stderr")
+    else:
+        _, status = os.waitpid(process, 0)
+        assert os.waitstatus_to_exitcode(status) == 1
+
+
+def _pipes() -> list[int]:
+    """Return the files by which the child speaks, and others of its kind."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - these are numbers
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith("pipe:") and int(name) > 2:  # noqa: PTH115 - as above
+                found.append(int(name))
+    return found
+
+
+def _say_rubbish(_more: str) -> None:
+    for pipe in _pipes():
+        with contextlib.suppress(OSError):  # one of them is to be read
+            os.write(pipe, struct.pack("!i", 3) + b"abc")
+
+
+def _fall_silent(more: str) -> None:
+    if more:
+        threading.Thread(target=time.sleep, args=(1000.0,), daemon=False).start()
+    for pipe in _pipes():
+        os.close(pipe)
+    if not more:
+        _spin("")
+
+
 _DEEDS: dict[str, Any] = {
     "exit": lambda code: os._exit(int(code)),
     "kill": lambda _more: os.kill(os.getpid(), signal.SIGKILL),
@@ -193,7 +232,11 @@ _DEEDS: dict[str, Any] = {
     "wait": _wait_for,
     "fail": _fail,
     "skip": _skip,
+    "pass": _pass_over,
     "log": _log,
+    "fork": _fork,
+    "rubbish": _say_rubbish,
+    "silent": _fall_silent,
     "sleep": lambda seconds: time.sleep(float(seconds)),
 }
 

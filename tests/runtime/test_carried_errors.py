@@ -45,7 +45,7 @@ def test_an_exception_keeps_its_class_arguments_and_what_can_be_pickled_of_it() 
     assert failure.handler == "charge"
     refused = crossed(SlottedError("bank")).error
     assert (type(refused), refused.args) == (SlottedError, (111, "refused"))
-    group = crossed(ExceptionGroup("several", [ValueError("x")])).error
+    group = crossed(ExceptionGroup("several", [ValueError("x"), KeyError("y")])).error
     assert (type(group), group.message) == (ExceptionGroup, "several")
 
 
@@ -73,10 +73,11 @@ def test_rules_judge_it_as_they_judge_it_on_a_thread() -> None:
         Expired("old", "drop"),
         SystemExit(3),
         UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
-        ExceptionGroup("several", [ValueError("x")]),
+        ExceptionGroup("several", [ValueError("x"), KeyError("y")]),
     ):
         assert step(crossed(error).error) == step(error), error
     assert step(crossed(Undecodable("x")).error) == Spent(Reason.DECODE)
+    assert step(crossed(ExceptionGroup("one", [Fatal("x")])).error) == Spent(Reason.FATAL)
     home = crossed(HomeError(1, why="x")).error
     assert isinstance(home, PickyError)
     assert type(home).__qualname__ == HomeError.__qualname__

@@ -70,6 +70,41 @@ def test_the_exceptions_that_led_to_it_are_told() -> None:
     assert "in pay" in stack
 
 
+def test_a_group_of_one_is_the_exception_that_it_holds_and_says_where_it_was_gathered() -> None:
+    def gather() -> None:
+        inner = BaseExceptionGroup("inner", [caught(pay, 7)])
+        raise BaseExceptionGroup("unhandled", [inner])
+
+    failure = Faults().failure(caught(gather))
+    assert isinstance(failure.error, PaymentError)
+    fault = failure.fault
+    assert (fault.error_class, fault.message) == (f"{__name__}.PaymentError", "card declined for 7")
+    assert fault.stack.index("in pay") < fault.stack.index("in gather")
+
+
+def test_of_a_group_of_several_each_is_told() -> None:
+    def gather() -> None:
+        errors = [caught(pay, 7), caught(lambda: dict[int, int]()[1])]
+        raise BaseExceptionGroup("unhandled", errors)
+
+    failure = Faults().failure(caught(gather))
+    fault = failure.fault
+    assert isinstance(failure.error, ExceptionGroup)
+    assert fault.error_class == "ExceptionGroup"
+    assert fault.message.endswith(f": {__name__}.PaymentError: card declined for 7; KeyError: 1")
+    assert "in pay" in fault.stack
+    assert "KeyError:\n" in fault.stack
+
+
+def test_what_led_to_an_error_at_one_place_is_not_taken_for_another() -> None:
+    def gather(error: type[Exception]) -> None:
+        raise RuntimeError from error()
+
+    faults = Faults()
+    for kind in (ValueError, TypeError):
+        assert kind.__name__ in faults.failure(caught(gather, kind)).fault.stack
+
+
 def test_an_exception_that_leads_to_itself_ends_the_chain() -> None:
     def handler() -> None:
         first, second = ValueError("a"), ValueError("b")

@@ -70,7 +70,7 @@ def submit(pool: ProcessPool) -> Submit:
 def test_every_record_of_a_batch_comes_back_with_its_own_end(
     submit: Submit, completions: SimpleQueue[Any]
 ) -> None:
-    slice_ = submit("ok", "fail", "common", "skip", "common", "ok")
+    slice_ = submit("ok", "fail", "common", "skip", "common", "ok", "pass")
     plain, counted = submit("ok", "ok"), submit("count", "ok", "ok")
     assert [completions.get(timeout=PATIENCE_S) for _ in range(3)] == [slice_, plain, counted]
     noted = slice_.deviate()
@@ -78,7 +78,8 @@ def test_every_record_of_a_batch_comes_back_with_its_own_end(
     assert offsets([message for message, _ in noted.failed]) == [1, 2, 4]
     assert isinstance(noted.failed[1][1].error, RetryLater)
     assert noted.failed[1][1] is noted.failed[2][1]
-    assert offsets(noted.skipped) == [3]
+    assert offsets(noted.skipped) == [3, 6]
+    assert offsets(noted.filtered) == [6]
     assert [list(seqs) for seqs, _ in slice_.results().done] == [[0], [5]]
     assert plain.plain
     (returned,) = counted.deviate().returned
@@ -114,6 +115,15 @@ def test_a_batch_on_which_its_process_dies_fails_as_a_whole_and_one_behind_it_do
     assert offsets([message for message, _ in failed]) == [0, 1, 2, 3]
     assert {type(failure.error) for _, failure in failed} == {ProcessDiedError}
     assert behind.plain
+
+
+def test_what_a_batch_handler_forks_says_nothing_for_its_slot(
+    submit: Submit, completions: SimpleQueue[Any]
+) -> None:
+    slice_, behind = submit("fork", "ok"), submit("count")
+    assert [completions.get(timeout=PATIENCE_S) for _ in range(2)] == [slice_, behind]
+    assert slice_.plain
+    assert behind.deviate().returned[0].results[0].value == b"1"
 
 
 def test_a_batch_that_hangs_ends_with_its_process(

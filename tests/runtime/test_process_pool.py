@@ -172,8 +172,8 @@ def test_records_that_are_over_leave_nothing_for_the_garbage_collector(pools: Ma
 
 def test_what_did_not_just_return_is_told_and_its_lane_held(pools: MakePool) -> None:
     pool = pools(1)
-    keys = [b"a", b"b", b"a", b"b", b"c", b"c"]
-    slice_ = pool.slice_of("fail", "skip", "ok", "ok", "produce 1", "ok", keys=keys)
+    keys = [b"a", b"b", b"a", b"b", b"c", b"c", b"d"]
+    slice_ = pool.slice_of("fail", "skip", "ok", "ok", "produce 1", "ok", "pass", keys=keys)
     assert pool.back() is slice_
     noted = slice_.deviate()
     ((message, failure),) = noted.failed
@@ -183,10 +183,11 @@ def test_what_did_not_just_return_is_told_and_its_lane_held(pools: MakePool) -> 
     assert failure.fault.message == "refused"
     assert "in _fail" in failure.fault.stack
     assert "call_each" not in failure.fault.stack
-    assert offsets(noted.skipped) == [1]
+    assert offsets(noted.skipped) == [1, 6]
+    assert offsets(noted.filtered) == [6]
     assert offsets(noted.held) == [2, 5]
     assert [each.results[0].value for each in noted.returned] == [b"1"]
-    assert slice_.claimed() == 6
+    assert slice_.claimed() == 7
 
 
 @pytest.mark.parametrize(
@@ -215,6 +216,48 @@ def test_a_child_that_dies_costs_only_the_record_that_it_was_on(
     assert pool.back() is second
     assert second.deviations is None
     assert f"{end}, by itself; it is replaced" in caplog.text
+
+
+def test_what_a_handler_forks_is_no_slot_and_says_nothing_for_one(
+    pools: MakePool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = pools(1)
+    marks = tmp_path / "marks"
+    for first in (0, 4):
+        slice_ = pool.slice_of("ok", "fork", *[f"mark {marks}"] * 2, first=first)
+        assert pool.back() is slice_
+        assert slice_.deviations is None
+    assert marks.read_text().split() == ["2", "3", "6", "7"]
+    assert caplog.text == ""
+
+
+def test_a_child_that_says_rubbish_is_replaced_and_its_slot_lives_on(
+    pools: MakePool, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = pools(1)
+    (before,) = pool.pids
+    slice_ = pool.slice_of("rubbish", "spin")
+    assert pool.back() is slice_
+    ((_message, failure),) = slice_.deviate().failed
+    assert isinstance(failure.error, ProcessDiedError)
+    assert "said what is no message while it was on this record" in failure.fault.message
+    assert "said what is no message; it is killed" in caplog.text
+    follows = pool.slice_of("ok", first=5)
+    assert pool.back() is follows
+    assert before not in pool.pids
+
+
+@pytest.mark.parametrize("how", ["silent", "silent with a thread that goes on"])
+def test_a_child_that_falls_silent_is_ended_and_replaced(
+    pools: MakePool, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_slot, "LEAVE_S", 0.1 if how == "silent" else PATIENCE_S)
+    pool = pools(1)
+    slice_ = pool.slice_of("ok", how)
+    assert pool.back() is slice_
+    follows = pool.slice_of("ok", first=2)
+    assert pool.back() is follows
+    assert follows.deviations is None
 
 
 def test_what_lies_ready_behind_a_slow_record_goes_to_another_child(

@@ -48,6 +48,17 @@ def test_many_partitions_whose_copies_wait_make_one_line(
     assert "and 26 more partitions" in text
 
 
+def test_of_keys_only_what_may_be_told_stands_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("window_consumer")
+    reports = Reports("charge", logger, lambda: 0.0, lambda topic, _: f"{topic}'s")
+    slice_ = Slice(Driven().engine.partitions[ORDERS], notes(1), range(1), 10, ())
+    call = Stalled(slice_, ORDERS, 1, b"anna", 1, 31.0, abandon=False)
+    reports.stalled(call, failure(), "cancelled")
+    reports.outlived([Outlived(ORDERS, 5, b"anna")])
+    assert [text.count('(key "orders\'s"') for text in caplog.messages] == [1, 1]
+    assert "anna" not in caplog.text
+
+
 def test_a_copy_that_outlives_its_home_is_not_said_to_be_ignored(
     reports: Reports, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -44,3 +44,30 @@ def test_a_start_that_waits_for_child_processes_can_be_stopped() -> None:
     with pytest.raises(StartStoppedError, match="while child processes were starting"):
         running.start(stop_asked)
     assert running.wait(0)
+
+
+class Meeting:
+    """A worker that is looked at only while another one is, too."""
+
+    def __init__(self, name: str, both: threading.Barrier):
+        self.name = name
+        self._both = both
+
+    def snapshot(self, timeout_s: float) -> object | None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self._both.wait(timeout_s)
+            return self.name
+        return None
+
+
+def test_workers_are_looked_at_together_so_that_none_waits_for_those_that_do_not_answer() -> None:
+    both = threading.Barrier(2)
+    workers: Any = [Meeting("charge", both), Meeting("refund", both)]
+    running = Running(
+        lambda _state, _on_phase: workers, contextlib.nullcontext(), logging.getLogger("tests")
+    )
+    assert running.snapshots() == {}
+    running.workers = workers
+    assert list(running.snapshots(10.0)) == ["charge", "refund"]
+    running.workers = workers[:1]
+    assert running.snapshots(0.01) == {}

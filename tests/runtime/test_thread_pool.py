@@ -16,7 +16,7 @@ import pytest
 from tests.core.support import ORDERS, Driven, notes
 from window_consumer import Produce
 from window_consumer.core.slices import Slice
-from window_consumer.model.errors import Fatal, Skip
+from window_consumer.model.errors import Fatal, PassedOver, Skip
 from window_consumer.model.record import Record
 from window_consumer.runtime.current import Slot, current_record
 from window_consumer.runtime.faults import Faults
@@ -112,11 +112,14 @@ def test_skipped_records_are_noted_and_hold_nothing_back() -> None:
     def handler(record: Record) -> None:
         if record.offset == 0:
             raise Skip
+        if record.offset == 1:
+            raise PassedOver("")
 
     slice_ = a_slice(3, ordering="key", keys=[b"a"] * 3)
     run(slice_, handler)
     noted = slice_.deviate()
-    assert ([m.offset() for m in noted.skipped], noted.held, noted.failed) == ([0], [], [])
+    assert ([m.offset() for m in noted.skipped], noted.held, noted.failed) == ([0, 1], [], [])
+    assert [m.offset() for m in noted.filtered] == [1]
 
 
 def test_after_a_failure_later_records_of_its_lane_are_held_back() -> None:

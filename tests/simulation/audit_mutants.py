@@ -7,8 +7,9 @@ from typing import Any
 
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
-from window_consumer.model.audit_balance import united
+from window_consumer.model.offset_ranges import united
 from window_consumer.model.outcome import Outcome
+from window_consumer.model.protocols import Commit
 from window_consumer.telemetry.audit.consumer import ConsumerAudit
 from window_consumer.telemetry.audit.pending import Pending, Stretch
 from window_consumer.telemetry.audit.sums import SumsByBucket
@@ -92,11 +93,30 @@ class ForgetsWhoLeft(ConsumerAudit):
         pass
 
 
+class LeavesGatheredRecordsForLater(ConsumerAudit):
+    """What was gathered when a commit is made is counted with a later one."""
+
+    def committing(self, partition: Partition, commit: Commit, now: float) -> None:
+        tenure = self._tenures[partition]
+        messages, walls_ms = tenure.gathered.all()
+        super().committing(partition, commit, now)
+        for message, wall_ms in zip(messages, walls_ms, strict=True):
+            tenure.gathered.take((message,), wall_ms)
+
+
 class KeepsWhatWasGivenUp(ConsumerAudit):
     """What no commit has covered is counted when its partition goes."""
 
     def given_up(self, partition: Partition, now: float) -> None:
         tenure = self._tenures[partition]
+        self._add_gathered(tenure, partition)
         end = partition.window.offsets.next_offset
         self._write(partition, tenure, tenure.pending.cover(end, ()))
         super().given_up(partition, now)
+
+
+class CountsOneTooManyAsGone(ConsumerAudit):
+    """The first record that is left is counted as gone, too."""
+
+    def gone(self, partition: Partition, offsets: Sequence[range], now: float) -> None:
+        super().gone(partition, [range(each.start, each.stop + 1) for each in offsets], now)

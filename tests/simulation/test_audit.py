@@ -22,7 +22,9 @@ SEEDS = 500
         (mutants.CountsInOneStretch, 5960),
         (mutants.CountsOnlyWhatSlides, 0),
         (mutants.ForgetsWhoLeft, 0),
+        (mutants.LeavesGatheredRecordsForLater, 0),
         (mutants.KeepsWhatWasGivenUp, 846),
+        (mutants.CountsOneTooManyAsGone, 141),
     ],
 )
 def test_a_bug_in_an_audit_is_found(mutant: type[ConsumerAudit], first: int) -> None:

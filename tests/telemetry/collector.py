@@ -1,14 +1,16 @@
-"""A collector of OTLP over HTTP that keeps what it is sent, or behaves badly."""
+"""Collectors of OTLP, over HTTP and over gRPC, that keep what they are sent, or behave badly."""
 
 from __future__ import annotations
 
 import gzip
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
+import grpc  # type: ignore[import-untyped] # it has no types of its own
 from attrs import frozen
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -35,10 +37,10 @@ class CollectedSpan:
     seconds: float
 
 
-class Collector:
-    """Listens on a free port of this machine, within its block."""
+class Collected:
+    """What has come."""
 
-    def __init__(self, *, hangs: bool = False):
+    def __init__(self) -> None:
         self.spans: list[CollectedSpan] = []
         self.resources: list[Mapping[str, Any]] = []
         self.metrics: dict[str, list[tuple[Mapping[str, Any], Any]]] = {}
@@ -46,6 +48,47 @@ class Collector:
         self.requests = 0
         self._news = threading.Condition()
         self._closed = threading.Event()
+
+    def wait_for(self, holds: Callable[[], object]) -> None:
+        """Wait until something holds of what has come."""
+        with self._news:
+            assert self._news.wait_for(holds, PATIENCE_S), self.spans
+
+    def named(self, name: str, **attributes: Any) -> list[CollectedSpan]:
+        """Return the spans of a name, with such attributes (the part after the last dot)."""
+        return [
+            each
+            for each in list(self.spans)
+            if each.name == name
+            and attributes.items()
+            <= {key.rpartition(".")[2]: value for key, value in each.attributes.items()}.items()
+        ]
+
+    def _heard(self, read: Callable[[bytes], None], data: bytes) -> None:
+        with self._news:
+            self.requests += 1
+            read(data)
+            self._news.notify_all()
+
+    def _read_spans(self, data: bytes) -> None:
+        for resource in ExportTraceServiceRequest.FromString(data).resource_spans:
+            self.resources.append(_attributes(resource.resource.attributes))
+            for scope in resource.scope_spans:
+                self.spans += map(_span, scope.spans)
+
+    def _read_metrics(self, data: bytes) -> None:
+        for resource in ExportMetricsServiceRequest.FromString(data).resource_metrics:
+            self.resources.append(_attributes(resource.resource.attributes))
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    self.metrics[metric.name] = _points(metric)
+
+
+class Collector(Collected):
+    """Listens for HTTP on a free port of this machine, within its block."""
+
+    def __init__(self, *, hangs: bool = False):
+        super().__init__()
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -53,7 +96,10 @@ class Collector:
                 data = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
                     data = gzip.decompress(data)
-                collector._heard(self.path, data)
+                if self.path == "/v1/traces":
+                    collector._heard(collector._read_spans, data)
+                elif self.path == "/v1/metrics":
+                    collector._heard(collector._read_metrics, data)
                 if hangs:
                     collector._closed.wait()
                     return
@@ -93,42 +139,56 @@ class Collector:
         self._server.server_close()
         self._thread.join()
 
-    def wait_for(self, holds: Callable[[], object]) -> None:
-        """Wait until something holds of what has come."""
-        with self._news:
-            assert self._news.wait_for(holds, PATIENCE_S), self.spans
 
-    def named(self, name: str, **attributes: Any) -> list[CollectedSpan]:
-        """Return the spans of a name, with such attributes (the part after the last dot)."""
-        return [
-            each
-            for each in list(self.spans)
-            if each.name == name
-            and attributes.items()
-            <= {key.rpartition(".")[2]: value for key, value in each.attributes.items()}.items()
-        ]
+class GrpcCollector(Collected):
+    """Listens for gRPC on a free port of this machine, within its block."""
 
-    def _heard(self, path: str, data: bytes) -> None:
-        with self._news:
-            self.requests += 1
-            if path == "/v1/traces":
-                self._read_spans(data)
-            elif path == "/v1/metrics":
-                self._read_metrics(data)
-            self._news.notify_all()
+    def __init__(self, *, hangs: bool = False):
+        super().__init__()
+        self._hangs = hangs
+        self._server = grpc.server(ThreadPoolExecutor(4))
+        self._server.add_generic_rpc_handlers(
+            [
+                self._service("trace.v1.TraceService", self._read_spans),
+                self._service("metrics.v1.MetricsService", self._read_metrics),
+            ]
+        )
+        self._port = self._server.add_insecure_port("127.0.0.1:0")
 
-    def _read_spans(self, data: bytes) -> None:
-        for resource in ExportTraceServiceRequest.FromString(data).resource_spans:
-            self.resources.append(_attributes(resource.resource.attributes))
-            for scope in resource.scope_spans:
-                self.spans += map(_span, scope.spans)
+    def _service(self, name: str, read: Callable[[bytes], None]) -> Any:
+        def export(data: bytes, _context: Any) -> bytes:
+            self._heard(read, data)
+            if self._hangs:
+                self._closed.wait()
+            return b""  # an answer whose fields all are as usual
 
-    def _read_metrics(self, data: bytes) -> None:
-        for resource in ExportMetricsServiceRequest.FromString(data).resource_metrics:
-            self.resources.append(_attributes(resource.resource.attributes))
-            for scope in resource.scope_metrics:
-                for metric in scope.metrics:
-                    self.metrics[metric.name] = _points(metric)
+        # Without a serialiser it is bytes that come and go.
+        handlers = {"Export": grpc.unary_unary_rpc_method_handler(export)}
+        return grpc.method_handlers_generic_handler(
+            f"opentelemetry.proto.collector.{name}", handlers
+        )
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables of who exports to it, without much delay."""
+        return {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self._port}",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+            "OTEL_BSP_SCHEDULE_DELAY": "100",
+        }
+
+    def __enter__(self) -> Self:
+        self._server.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closed.set()
+        self._server.stop(None).wait(PATIENCE_S)
 
 
 def _points(metric: Any) -> list[tuple[Mapping[str, Any], Any]]:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from window_consumer.app.auditing import begun
 from window_consumer.model.audit_balance import effective
 from window_consumer.model.audit_count import AuditCount, Tier, decode
 from window_consumer.model.errors import PublishFailedError, UsageError
+from window_consumer.model.protocols import Copy
+from window_consumer.telemetry.audit import sends as module
 from window_consumer.telemetry.audit.audit import Audit, AuditSettings
 from window_consumer.telemetry.audit.consumer import AuditRules
 from window_consumer.telemetry.audit.journal import Identity, Journal, Lair, new_incarnation
 from window_consumer.telemetry.audit.sends import Sends, clients, left_behind
 from window_consumer.telemetry.audit.shipping import Shipper
+from window_consumer.telemetry.audit.sink import CountingSink
+from window_consumer.telemetry.measures import AuditFigures
 from window_consumer.testing.clock import ManualClock
+from window_consumer.testing.fake_sink import FakeSink, Fate
+from window_consumer.testing.fake_topics import FakeTopics
 
 ROW: dict[str, Any] = {
     "tier": Tier.FINISHED,
@@ -88,11 +98,14 @@ def test_what_the_broker_does_not_take_stays_and_is_sent_again(tmp_path: Path) -
     shipper = Shipper(topic)
     topic.error = PublishFailedError("there is no such topic")
     ship(shipper, tmp_path)
+    assert shipper.blocked_s > 0
     topic.error, topic.answers, shipper.patience_s = None, False, 0.0
     ship(shipper, tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
     topic.answers = True
+    assert shipper.blocked_s > 0
     ship(shipper, tmp_path)
+    assert shipper.blocked_s == 0
     assert not list(tmp_path.iterdir())
     # Sent twice, because the first answer did not come; counted once.
     assert len(topic.counts) == 2
@@ -132,6 +145,53 @@ def test_a_directory_that_is_gone_costs_counts_which_the_next_one_tells(
     journal.close()
 
 
+def test_a_directory_may_be_given_as_a_text(tmp_path: Path) -> None:
+    with Audit(AuditSettings(directory=str(tmp_path), app="web")):
+        assert list(tmp_path.glob("*/lock"))
+
+
+def test_what_is_missing_and_what_waits_is_told_by_why(tmp_path: Path) -> None:
+    with audit_in(tmp_path) as audit:
+        producer = audit.producer("web")
+        producer.untracked = 3
+        journal = audit._journals["web"]
+        assert journal.write([ROW])
+        held = journal.written_bytes
+        journal._most_bytes = held
+        assert not journal.write([ROW])
+        assert audit.figures() == AuditFigures(0, {"disk": 5, "sends": 3}, 0, held, 0.0)
+
+
+def test_what_goes_wrong_every_second_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with audit_in(tmp_path) as audit:
+        for _ in range(3):
+            assert not audit._carefully(lambda: 1 // 0)
+            assert not audit._carefully(lambda: {1: 2}[0])
+    said = [each.message for each in caplog.records]
+    assert [text.split(":")[1] for text in said] == [" ZeroDivisionError", " KeyError"]
+
+
+def test_shipping_that_fails_again_and_again_is_told_as_blocked(tmp_path: Path) -> None:
+    topic: list[Topic] = []
+
+    def make() -> Topic:
+        if not topic:
+            raise ConnectionError("not yet")
+        return topic[0]
+
+    with Audit(AuditSettings(directory=tmp_path, app="shop"), make, ManualClock()) as audit:
+        # Without its thread: this one does what that one does every second.
+        audit._stop.set()
+        audit._thread.join()
+        audit._try_to_ship()
+        assert audit.figures().blocked_s > 0
+        topic.append(Topic())
+        audit._try_to_ship()
+        assert audit.figures().blocked_s == 0
+
+
 def test_a_file_that_is_cut_short_by_a_full_disk_has_no_torn_line(tmp_path: Path) -> None:
     script = f"""
 import resource, signal, sys
@@ -163,6 +223,77 @@ def test_a_directory_that_cannot_be_written_to_is_refused_at_the_start(tmp_path:
         UsageError, match=r"audit\.directory: cannot write to .*; choose a directory"
     ):
         Lair(tmp_path / "file", "0001")
+
+
+@contextmanager
+def no_more_than(size: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes: whoever writes hears what a full disk would say."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_who_sends_hears_nothing_of_a_full_disk_and_is_counted_once_there_is_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_S", 0.0)
+    topic = Topic()
+    with audit_in(tmp_path, topic) as audit:
+        audit._stop.set()
+        audit._thread.join()
+        with no_more_than(4096):
+            producer = audit.producer("web", "shop")
+            tokens = [producer.sent("orders", None, 10, 61_000, b"%d" % each) for each in range(3)]
+            for token in tokens:
+                producer.acked(token, 0, 0)
+            assert not list(tmp_path.glob("*/*.sends"))
+        assert tokens == [None, None, None]
+        producer.acked(producer.sent("orders", None, 10, 61_000, b"3"), 0, 3)
+        with no_more_than(14):  # the names of topics are cut short
+            assert producer.sent("bills", None, 10, 61_000, b"4") is None
+        producer.acked(producer.sent("bills", None, 10, 61_000, b"4"), 0, 3)
+        (lair,) = [each for each in tmp_path.iterdir() if each.is_dir()]
+        assert (lair / "web.topics").read_text() == "shop\norders\nbills\n"
+    counts = [each for each in topic.counts if each.count]
+    assert {(each.topic, each.count) for each in counts} == {("orders", 1), ("bills", 1)}
+    assert max(each.lost for each in topic.counts) == 4
+    assert "audit: web: 4 records were sent without being noted (" in caplog.text
+
+
+def test_workers_start_on_a_full_disk_but_not_with_a_directory_that_is_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="Not a directory"):
+        begun(AuditSettings(directory=tmp_path / "file" / "x", app="shop"), Topic)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    assert begun(AuditSettings(directory=tmp_path / "audit", app="shop"), Topic) is None
+    assert "No space left on device" in caplog.text
+    assert "nothing is counted until the next start" in caplog.text
+
+
+def test_a_worker_writes_whatever_becomes_of_the_counts(tmp_path: Path) -> None:
+    copy = Copy("shop.orders.dlq", 0, None, b"an order", [])
+    answers: list[PublishFailedError | None] = []
+    topics = FakeTopics()
+    topics.create("shop.orders.dlq", 1)
+    fake = FakeSink(topics, lambda _copy: Fate.ACKED)
+    with audit_in(tmp_path) as audit:
+        producer = audit.producer("copies", "shop")
+        sink = CountingSink(fake, producer, ManualClock())
+        sink.write(copy._replace(timestamp=2**70), answers.append)  # no number that fits
+        sink.write(copy, answers.append)
+        taken = producer._sends.taken()
+        assert (len(taken), producer.untracked) == (1, 1)
+    fake.serve()  # when nobody counts any more
+    assert answers == [None, None]
 
 
 def test_a_log_that_nobody_ships_is_bounded(tmp_path: Path) -> None:

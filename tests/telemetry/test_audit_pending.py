@@ -8,8 +8,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from window_consumer.model.audit_balance import Ranges
 from window_consumer.model.audit_count import Tier
+from window_consumer.model.offset_ranges import Ranges
 from window_consumer.telemetry.audit.pending import Pending, Stretch
 from window_consumer.telemetry.audit.sums import Columns
 

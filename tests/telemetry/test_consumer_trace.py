@@ -7,7 +7,7 @@ import pytest
 from tests.core.support import ORDERS, Note, notes, spent_after
 from tests.telemetry.tracing import Traced
 from window_consumer.core.rungs import Level
-from window_consumer.model.errors import Expired, Fatal
+from window_consumer.model.errors import Expired, Fatal, PassedOver, Skip
 from window_consumer.model.trace_sampling import Sampling, seed_of
 
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -105,13 +105,18 @@ def test_what_was_put_back_by_hand_is_redriven() -> None:
     assert [e.offset for e in traced.events("received")] == [0, 1]
 
 
-def test_skipped_records_are_told_apart() -> None:
+@pytest.mark.parametrize(("error", "step"), [(Skip(), "skipped"), (PassedOver(""), "filtered")])
+def test_skipped_and_filtered_records_are_told_apart(error: Skip, step: str) -> None:
     traced = Traced(slots=1)
     traced.driven.deliver(*notes(0))
     (slice_,) = traced.driven.tick().dispatch
-    slice_.deviate().skipped.append(traced.driven.claim(slice_)[0])
+    slice_.deviate().skip(traced.driven.claim(slice_)[0], error)
     traced.driven.finish(slice_)
-    assert [e.step for e in traced.events()] == ["received", "skipped"]
+    called = (1, "charge") if step == "skipped" else (0, None)
+    assert [(e.step, e.attempt, e.handler) for e in traced.events()] == [
+        ("received", None, None),
+        (step, *called),
+    ]
 
 
 @pytest.mark.parametrize("ordering", ["unordered", "key", "partition"])
@@ -208,3 +213,13 @@ def test_what_is_remembered_does_not_grow() -> None:
         traced.run()
     assert len(known._firsts) <= 64
     assert len(known._chosen) <= 64 * 50 * 0.01 + 2
+
+
+def test_what_was_noted_of_a_partition_that_is_given_up_is_written_and_nothing_is_kept() -> None:
+    traced = Traced(slots=1)
+    traced.driven.deliver(*notes(0, 1))
+    traced.driven.tick()
+    traced.driven.finish(traced.driven.out[0])
+    traced.driven.engine.on_lost([ORDERS], traced.driven.now)
+    assert [e.offset for e in traced.events("processed")] == [0]
+    assert not traced.trace._inbox._lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -29,12 +29,12 @@ class Copies:
             }
             for number in self.sockets
         }
-        self.servers = {number: self._served(number) for number in self.sockets}
+        self.servers = {number: self.serve(number) for number in self.sockets}
         for server in self.servers.values():
             stack.callback(server.close)
         self.health = HealthOfCopies(self.sockets)
 
-    def _served(self, number: str) -> HttpServer:
+    def serve(self, number: str) -> HttpServer:
         routes = {path: lambda path=path: self.answers[number][path] for path in self.answers["1"]}
         return HttpServer.on_path(self.sockets[number], routes, lambda: None)
 
@@ -65,8 +65,7 @@ def test_one_that_is_not_ready_is_enough(copies: Copies) -> None:
     assert (ready.status, ready.text.splitlines()[0]) == (503, "process 1: charge: joining")
 
 
-def test_a_copy_that_does_not_answer_is_starting_and_does_not_fail_at_once(copies: Copies) -> None:
-    assert copies.health.live().status == 200
+def test_a_copy_that_has_not_answered_yet_is_starting_and_never_fails(copies: Copies) -> None:
     copies.servers["2"].close()
     assert copies.health.live().status == 200
     ready = copies.health.ready()
@@ -80,9 +79,15 @@ def test_a_copy_that_has_answered_and_does_not_any_more_fails_after_a_minute(
     monkeypatch.setattr(module, "monotonic", lambda: now)
     assert copies.health.live().status == 200
     copies.servers["2"].close()
+    now += 3600.0  # nobody has asked: who is late once has not been silent for an hour
+    assert copies.health.live().status == 200
+    assert copies.health.ready().text.splitlines()[1] == "process 2: does not answer"
+    with closing(copies.serve("2")):
+        now += 59.0
+        assert copies.health.live().status == 200
     now += 59.0
     assert copies.health.live().status == 200
-    now += 2.0
+    now += 61.0
     assert copies.health.live() == Answer(503, "process 2: has not answered for 61 s\n")
     copies.health.ended("2")
     assert copies.health.live().status == 200

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.core.support import Driven, notes
 from tests.docs.pages import ROOT
 from window_consumer.core.durations import BOUNDS_S, Histogram
+from window_consumer.core.limiter import LimitCause, LimitRules
 from window_consumer.core.snapshot import picture
 from window_consumer.telemetry.exposition import exposition, joined, prometheus_name
-from window_consumer.telemetry.measures import Measures
-from window_consumer.telemetry.metrics import METRICS, Metric, MetricKind
+from window_consumer.telemetry.measures import AuditFigures, Measures, OfProcess, TraceFigures
+from window_consumer.telemetry.metric import Metric, MetricKind
+from window_consumer.telemetry.metrics import METRICS
 from window_consumer.telemetry.reference import metrics_page
 
 
@@ -29,6 +32,21 @@ def measures(worker: str = "charge", **more: Any) -> Measures:
     )
 
 
+def test_with_auto_it_is_told_what_was_found_best_and_why() -> None:
+    limited = Driven(slots=8, limit=LimitRules(lower=2))
+    limited.engine.counters.limit_changes[LimitCause.SLOWER_CALLS] += 3
+    shown = picture(limited.engine, limited.now, limited.wall_ms)
+    told = samples(exposition([attrs.evolve(measures(), picture=shown, counters=shown.counters)]))
+    name = "window_consumer_concurrency_"
+    assert told[f'{name}settled{{worker="charge"}}'] == 8
+    changes = {key: value for key, value in told.items() if key.startswith(f"{name}changes_total")}
+    assert changes == {
+        f'{name}changes_total{{worker="charge",reason="{cause}"}}': 3.0 * (cause == "slower_calls")
+        for cause in ("more_throughput", "as_much_with_fewer", "slower_calls")
+    }
+    assert f"{name}settled" not in exposition([measures()]).replace("# ", "")
+
+
 def metric(kind: MetricKind, unit: str, *samples: Any, labels: tuple[str, ...] = ()) -> Metric:
     return Metric("shop.time.spent", kind, unit, "How long.", lambda _measures: samples, labels)
 
@@ -36,6 +54,38 @@ def metric(kind: MetricKind, unit: str, *samples: Any, labels: tuple[str, ...] =
 def samples(text: str) -> dict[str, float]:
     lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in lines}
+
+
+def of_process(lost: int = 3) -> OfProcess:
+    return OfProcess(
+        TraceFigures(100, {"disk": lost, "memory": 0}, 1, 4096, 12.5),
+        AuditFigures(40, {"disk": 0, "sends": 7}, 2, 512, 0.0),
+    )
+
+
+def test_what_is_the_whole_processs_is_told_once_and_of_no_worker() -> None:
+    shared = of_process()
+    workers = [measures(of_process=shared), measures("refund", of_process=shared)]
+    text = exposition(workers, common={"process": "2"})
+    found = {name: figure for name, figure in samples(text).items() if "worker=" not in name}
+    assert found == {
+        'window_consumer_trace_events_total{process="2"}': 100,
+        'window_consumer_trace_dropped_total{process="2",reason="disk"}': 3,
+        'window_consumer_trace_dropped_total{process="2",reason="memory"}': 0,
+        'window_consumer_trace_torn_total{process="2"}': 1,
+        'window_consumer_trace_held_bytes{process="2"}': 4096,
+        'window_consumer_trace_blocked_seconds{process="2"}': 12.5,
+        'window_consumer_audit_counts_total{process="2"}': 40,
+        'window_consumer_audit_dropped_total{process="2",reason="disk"}': 0,
+        'window_consumer_audit_dropped_total{process="2",reason="sends"}': 7,
+        'window_consumer_audit_torn_total{process="2"}': 2,
+        'window_consumer_audit_held_bytes{process="2"}': 512,
+        'window_consumer_audit_blocked_seconds{process="2"}': 0,
+    }
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert len(lines) == len(samples(text))
+    assert "\nwindow_consumer_trace_torn_total 1\n" in exposition(workers)
+    assert "window_consumer_trace" not in exposition([measures()])
 
 
 def test_every_metric_has_its_figure_and_is_described_once() -> None:

@@ -114,19 +114,40 @@ def test_who_says_nothing_and_who_reads_nothing_are_cut_off(
         assert 0 < read < len(LONG)
 
 
-def test_two_hundred_that_stay_do_not_keep_the_next_one_out_for_long(
+def test_two_hundred_that_stay_do_not_keep_the_next_one_out(
     server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server._Handler, "timeout", 0.5)
+    monkeypatch.setattr(http_server._Handler, "timeout", 600.0)
     with ExitStack() as clients:
         crowd = [clients.enter_context(connected(server)) for _ in range(200)]
-        for each in crowd:
-            each.setblocking(True)
-            each.settimeout(10)
-        # Beyond the limit they are closed unheard, the others when their time is over.
-        assert [each.recv(1) for each in crowd] == [b""] * 200
-        assert is_alive(server)
+        for _ in range(2):
+            assert is_alive(server)
+        # The oldest have made room, the others stay.
         assert len(answering()) <= http_server.MOST_AT_ONCE
+        assert [each.recv(1) for each in crowd[: 200 - http_server.MOST_AT_ONCE]] == [b""] * 168
+        crowd[-1].sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+        assert crowd[-1].recv(65536).startswith(b"HTTP/1.0 200")
+
+
+def test_what_is_done_meanwhile_holds_up_nobody_whether_it_blocks_or_fails() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    calls = iter([ValueError("no sample"), None])
+
+    def meanwhile() -> None:
+        error = next(calls)
+        if error is not None:
+            raise error
+        begun.set()
+        go_on.wait(600)
+
+    routes = {"/livez": lambda: Answer(200, "live\n")}
+    server = HttpServer.on_port("127.0.0.1", 0, routes, meanwhile, key="health.listen")
+    try:
+        assert begun.wait(30)
+        assert is_alive(server)
+    finally:
+        go_on.set()
+        server.close()
 
 
 def test_an_address_that_is_taken_is_refused_with_what_to_do(server: HttpServer) -> None:

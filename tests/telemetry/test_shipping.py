@@ -16,8 +16,9 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import EventNeeds
+from window_consumer.model.trace_batch import encoded
 from window_consumer.telemetry.trace.spool import Spool
-from window_consumer.telemetry.trace.way import Way, Written
+from window_consumer.telemetry.trace.way import Way, WayFigures, Written
 from window_consumer.telemetry.trace.ways import Acks, way_out
 
 TOPIC = "wc.trace"
@@ -95,6 +96,7 @@ def test_what_a_killed_process_left_is_shipped_its_torn_end_left_out(
     wait_for(lambda: not list(tmp_path.glob("*.spool")))
     way.close(PATIENCE_S)
     assert values(broker) == [b'{"n":1}', b'{"n":2}']
+    assert way.figures().torn == 1
     assert "1 torn batches are left out" in caplog.text
     assert list(tmp_path.iterdir()) == []
 
@@ -108,8 +110,11 @@ def test_while_brokers_refuse_everything_stays_in_the_spool(
     way.start()
     way.write(batches(1))
     wait_for(lambda: "does not take events" in caplog.text)
+    wait_for(lambda: way.figures().blocked_s)
+    assert way.figures().held_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.spool"))
     wait_for(lambda: values(broker) == [b'{"n":1}'])
     way.close(PATIENCE_S)
+    assert way.figures() == WayFigures({"disk": 0, "broker": 0}, held_bytes=0)
     assert "takes events from the spool again" in caplog.text
     assert list(tmp_path.iterdir()) == []
 
@@ -135,10 +140,13 @@ def test_a_batch_that_no_broker_takes_holds_up_nobody(
 ) -> None:
     way = way_to(broker, tmp_path)
     way.start()
-    way.write([Written(b"x" * 2_000_000, 1), *batches(1)])
+    large = encoded("w", 7, 12, {"topic": "x" * 2_000_000}, {})
+    way.write([Written(b"x" * 2_000_000, 1), Written(large, 12), *batches(1)])
     way.close(PATIENCE_S)
     assert values(broker) == [b'{"n":1}']
-    assert "a batch is lost" in caplog.text
+    # What somebody else may have written counts as one event, the other batch says how many it has.
+    assert (way.lost, way.figures().lost) == (13, {"disk": 0, "broker": 13})
+    assert "a batch of 12 events is lost" in caplog.text
     assert list(tmp_path.iterdir()) == []
 
 
@@ -151,8 +159,10 @@ def test_straight_to_kafka_what_is_refused_is_lost_counted_and_said_once(
     for number in (1, 2, 3):
         way.write(batches(number))
         wait_for(lambda expected=number: answered(way) + len(values(broker)) == expected)  # type: ignore[misc] # bound in the loop
+        assert number == 3 or way.figures().blocked_s > 0
     assert (way.lost, values(broker)) == (2, [b'{"n":3}'])
     way.close(PATIENCE_S)
+    assert way.figures() == WayFigures({"broker": 2})
     said = [each.message for each in caplog.records if each.message.startswith("trace:")]
     assert [text.split(" (")[0] for text in said] == [
         "trace: events are lost, wc.trace does not take them",

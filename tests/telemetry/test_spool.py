@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -236,3 +238,38 @@ def test_a_line_that_does_not_fit_leaves_no_torn_one_behind(tmp_path: Path) -> N
     file.append(b"3")
     file.close()
     assert (tmp_path / "file").read_bytes() == b"1" * 50 + b"3"
+
+
+def test_a_lock_that_others_see_is_held(tmp_path: Path) -> None:
+    ended = threading.Event()
+    held: set[str] = set()
+    free: list[str] = []
+
+    def look() -> None:
+        while not ended.is_set():
+            for name in {path.name for path in tmp_path.glob(f"{PREFIX}*.lock")} - held:
+                lock = os.open(tmp_path / name, os.O_RDWR)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    free.append(name)
+                except BlockingIOError:
+                    held.add(name)
+                os.close(lock)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    switched = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    spools = []
+    try:
+        for number in range(250):
+            spools.append(spool(tmp_path))
+            spools[-1].append([batch(number)])
+    finally:
+        sys.setswitchinterval(switched)
+        ended.set()
+        thread.join()
+        for each in spools:
+            each.close()
+    assert free == []
+    assert sum(each.lost for each in spools) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
+from time import monotonic
 
 import pytest
 
@@ -13,12 +14,14 @@ from tests.core.support import Note as Message
 from tests.telemetry.tracing import ABOUT, LOGGER, Kept
 from window_consumer.model.key_forms import as_text
 from window_consumer.model.trace_event import Step
+from window_consumer.telemetry.measures import TraceFigures
 from window_consumer.telemetry.trace import batches, writer
 from window_consumer.telemetry.trace.notes import Group, Note
 from window_consumer.telemetry.trace.way import Written
 from window_consumer.telemetry.trace.writer import TraceWriter
 
 RECEIVED = Group(ABOUT, Step.RECEIVED, "orders", 0, 1.0)
+PROCESSED = Group(ABOUT, Step.PROCESSED, "orders", 0, 1.0)
 
 
 def note(first: int, count: int, key: bytes | None = b"k", size: int = 10) -> Note:
@@ -74,12 +77,99 @@ def test_events_of_many_slices_share_a_batch() -> None:
     assert [event.offset for event in way.events] == list(range(100))
 
 
+def test_records_that_come_one_by_one_share_a_batch_each_with_its_time_and_duration() -> None:
+    way = Kept()
+    made = TraceWriter(way, None, 60.0, LOGGER)
+    inbox = made.inbox()
+    line = inbox.line(PROCESSED)
+    came = [None, 10.0, 10.5, 99.0]
+    for offset, begin in enumerate(came):
+        made.note_single(inbox, line, Message(offset), 11.0 + offset, begin)
+    assert inbox.waiting == 4
+    made.flush()
+    assert (inbox.waiting, made.dropped) == (0, 0)
+    assert len(way.batches) == 1
+    start_us = way.events[0].time_us
+    assert start_us == pytest.approx(made.time_us(11.0), abs=1_000)
+    assert [
+        (event.offset, event.time_us - start_us, event.duration_us) for event in way.events
+    ] == [
+        (0, 0, None),
+        (1, pytest.approx(1_000_000, abs=1), 2_000_000),
+        (2, pytest.approx(2_000_000, abs=1), 2_500_000),
+        (3, pytest.approx(3_000_000, abs=1), 0),
+    ]
+
+
+def test_more_single_records_than_a_batch_takes_keep_their_times() -> None:
+    way = Kept()
+    made = TraceWriter(way, None, 60.0, LOGGER)
+    inbox = made.inbox()
+    line = inbox.line(PROCESSED)
+    count = batches.MAX_BATCH_RECORDS + 10
+    for offset in range(count):
+        made.note_single(inbox, line, Message(offset), 1.0 + offset, 1.0)
+    made.flush()
+    assert [batch.events for batch in way.batches] == [count // 2, count // 2]
+    assert [event.offset for event in way.events] == list(range(count))
+    assert [event.duration_us for event in way.events] == [
+        each * 1_000_000 for each in range(count)
+    ]
+    times = [event.time_us for event in way.events]
+    assert times == sorted(times)
+
+
+def test_single_records_beyond_what_may_wait_are_made_events_of_at_once() -> None:
+    way = Kept()
+    made = TraceWriter(way, None, 60.0, LOGGER)
+    inbox = made.inbox()
+    line = inbox.line(PROCESSED)
+    for offset in range(writer.MAX_RECORDS + 3):
+        made.note_single(inbox, line, Message(offset), 2.0, 1.0)
+    assert inbox.waiting == writer.MAX_RECORDS
+    assert len(inbox.made) == 3
+    large = Message(0, size=writer.MAX_BYTES + 1)
+    made.flush()
+    made.note_single(inbox, line, large, 2.0, 1.0)
+    assert inbox.waiting == 0
+    made.flush()
+    assert (made.written, made.dropped) == (writer.MAX_RECORDS + 4, 0)
+    assert {event.duration_us for event in way.events} == {1_000_000}
+
+
+def test_single_records_wake_the_thread_before_its_time() -> None:
+    way = Kept()
+    made = TraceWriter(way, None, 3_600.0, LOGGER)
+    inbox = made.inbox()
+    line = inbox.line(PROCESSED)
+    for offset in range(writer.MAX_RECORDS // 4 + 1):
+        made.note_single(inbox, line, Message(offset), 2.0, 1.0)
+    made.start()
+    deadline = monotonic() + PATIENCE_S
+    while inbox.waiting and monotonic() < deadline:
+        pass
+    assert not inbox.waiting
+    made.close(PATIENCE_S)
+
+
+def test_a_line_that_nobody_adds_to_is_emptied_and_forgotten() -> None:
+    way = Kept()
+    made = TraceWriter(way, None, 60.0, LOGGER)
+    inbox = made.inbox()
+    line, other = inbox.line(PROCESSED), inbox.line(RECEIVED)
+    made.note_single(inbox, line, Message(1), 2.0, 1.0)
+    line.is_over = True
+    made.flush()
+    assert [event.offset for event in way.events] == [1]
+    assert inbox._lines == [other]
+
+
 def test_a_way_out_that_hangs_costs_events_and_nobody_waits_for_it() -> None:
     way = Hangs()
     made = TraceWriter(way, as_text, 0.001, LOGGER)
     inbox = made.inbox()
+    made.note(inbox, note(0, 1))  # before the thread can find nothing, and hang with that
     made.start()
-    made.note(inbox, note(0, 1))
     assert way.entered.wait(PATIENCE_S)
     rounds, large = 0, note(0, 1000, key=b"k" * 450)
     while not made.dropped:
@@ -89,6 +179,7 @@ def test_a_way_out_that_hangs_costs_events_and_nobody_waits_for_it() -> None:
     made.note(inbox, note(0, 500))
     lost = made.dropped
     assert lost == 1500
+    assert made.figures().lost == {"memory": 1500, "made": 0}
     assert inbox.waiting <= writer.MAX_RECORDS
     assert sum(len(batch.data) for batch in inbox.made) <= writer.MAX_BYTES + 500_000
     way.may_go_on.set()
@@ -143,6 +234,7 @@ def test_what_cannot_be_made_a_batch_of_is_lost_alone_and_counted() -> None:
         made.flush()
     assert [event.offset for event in way.events] == [0]
     assert made.dropped == 2
+    assert made.figures() == TraceFigures(1, {"memory": 0, "made": 2}, 0, None, 0.0)
 
 
 def test_no_batch_is_larger_than_brokers_take() -> None:

@@ -193,7 +193,10 @@ def test_without_a_topic_for_the_trace_sending_goes_on(
     producer = TracedProducer(conf(embedded), trace=settings)
     producer.produce("orders", b"7")
     assert producer.flush(10) == 0
+    assert producer.events_dropped in {0, 1}  # it is written beside
     producer.close()
+    assert producer.events_dropped == 1
+    assert TracedProducer(conf(embedded), trace=None).events_dropped == 0
     assert len(embedded.read_all("orders")) == 1
 
 
@@ -203,7 +206,23 @@ def test_ids_are_in_the_order_of_time() -> None:
     assert new_id(5) != new_id(5)
 
 
-@pytest.mark.parametrize("settings", [TraceSettings(sample=1.5), TraceSettings(keys="hmac")])
-def test_settings_that_cannot_be_are_refused(settings: TraceSettings) -> None:
-    with pytest.raises(UsageError, match="TraceSettings"):
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"sample": 1.5}, "sample is 1.5; write a share, from 0 to 1"),
+        ({"sample": "1%"}, "sample is '1%'; write a share, from 0 to 1"),
+        ({"keys": "hmac"}, "keys is hmac, which needs a key_secret of 16 characters or more"),
+        ({"keys": "hmac", "key_secret": "tiny"}, "needs a key_secret of 16 characters or more"),
+        ({"keys": "hashed"}, "keys is 'hashed'; write raw or hmac or off"),
+        ({"by": "topic"}, "by is 'topic'; write record or key"),
+        ({"failures": "none"}, "failures is 'none'; write all or sampled"),
+        ({"acks": 1}, "acks is 1; write 0 or 1 or all"),
+        ({"flush_s": 0}, "flush_s is 0; write seconds, above 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(given: Any, said: str) -> None:
+    settings = TraceSettings(**given)
+    assert "tiny" not in repr(settings)
+    with pytest.raises(UsageError, match=f"TraceSettings: .*{said}") as refused:
         TracedProducer({"bootstrap.servers": "127.0.0.1:1"}, trace=settings)
+    assert "tiny" not in str(refused.value)

@@ -121,6 +121,22 @@ def test_those_that_it_names_failed_and_the_others_are_done() -> None:
     assert shop.calls == [[0, 1, 2, 3], [1, 3]]
 
 
+def test_a_group_that_holds_a_partial_failure_is_one() -> None:
+    app = App("shop")
+
+    @app.batch_handler("clicks", group="shop")
+    async def store(records: list[Record]) -> None:
+        async def insert() -> None:
+            raise PartialFailure(failed=records[:1])
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(insert())
+
+    with TestApp(app, config(store={"retry": RETRY}), topics={"clicks": 1}) as wc_app:
+        results = wc_app.send_many("clicks", ["1", "2"])
+        assert [result.outcome for result in results] == [RETRYING, DONE]
+
+
 def test_each_may_have_failed_of_something_else() -> None:
     def store(records: list[Record]) -> None:
         zero, one, two, *_ = records
@@ -328,6 +344,31 @@ def test_what_cannot_be_decoded_leaves_alone_and_the_others_go_on() -> None:
         assert letter.reason == "DECODE"
         assert isinstance(results[1].error, Undecodable)
     assert shop.calls == [[1, 3]]
+
+
+def test_a_decoder_that_could_not_ask_fails_the_batch_and_a_value_only_itself() -> None:
+    app = App("shop")
+    calls: list[list[bytes]] = []
+    up: list[bool] = []
+
+    def decode(value: bytes) -> object:
+        if not up:
+            raise ConnectionError
+        if value == b"2":
+            raise Skip
+        return value
+
+    @app.batch_handler("clicks", group="shop", value=decode)
+    def store(clicks: list[bytes]) -> None:
+        calls.append(clicks)
+
+    with TestApp(app, config(store={"retry": RETRY}), topics={"clicks": 1}) as wc_app:
+        results = wc_app.send_many("clicks", ["1", "2", "3"])
+        assert [result.outcome for result in results] == [RETRYING] * 3
+        up.append(True)
+        wc_app.advance("1s")
+        assert [result.outcome for result in results] == [DONE, SKIPPED, DONE]
+    assert calls == [[b"1", b"3"]]
 
 
 def test_a_handler_of_values_names_those_that_failed() -> None:

@@ -10,8 +10,18 @@ from typing import Any
 import pytest
 
 from tests.testing.shops import config
-from window_consumer import App, Record, Skip, UsageError, current_record
-from window_consumer.testing import DEAD_LETTERED, DONE, MOVED, SKIPPED, TestApp
+from window_consumer import App, Fatal, Record, RetryLater, Skip, UsageError, current_record
+from window_consumer.testing import DEAD_LETTERED, DONE, MOVED, RETRYING, SKIPPED, Outcome, TestApp
+
+GROUPED = {
+    "skip in a group": Skip(),
+    "fatal in a group": Fatal("no"),
+    "later in a group": RetryLater(5),
+}
+
+
+async def raising(error: Exception) -> None:
+    raise error
 
 
 class Shop:
@@ -49,9 +59,34 @@ class Shop:
             raise ValueError(order)
         if what == "cancelled":
             raise asyncio.CancelledError
+        if what in GROUPED:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(raising(GROUPED[what]))
 
     def run(self, **worker: Any) -> TestApp:
         return TestApp(self.app, config(charge=worker))
+
+
+@pytest.mark.parametrize(
+    ("what", "outcome"),
+    [
+        ("skip in a group", SKIPPED),
+        ("fatal in a group", DEAD_LETTERED),
+        ("later in a group", RETRYING),
+    ],
+)
+def test_what_one_task_of_a_group_raises_means_what_it_always_means(
+    what: str, outcome: Outcome
+) -> None:
+    shop = Shop()
+    with shop.run(retry={"attempts": 2, "backoff": "1s..1m"}) as wc_app:
+        result = wc_app.send("orders", [what])
+        assert result.outcome is outcome
+        wc_app.advance("4s")
+        assert result.attempts == 1  # RetryLater asks for more than the first backoff
+        assert [letter.reason for letter in wc_app.dead_letters] == ["FATAL"] * (
+            outcome is DEAD_LETTERED
+        )
 
 
 def test_coroutines_their_middleware_and_their_lifespan_run() -> None:

@@ -15,6 +15,7 @@ from attrs import frozen
 from window_consumer.config.listening import AdminConfig, TlsConfig
 from window_consumer.web.board import Board, CellPlace, Place
 from window_consumer.web.server import serving
+from window_consumer.web.trace import Trace
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - no secret of anybody
 
@@ -25,6 +26,7 @@ class MadeUpBoard:
     def __init__(self, **fields: Any):
         self.fields = {"process": "", "time": 1, "workers": [], **fields}
         self.asked: list[str] = []
+        self.told_value: dict[str, Any] | None = None
 
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
         self.asked.append(f"windows {stacks} {history}")
@@ -37,6 +39,10 @@ class MadeUpBoard:
     def cell(self, at: CellPlace) -> dict[str, Any] | None:
         self.asked.append(f"cell {at.number} {at.offset}")
         return None
+
+    def value(self, at: CellPlace) -> dict[str, Any] | None:
+        self.asked.append(f"value {at.partition} {at.offset}")
+        return self.told_value
 
     def halt(self, at: Place, *, halted: bool) -> bool | None:
         self.asked.append(f"{at.worker} {at.partition} {halted}")
@@ -92,8 +98,14 @@ class Asking:
 
 
 @contextmanager
-def asking(board: Board | None = None, token: str | None = None) -> Iterator[Asking]:
+def asking(
+    board: Board | None = None,
+    token: str | None = None,
+    *,
+    values: bool = False,
+    trace: Trace | None = None,
+) -> Iterator[Asking]:
     """Serve a board on a free port of this machine."""
-    admin = AdminConfig(listen="127.0.0.1:0", token=token, tls=TlsConfig())
-    with serving(board or MadeUpBoard(), admin, Path()) as port:
+    admin = AdminConfig(listen="127.0.0.1:0", token=token, tls=TlsConfig(), values=values)
+    with serving(board or MadeUpBoard(), admin, Path(), trace) as port:
         yield Asking(port)

@@ -85,14 +85,18 @@ class Shop(MadeUpBoard):
             "cost_s": 0.01,
             "calls": [],
             "breaker": {"state": "closed", "failed": 0, "calls": 0, "seconds": 0.0},
-            "did": dict.fromkeys(
-                ("processed", "retried", "moved", "dead", "skipped", "dropped", "expired"), 1
-            ),
+            "did": {
+                **dict.fromkeys(
+                    ("processed", "retried", "moved", "dead", "skipped", "dropped", "expired"), 1
+                ),
+                "moved_to": {"10s": 3, "1m": 4},
+                "dead_by": {"FATAL": 5},
+            },
             "partitions": [partition(number, row) for number, row in enumerate(rows)],
             "samples": [sample(now_ms - 2000 * index) for index in range(30, 0, -1)],
             **fields,
         }
-        self.details = self.cell_with("", "in charge")
+        self.details: dict[str, Any] | None = self.cell_with("", "in charge")
 
     @classmethod
     def with_a_call_that_hangs(cls) -> Shop:
@@ -115,7 +119,9 @@ class Shop(MadeUpBoard):
             sample(now_ms - 2000 * index, moved={text: 1.0}, dead={text: 1.0}, breaker=text)
             for index in range(30, 0, -1)
         ]
-        shop.details = shop.cell_with(text, text, key=text)
+        shop.worker["did"] |= {"moved_to": {text: 3}, "dead_by": {text: 4}}
+        shop.details = shop.cell_with(text, text, key=text, headers=[[text, text], ["no", None]])
+        shop.told_value = {"form": "text", "bytes": 7, "text": text, "is_cut": True}
         return shop
 
     @classmethod
@@ -123,8 +129,9 @@ class Shop(MadeUpBoard):
         return Busy(partitions, cells)
 
     @staticmethod
-    def cell_with(error: str, stack: str, key: str = "anna") -> dict[str, Any]:
+    def cell_with(error: str, stack: str, key: str = "anna", **fields: Any) -> dict[str, Any]:
         record = {"offset": 7, "state": "running", "key": key, "attempts": 2, "error": error}
+        record |= {"bytes": 120, "headers": [["tenant", "eu"]], "more_headers": 0, **fields}
         return {
             "number": 1,
             "first_offset": 5,

@@ -113,7 +113,10 @@ def test_who_asks_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         asking() as ask,
         socket.create_connection(("127.0.0.1", ask.port), timeout=20) as silent,
         socket.create_connection(("127.0.0.1", ask.port), timeout=20) as slow,
+        socket.create_connection(("127.0.0.1", ask.port), timeout=20) as halfway,
     ):
         slow.sendall(b"GET /api/windows HTTP/1.1\r\nHost: local")
+        halfway.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\ntok")
         assert silent.recv(10) == b""
         assert slow.recv(10) == b""
+        assert halfway.recv(10) == b""

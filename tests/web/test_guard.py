@@ -8,10 +8,12 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from tests.web.admin import TOKEN, Asking, MadeUpBoard, asking
+from tests.web.certificates import make_certificate
 from window_consumer.config.listening import AdminConfig, TlsConfig
 from window_consumer.model.errors import UsageError
 from window_consumer.web.server import serving
@@ -157,6 +159,67 @@ def test_what_is_no_request_is_refused_and_the_next_one_answered(
     assert ask("/api/windows").status == 200
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/api/workers/a/partitions/t/0/records/{'9' * 5000}",
+        f"/api/workers/a/partitions/t/0/cells/{'9' * 5000}",
+        f"/api/frame?since={'9' * 5000}",
+        "/api/workers/a/partitions/t/0/cells/\u0661",
+        "/api/workers/a/partitions/t/-1/cells/1",
+        "/api/workers/%ff/partitions/%00/0/cells/1",
+        "/api/frame?since=%D9%A1",
+    ],
+)
+def test_numbers_that_are_none_are_refused(ask: Asking, path: str) -> None:
+    assert ask(quote(path, safe="/?=%")).status in {200, 400, 404}
+
+
+def test_what_there_is_not_is_told_as_json_too(ask: Asking) -> None:
+    nothing, not_so = ask("/api/nothing"), ask("/api/workers/a/pause", "PUT")
+    assert (nothing.status, nothing.json) == (404, {"error": "Not Found"})
+    assert (not_so.status, not_so.json) == (405, {"error": "Method Not Allowed"})
+    assert not_so.headers["allow"] == "POST"
+
+
+def test_a_value_is_told_only_where_that_is_allowed_and_when_it_is_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "window_consumer")
+    path = "/api/workers/charge/partitions/orders/0/records/7/value"
+    board = MadeUpBoard()
+    with asking(board) as ask:
+        refused = ask(path, "POST")
+        assert refused.status == 403
+        assert "admin: {values: true} in the configuration allows it" in refused.json["error"]
+    assert board.asked == []
+    with asking(board, TOKEN, values=True) as ask:
+        assert ask(path, "POST").status == 401
+        assert ask(path, authorization=BEARER).status == 405  # no link leads to it
+        assert ask(path, "POST", origin="https://evil.example", authorization=BEARER).status == 403
+        assert board.asked == []
+        assert ask(path, "POST", authorization=BEARER).status == 404
+        board.told_value = {"form": "text", "text": "\ud800", "bytes": 3, "is_cut": False}
+        told = ask(path, "POST", authorization=BEARER)
+    assert (told.status, told.json) == (200, board.told_value)
+    assert board.asked == ["value orders[0] 7"] * 2
+    assert "charge: 127.0.0.1 asked for the value of orders[0] offset 7" in caplog.text
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_all_of_the_machine_means_that_of_both_kinds_of_addresses() -> None:
+    admin = AdminConfig(listen="[::]:0", insecure=True)
+    with serving(MadeUpBoard(), admin, Path()) as port:
+        assert Asking(port)("/api/windows").status == 200
+
+
+def test_an_address_that_this_machine_has_not_is_told() -> None:
+    admin = AdminConfig(listen="no-such-host.invalid:0", insecure=True)
+    told = r"admin[.]listen: cannot listen on no-such-host[.]invalid:0: [^(]*; choose another"
+    with pytest.raises(UsageError, match=told), serving(MadeUpBoard(), admin, Path()):
+        pass
+
+
 def test_a_failure_tells_nothing_of_itself(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(MadeUpBoard):
         def windows(self, *, stacks: bool, history: bool) -> dict[str, object]:
@@ -171,21 +234,15 @@ def test_a_failure_tells_nothing_of_itself(caplog: pytest.LogCaptureFixture) -> 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext"),
-            *("subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "certificate.pem"),
-        ],
-        cwd=directory,
-        check=True,
-        capture_output=True,
-    )
+    make_certificate(directory / "certificate.pem", directory / "key.pem")
+    make_certificate(directory / "unused.pem", directory / "other.pem")
+    closed = ["openssl", "ec", "-in", "key.pem", "-out", "closed.pem", "-aes256", "-passout"]
+    subprocess.run([*closed, "pass:x"], cwd=directory, check=True, capture_output=True)
     return directory
 
 
-def with_tls(key: str = "key.pem") -> AdminConfig:
-    tls = TlsConfig(certificate="certificate.pem", key=key)
+def with_tls(certificate: str = "certificate.pem", key: str = "key.pem") -> AdminConfig:
+    tls = TlsConfig(certificate=certificate, key=key)
     return AdminConfig(listen="127.0.0.1:0", token=TOKEN, tls=tls)
 
 
@@ -200,9 +257,22 @@ def test_with_a_certificate_it_is_https_and_sessions_stay_with_it(certificate: P
             Asking(port)("/api/windows", authorization=BEARER)
 
 
-def test_a_key_that_does_not_fit_is_told_before_anything_starts(certificate: Path) -> None:
-    told = pytest.raises(UsageError, match=r"admin[.]tls: .*cannot be used")
-    with told, serving(MadeUpBoard(), with_tls(key="certificate.pem"), certificate):
-        pass
-    with told, serving(MadeUpBoard(), with_tls(key="missing.pem"), certificate):
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"key": "missing.pem"}, r"admin[.]tls[.]key: .*missing.pem cannot be read: No such file"),
+        ({"certificate": "."}, r"admin[.]tls[.]certificate: .* cannot be read: Is a directory"),
+        ({"key": "certificate.pem"}, r"admin[.]tls: .* cannot be used: both have to be in PEM"),
+        ({"certificate": "key.pem"}, r"admin[.]tls: .* cannot be used: both have to be in PEM"),
+        ({"key": "other.pem"}, r"admin[.]tls: .*: the key is not that of the certificate"),
+        ({"key": "closed.pem"}, r"admin[.]tls: .*, the key without a passphrase"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_told_before_anything_starts(
+    certificate: Path, files: dict[str, str], told: str
+) -> None:
+    with (
+        pytest.raises(UsageError, match=told),
+        serving(MadeUpBoard(), with_tls(**files), certificate),
+    ):
         pass

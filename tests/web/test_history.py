@@ -75,3 +75,9 @@ def test_a_frame_has_a_letter_a_cell_and_the_longest_calls() -> None:
     seconds = [each["seconds"] for each in frame["calls"]]
     assert seconds == sorted(seconds, reverse=True)
     assert len(seconds) == MOST_CALLS
+
+
+def test_a_frame_tells_what_became_of_records_by_level_and_reason() -> None:
+    frame = worker_frame(seen(moved_to=Counter({"10s": 3}), dead_by=Counter(FATAL=2)))
+    assert frame["did"]["moved_to"] == {"10s": 3}
+    assert frame["did"]["dead_by"] == {"FATAL": 2}

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.web.admin import TOKEN, Asking, MadeUpBoard, asking
-from tests.web.boards import Shop
+from tests.web.boards import Shop, call
 from window_consumer.web.feed import FRAME_S
 
 pytestmark = pytest.mark.alone
@@ -46,8 +46,10 @@ def look(browser: Browser) -> Iterator[Look]:
     """``look(board, token=...)``: a page of its own, which must not complain."""
     opened: list[Any] = []
 
-    def look(board: Shop, token: str | None = None, **settings: Any) -> Looking:
-        server = asking(board, token)
+    def look(
+        board: Shop, token: str | None = None, *, values: bool = False, **settings: Any
+    ) -> Looking:
+        server = asking(board, token, values=values)
         page = browser.new_page(**settings)
         looking = Looking(page, server.__enter__(), board)
         opened.append((looking, server))
@@ -69,6 +71,8 @@ def test_the_page_says_first_what_hangs_and_where(look: Look) -> None:
     trouble.click()
     expect(page.locator("#details-title")).to_contain_text("offsets 5 to 9 · 1 of 5 open")
     expect(page.locator("#details pre")).to_contain_text("in wait_for_the_bank")
+    expect(page.locator("#details tr.more")).to_contain_text("admin.values is false")
+    expect(page.get_by_role("button", name="Show the value")).to_have_count(0)
     page.keyboard.press("Escape")
     expect(page.locator("#details")).not_to_be_visible()
 
@@ -84,6 +88,49 @@ def test_the_window_slides_as_cells_come_and_go(look: Look) -> None:
     expect(looking.page.locator(".windows tbody td").nth(1)).to_have_text("5")
 
 
+def test_charts_have_all_minutes_even_where_the_first_frames_are_not_drawn(look: Look) -> None:
+    page = look(Shop(rows=["rw"])).page
+    page.add_init_script(
+        "const draw = requestAnimationFrame; window.requestAnimationFrame ="
+        " (act) => setTimeout(() => draw(act), window.wcCounts.drawn ? 0 : 700)"
+    )
+    page.reload()
+    expect(page.locator(".windows canvas")).to_have_count(1)
+    assert page.evaluate("wcCounts.frames") > 1
+    line = page.locator(".chart", has_text="lag, records").locator("path.s0").get_attribute("d")
+    assert len((line or "").split("L")) >= 25
+
+
+def test_what_only_waits_for_the_breaker_is_no_trouble_of_its_own(look: Look) -> None:
+    calls = [call(partition=1), call(partition=2)]
+    shop = Shop(rows=["Hw", "Hw", "Hw"], calls=calls)
+    for each, seconds in zip(shop.worker["partitions"], (30.0, 10.0, 20.0), strict=True):
+        each |= {"hovering": seconds, "first_open": 7}
+    shop.worker["breaker"] |= {"state": "open", "seconds": 9.0}
+    troubles = look(shop).page.locator(".troubles button")
+    expect(troubles).to_have_count(3)
+    expect(troubles.first).to_contain_text(
+        "open for 9.0 s: calls failed one after another; nothing"
+    )
+    expect(troubles.nth(1)).to_contain_text("orders[2] for 20 s: offset 7, attempt 1, has been")
+    expect(troubles.last).to_contain_text("orders[1] for 10 s: offset 7, attempt 1, has been")
+
+
+def test_rows_stay_within_the_page_whatever_their_other_columns_need(look: Look) -> None:
+    looking = look(Shop(rows=["d" * 8] * 3))
+    page, board = looking.page, looking.board
+    expect(page.locator(".windows canvas")).to_have_count(3)
+    board.worker["partitions"][1] |= {"row": "H", "hovering": 5000.0, "lag_s": 7000.0}
+    expect(page.locator(".windows .flag").nth(1)).to_have_text("hovers 83 min 20 s")
+    expect(page.locator(".troubles button").first).to_contain_text("[1] for 83 min 20 s: offset")
+    ends = "each => each.getBoundingClientRect().right"
+    table, card = (page.locator(each).evaluate(ends) for each in (".windows", ".worker"))
+    assert table <= card
+    page.set_viewport_size({"width": 390, "height": 800})  # a phone, at three in the morning
+    expect(page.locator(".windows .lag").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_cells_are_reached_and_opened_with_the_keyboard_alone(look: Look) -> None:
     looking = look(Shop(rows=["drw", "rr"]))
     page = looking.page
@@ -96,7 +143,7 @@ def test_cells_are_reached_and_opened_with_the_keyboard_alone(look: Look) -> Non
     page.keyboard.press("End")
     expect(page.locator("#news")).to_have_text("cell 3 of 3: waiting")
     page.keyboard.press("Enter")
-    expect(page.locator("#details")).to_be_visible()
+    expect(page.locator("#details-title")).to_contain_text("offsets")  # the answer is there
     assert looking.board.asked[-1].startswith("cell 2 ")
 
 
@@ -106,7 +153,7 @@ def test_a_click_on_a_cell_asks_for_that_cell(look: Look) -> None:
     expect(canvas).to_have_attribute("aria-label", "orders[0], 5 of 8 cells: 4 done, 1 waiting")
     cell = min(26.0, (canvas.bounding_box() or {"width": 0.0})["width"] / 8)
     canvas.click(position={"x": 4.5 * cell, "y": 10})
-    expect(looking.page.locator("#details")).to_be_visible()
+    expect(looking.page.locator("#details-title")).to_contain_text("offsets")  # the answer is there
     assert looking.board.asked[-1].startswith("cell 4 ")
 
 
@@ -125,7 +172,7 @@ def test_a_worker_is_paused_in_two_steps_and_a_partition_in_one(look: Look) -> N
 
 
 def test_what_comes_from_outside_never_runs(look: Look) -> None:
-    looking = look(Shop.evil(EVIL, EVIL_NAME))
+    looking = look(Shop.evil(EVIL, EVIL_NAME), values=True)
     page = looking.page
     expect(page.locator(".worker h2")).to_have_text(EVIL_NAME)
     expect(page.locator(".about")).to_contain_text(EVIL)
@@ -134,6 +181,10 @@ def test_what_comes_from_outside_never_runs(look: Look) -> None:
     expect(page.locator("#details code")).to_have_text(EVIL)
     expect(page.locator("#details pre")).to_contain_text(EVIL)
     expect(page.locator("#details-title")).to_contain_text(EVIL_NAME)
+    expect(page.locator("#details .headers dt").first).to_have_text(EVIL)
+    expect(page.locator("#details .headers dd")).to_have_text([EVIL, "null"])
+    page.get_by_role("button", name="Show the value").click()
+    expect(page.locator("#details pre.value")).to_have_text(EVIL)
     assert page.evaluate("window.ran") is None
     assert page.evaluate("document.querySelectorAll('script:not([src]), main img').length") == 0
     # Even if something were markup, the policy would not let it run.
@@ -142,6 +193,57 @@ def test_what_comes_from_outside_never_runs(look: Look) -> None:
     assert page.evaluate("window.ran") is None
     assert any("Content Security Policy" in each for each in looking.complaints)
     looking.complaints.clear()
+
+
+def test_retries_are_told_by_level_dead_letters_by_reason_and_when_the_breaker_was_open(
+    look: Look,
+) -> None:
+    shop = Shop(rows=["rw"], calls=[call(offset=offset) for offset in range(12)])
+    for each in shop.worker["samples"]:
+        each |= {"moved": {"10s": 2.5}, "dead": {"FATAL": 1.5}}
+    shop.worker["samples"][5]["breaker"] = "open"
+    shop.worker["breaker"] |= {"state": "half-open", "failed": 3, "calls": 40}
+    page = look(shop).page
+    figures = page.locator(".figures div")
+    expect(figures.filter(has_text="retried")).to_contain_text("1m 4, 10s 3")
+    expect(figures.filter(has_text="dead letters")).to_contain_text("FATAL 5")
+    expect(figures.filter(has_text="breaker")).to_contain_text("half-open 7.5 % failed")
+    charts = page.locator(".chart")
+    expect(charts.filter(has_text="retries /s").locator("li")).to_have_text(
+        ["local 0.5", "10s 2.5"]
+    )
+    expect(charts.filter(has_text="dead letters /s").locator("li")).to_have_text("FATAL 1.5")
+    busy = charts.filter(has_text="slots busy")
+    expect(busy.locator("li").last).to_have_text("breaker not closed")
+    expect(busy.locator(".band")).not_to_have_attribute("d", "")
+    expect(page.locator(".troubles button").first).to_contain_text("half-open for 0 s: 3 of")
+    expect(page.locator(".troubles button").last).to_contain_text("6 further troubles")
+
+
+def test_a_value_is_shown_when_somebody_asks_for_it_with_the_keyboard_alone(look: Look) -> None:
+    looking = look(Shop.with_a_call_that_hangs(), values=True)
+    page, board = looking.page, looking.board
+    board.told_value = {"form": "json", "bytes": 14, "text": '{\n  "a": 1\n}', "is_cut": False}
+    page.locator(".troubles button").first.press("Enter")
+    page.get_by_role("button", name="Offset 7: 1 header, 120 B").press("Enter")
+    expect(page.locator("#details .headers")).to_have_count(0)
+    page.keyboard.press("Enter")  # the focus has stayed
+    expect(page.locator("#details .headers")).to_have_text("tenanteu")
+    assert not [each for each in board.asked if each.startswith("value")]
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#details pre.value")).to_have_text('{\n  "a": 1\n}')
+    expect(page.locator("#details pre.value")).to_be_focused()
+    expect(page.locator("#details tr.more")).to_contain_text("Value: JSON, 14 bytes")
+    assert [each for each in board.asked if each.startswith("value")] == ["value orders[0] 7"]
+    # What is asked for once a second stays where it is, and so does who looks at it.
+    board.details = {**(board.details or {}), "hovering_s": 33.0}
+    expect(page.locator("#details")).to_contain_text("Nothing has become of it for 33 s")
+    expect(page.locator("#details pre.value")).to_be_focused()
+    board.details = None
+    expect(page.get_by_role("status").last).to_contain_text("slid out of the window")
+    expect(page.locator("#details pre.value")).to_be_visible()
+    looking.complaints.clear()  # Chromium's, of the answer 404
 
 
 def test_with_a_token_there_is_a_form_first_and_the_page_behind_it(look: Look) -> None:

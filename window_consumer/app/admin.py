@@ -7,8 +7,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from window_consumer.app.journey_pages import JourneyPages
 from window_consumer.app.plan import Plan
-from window_consumer.model.errors import UsageError
+from window_consumer.config.certificates import certificate_problems
+from window_consumer.model.errors import ConfigError, UsageError
 from window_consumer.telemetry.copies import CopyOfMany
 
 if TYPE_CHECKING:
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 _MISSING = (
     "admin.listen needs the extra web, which is not installed: pip install 'window-consumer[web]'"
 )
+
+
+def check_certificate(plan: Plan) -> None:
+    """Read certificate and key, if there are any; raises ConfigError where they are of no use."""
+    problems = []
+    for key, why in certificate_problems(plan.config.admin, Path(plan.file).parent):
+        path = ("admin", "tls", *filter(None, [key]))
+        problems.append(f"{plan.where(*path)}: {'.'.join(path)}: {why}")
+    if problems:
+        raise ConfigError("\n".join(problems))
 
 
 def admin_board(plan: Plan, copy: CopyOfMany | None, beside: ExitStack) -> BoardOfWorkers | None:
@@ -32,11 +44,14 @@ def admin_board(plan: Plan, copy: CopyOfMany | None, beside: ExitStack) -> Board
         from window_consumer.web.board import BoardOfWorkers  # noqa: PLC0415 - as above
     except ImportError as error:
         raise UsageError(_MISSING) from error
-    board = BoardOfWorkers("" if copy is None else copy.number, plan.mask)
+    check_certificate(plan)
+    admin, rules = plan.config.admin, plan.config.mask_rules
+    board = BoardOfWorkers("" if copy is None else copy.number, plan.mask, rules)
+    trace = None if copy is not None else _trace_of(plan)
     if copy is not None and copy.admin_socket is not None:
-        beside.enter_context(server.serving_on(board, copy.admin_socket))
+        beside.enter_context(server.serving_on(board, copy.admin_socket, values=admin.values))
     else:
-        beside.enter_context(server.serving(board, plan.config.admin, Path(plan.file).parent))
+        beside.enter_context(server.serving(board, admin, Path(plan.file).parent, trace))
     return board
 
 
@@ -54,6 +69,15 @@ def admin_of_copies(plan: Plan, sockets: Mapping[str, Path]) -> Iterator[None]:
         from window_consumer.web.copies import BoardOfCopies  # noqa: PLC0415 - as above
     except ImportError as error:
         raise UsageError(_MISSING) from error
+    check_certificate(plan)
     board = BoardOfCopies(sockets, len(plan.workers))
-    with server.serving(board, plan.config.admin, Path(plan.file).parent):
+    with server.serving(board, plan.config.admin, Path(plan.file).parent, _trace_of(plan)):
         yield
+
+
+def _trace_of(plan: Plan) -> JourneyPages | None:
+    """Return what answers questions about the trace, if anything; raises ConfigError."""
+    file = plan.config.admin.pipeline
+    if file is None:
+        return None
+    return JourneyPages.of_config(Path(plan.file).parent / file, plan.config.mask_rules)

@@ -19,6 +19,7 @@ from window_consumer.app.handlers import (
     When,
     checked,
     checked_condition,
+    name_of,
     with_batch_middleware,
     with_middleware,
 )
@@ -166,7 +167,7 @@ class App:
         defaults = {key: value for key, value in given.items() if value is not None}
 
         def register(function: HandlerT) -> HandlerT:
-            known = name or function.__name__
+            known = name or name_of(function, "@app.handler")
             what = f"@app.handler {known}"
             condition = None if when is None else checked_condition(when, what)
             plain = checked(function, what)
@@ -206,7 +207,7 @@ class App:
         defaults = {key: value for key, value in given.items() if value is not None}
 
         def register(function: BatchHandlerT) -> BatchHandlerT:
-            known = name or function.__name__
+            known = name or name_of(function, "@app.batch_handler")
             what = f"@app.batch_handler {known}"
             condition = None if when is None else checked_condition(when, what)
             plain = checked(function, what)

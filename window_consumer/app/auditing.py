@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,29 +12,29 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from window_consumer.app.clients import Clients
-from window_consumer.app.event_topics import EventTopic
+from window_consumer.app.event_topics import audit_topic, event_place, event_properties
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Prepared, PreparedWorker
-from window_consumer.app.tracing import producer_properties
 from window_consumer.config import AuditConfig, Loaded
 from window_consumer.core.observer import Observer
 from window_consumer.kafka import settings
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.log_writer import Writer
 from window_consumer.model.audit_count import Tier
+from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock, Sink
 from window_consumer.runtime.worker import SystemClock
 from window_consumer.telemetry.audit.audit import Audit, AuditSettings
 from window_consumer.telemetry.audit.consumer import AuditRules
 from window_consumer.telemetry.audit.redriven import CountingWriter
+from window_consumer.telemetry.audit.shipping import Outlet
 from window_consumer.telemetry.audit.sink import CountingSink
 
 if TYPE_CHECKING:
     from window_consumer.app.application import App
 
-_RETENTION_MS: Final = 30 * 86_400_000
-"""A month: what is compared is compared by the day, and holidays are longer than a week."""
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 @frozen
@@ -63,19 +64,36 @@ class Auditing:
 
 
 def auditing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Auditing | None:
-    """Start the audit, None where the configuration asks for none.
+    """Start the audit, None where the configuration asks for none, or its disk is full.
 
     Raises UsageError where its directory cannot be written to.
     """
     config = plan.config.audit
     if not config.enabled:
         return None
-    problem = event_topic(config).problem(plan, prepared.workers[0].cluster)
+    problem = audit_topic(plan.config).problem(plan, event_place(plan, prepared))
     if problem is not None:
         LOGGER.warning("%s", plan.mask(problem))
-    audit = Audit(settings_of(config, Path(plan.file), app.name), partial(_writer, plan, prepared))
+    rules = settings_of(config, Path(plan.file), app.name)
+    audit = begun(rules, partial(_writer, plan, prepared))
+    if audit is None:
+        return None
     beside.callback(audit.close)
     return Auditing(audit)
+
+
+def begun(rules: AuditSettings, make_outlet: Callable[[], Outlet]) -> Audit | None:
+    """Begin to count; None where the disk is full, which passes and is no reason not to run.
+
+    Raises UsageError where the directory is one that cannot be written to.
+    """
+    try:
+        return Audit(rules, make_outlet)
+    except UsageError as error:
+        if getattr(error.__cause__, "errno", None) not in _FULL:
+            raise
+        LOGGER.warning("%s; nothing is counted until the next start", error)
+        return None
 
 
 def settings_of(config: AuditConfig, file: Path, app: str) -> AuditSettings:
@@ -112,15 +130,9 @@ def counting_redrives(
             counting.close()
 
 
-def event_topic(config: AuditConfig) -> EventTopic:
-    """Return the topic for the counts."""
-    lost = "counts stay in audit.directory until then"
-    return EventTopic(config.topic, "audit", lost, _RETENTION_MS)
-
-
 def _writer(plan: Plan, prepared: Prepared) -> EventWriter:
     needs = settings.EventNeeds("wc-audit", "all")
-    log = prepared.workers[0].log
-    return EventWriter(
-        producer_properties(plan), needs, plan.config.audit.topic, log, prepared.oauth_token
-    )
+    first = prepared.workers[0]
+    properties = event_properties(plan.config, first.plan.config, "producer")
+    topic = plan.config.audit.topic
+    return EventWriter(properties, needs, topic, first.log, prepared.oauth_token)

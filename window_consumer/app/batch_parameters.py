@@ -11,7 +11,12 @@ from attrs import frozen
 
 from window_consumer.app.decoders import Decoder, decoder_by, decoder_of
 from window_consumer.app.parameters import hints_of, required
-from window_consumer.model.errors import NotInBatchError, PartialFailure, Undecodable, UsageError
+from window_consumer.model.errors import (
+    HandlerSignal,
+    NotInBatchError,
+    PartialFailure,
+    UsageError,
+)
 from window_consumer.model.record import Record
 from window_consumer.runtime.batch_calls import BatchHandler, Failed, Sorted, answers_of, failed_of
 from window_consumer.runtime.batch_steps import Steps, layered
@@ -57,7 +62,7 @@ class BatchParameters:
                 try:
                     values.append(decode(record))
                     decoded.append(record)
-                except Undecodable as error:
+                except HandlerSignal as error:  # of this value; all else is trouble of the decoder
                     failed.append((record, error))
             if not decoded:
                 raise Sorted(failed)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -208,11 +209,17 @@ def _warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str
     yield from process_warnings(worker)
     yield from _kafka_warnings(worker)
     config = worker.config
-    if config.stop_timeout > _KUBERNETES_S - STOP_GRACE_S:
+    period_s = grace_period_s(config.stop_timeout + STOP_GRACE_S)
+    if period_s > _KUBERNETES_S:
         yield (
             f"stop_timeout {config.stop_timeout:g} s: Kubernetes kills after 30 s unless"
-            f" terminationGracePeriodSeconds is at least {config.stop_timeout + STOP_GRACE_S:g}"
+            f" terminationGracePeriodSeconds is at least {period_s}"
         )
+
+
+def grace_period_s(stop_s: float) -> int:
+    """Return Kubernetes' terminationGracePeriodSeconds for a stop that takes at most so long."""
+    return math.ceil(stop_s + _KILL_S)
 
 
 def _window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str]:
@@ -259,6 +266,8 @@ def _stall_warnings(worker: PlannedWorker, window: int) -> Iterator[str]:
         )
     if stall.max_abandoned is not None and not _most_abandoned(worker) and stall.max_abandoned:
         why = "on_failure: block" if stall.action == "move" else "stall.action: report"
+        if worker.config.pool == "processes":
+            why = "pool: processes"
         yield f"stall.max_abandoned has no effect with {why}: no call is abandoned"
 
 
@@ -283,5 +292,8 @@ def _kafka_warnings(worker: PlannedWorker) -> Iterator[str]:
             " memory does not hold"
         )
 
+
+_KILL_S: Final = 2.0
+"""Beyond the longest stop: a supervisor of copies kills the last of them then."""
 
 _KUBERNETES_S = 30.0

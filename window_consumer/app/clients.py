@@ -10,6 +10,7 @@ from attrs import frozen
 from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.config import Loaded, Mask, WorkerConfig, effective_kafka
 from window_consumer.kafka import settings
+from window_consumer.kafka.client_files import unusable_files
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OauthToken, Tokens, uses_tokens
@@ -57,7 +58,7 @@ class Clients:
         refused = [
             f"{where}: kafka: {reason}"
             for kind, user in properties.items()
-            for _, reason in settings.refusals(user, kind)
+            for _, reason in (*settings.refusals(user, kind), *unusable_files(user))
         ]
         if refused:
             raise ConfigError("\n".join(dict.fromkeys(refused)))

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from attrs import evolve, frozen
 
-from window_consumer.app import auditing, tracing
 from window_consumer.app.application import App
-from window_consumer.app.event_topics import EventTopic
+from window_consumer.app.event_topics import event_place, event_topics
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import PreparedWorker
 from window_consumer.core.metadata import MAX_BYTES
@@ -72,18 +71,12 @@ def findings_of(app: App, plan: Plan, start_timeout: float | None) -> tuple[Clus
     """
     prepared = app.prepare(plan, start_timeout=start_timeout, dry=True)
     found = [_findings(worker) for worker in prepared.workers]
-    cluster = prepared.workers[0].cluster
-    problems = [each.problem(plan, cluster, dry=True) for each in _event_topics(plan)]
+    topics = list(event_topics(plan.config))
+    place = event_place(plan, prepared) if topics else None
+    problems = [each.problem(plan, place, dry=True) for each in topics if place is not None]
     warnings = [problem for problem in problems if problem is not None]
     found[0] = evolve(found[0], warnings=(*found[0].warnings, *warnings))
     return tuple(found)
-
-
-def _event_topics(plan: Plan) -> Iterator[EventTopic]:
-    if plan.config.trace.sample is not None:
-        yield tracing.event_topic(plan.config.trace)
-    if plan.config.audit.enabled:
-        yield auditing.event_topic(plan.config.audit)
 
 
 def _findings(worker: PreparedWorker) -> ClusterFindings:

@@ -80,8 +80,8 @@ def _schema(pa: Any) -> Any:
 
 
 _TEXTS = (
-    *("id", "written_by", "original_topic", "group", "handler", "app_version", "reason"),
-    *("error_class", "error_message", "error_stack", "fingerprint", "level", "value_ref"),
+    *("id", "written_by", "original_topic", "group", "handler", "app_version", "host"),
+    *("reason", "error_class", "error_message", "error_stack", "fingerprint", "level", "value_ref"),
 )
 _NUMBERS = ("original_partition", "original_offset", "attempts", "redrives")
 _TIMES = ("original_timestamp", "first_failure", "last_failure")

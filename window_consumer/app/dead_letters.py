@@ -163,8 +163,11 @@ class DeadLetterTopics:
 
         Raises NotPermittedError where that may not be read.
         """
-        topic = next(topic for topic in self.topics if topic.name == letter.position.topic)
-        return topic.resolved().of(letter.position)
+        return self._topic_of(letter).resolved().of(letter.position)
+
+    def origin_of(self, letter: DeadLetter) -> str | None:
+        """Return the topic that a record came from, None where nobody knows."""
+        return letter.original_topic or self._topic_of(letter).source
 
     def whole(self, letter: DeadLetter) -> DeadLetter:
         """Return a dead letter with its value, fetched where a reference stands for that.
@@ -207,7 +210,10 @@ class DeadLetterTopics:
         )
 
     def _reader_of(self, letter: DeadLetter) -> TopicReader:
-        return next(topic.reader for topic in self.topics if topic.name == letter.position.topic)
+        return self._topic_of(letter).reader
+
+    def _topic_of(self, letter: DeadLetter) -> DeadLetterTopic:
+        return next(topic for topic in self.topics if topic.name == letter.position.topic)
 
     def _at(self, name: str) -> DeadLetter | None:
         match = _POSITION.fullmatch(name)

@@ -7,18 +7,21 @@ None of the optional ones is imported here: whoever has a model of theirs has im
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import types
 import typing
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Union
 
 import cattrs
 from attrs import frozen
-from cattrs.preconf.json import make_converter
 
-from window_consumer.model.errors import Undecodable, UsageError
+from window_consumer.app.out_of_reach import is_out_of_reach
+from window_consumer.app.structures import structure_of
+from window_consumer.model.errors import HandlerSignal, Undecodable, UsageError
 from window_consumer.model.record import Record
 from window_consumer.model.record_lookup import first_topic
 
@@ -46,7 +49,10 @@ class Decoder:
     """A tombstone, which has no value, is None for the handler."""
 
     def __call__(self, record: Record) -> object:
-        """Return the object; raises Undecodable with the decoder's own message."""
+        """Return the object; raises Undecodable with the decoder's own message.
+
+        What a decoder raises on purpose, and what says that it could not ask, is raised as it is.
+        """
         value = record.value
         if value is None:
             if self.nullable:
@@ -57,7 +63,11 @@ class Decoder:
             )
         try:
             return self.parse(record, value)
+        except HandlerSignal:
+            raise
         except Exception as error:
+            if is_out_of_reach(error):
+                raise
             raise Undecodable(f"no {self.name}: {_said_by(error)}") from error
 
 
@@ -80,6 +90,12 @@ def decoder_by(deserialiser: Any, annotation: object) -> Decoder:
     """
     nullable = annotation is None or type(None) in list(_mentioned(annotation))[1:]
     name = "value" if annotation is None else name_of(_without_none(annotation))
+    why_not = _why_no_decoder(deserialiser)
+    if why_not:
+        raise UsageError(
+            f"value={deserialiser!r} is no decoder: {why_not}; it has to be a function of bytes,"
+            " or a deserialiser of confluent_kafka"
+        )
     module = sys.modules.get("confluent_kafka.serialization")
     if module is not None and isinstance(deserialiser, module.Deserializer):
         context, field = module.SerializationContext, module.MessageField.VALUE
@@ -89,18 +105,48 @@ def decoder_by(deserialiser: Any, annotation: object) -> Decoder:
             return deserialiser(value, context(topic, field, record.headers))
 
         return Decoder(parse, name, nullable)
-    if not callable(deserialiser):
-        raise UsageError(
-            f"value={deserialiser!r} is no decoder: it has to be a function of bytes, or a"
-            " deserialiser of confluent_kafka"
-        )
     return Decoder(_ignoring_the_record(deserialiser), name, nullable)
+
+
+_MAKES_NO_VALUE = (
+    inspect.iscoroutinefunction,
+    inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction,
+)
+
+
+def _why_no_decoder(deserialiser: Any) -> str:
+    """Say why something cannot decode; an empty text where it can."""
+    if not callable(deserialiser):
+        return "it cannot be called"
+    bare = inspect.unwrap(deserialiser)
+    call = bare if inspect.isroutine(bare) or inspect.isclass(bare) else type(bare).__call__
+    makes_none = (
+        inspect.iscoroutinefunction,
+        inspect.isgeneratorfunction,
+        inspect.isasyncgenfunction,
+    )
+    if any(test(each) for test in makes_none for each in (bare, call)) or any(
+        each.__name__ == "AsyncBaseDeserializer" for each in type(bare).__mro__
+    ):
+        return (
+            "it makes a coroutine or a generator, and no value; take one that is called and returns"
+        )
+    try:
+        inspect.signature(deserialiser).bind(b"")
+    except TypeError as error:
+        return f"it cannot be called with the value alone ({error})"
+    except ValueError:
+        return ""  # written in C, it does not say what it takes
+    return ""
 
 
 def name_of(annotation: object) -> str:
     """Return a type the way that people write it."""
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
         return annotation.__name__
+    if typing.get_origin(annotation) in (Union, types.UnionType):
+        return " | ".join(map(name_of, typing.get_args(annotation)))
     return str(annotation)
 
 
@@ -131,50 +177,70 @@ def _of_pydantic(annotation: object, kinds: list[object]) -> Parse | None:
     is_dataclass = any(hasattr(kind, "__pydantic_validator__") for kind in kinds)
     if not (is_dataclass or _subclasses(kinds, "pydantic", "BaseModel")):
         return None
-    parse: Parse = sys.modules["pydantic"].TypeAdapter(annotation).validate_json
+    with _refused(annotation):
+        adapter = sys.modules["pydantic"].TypeAdapter(annotation)
+        if not getattr(adapter, "pydantic_complete", True):
+            adapter.rebuild(raise_errors=True)  # says which name it does not find
+    parse: Parse = adapter.validate_json
     return parse
 
 
 def _of_msgspec(annotation: object, kinds: list[object]) -> Parse | None:
     if not _subclasses(kinds, "msgspec", "Struct"):
         return None
-    parse: Parse = sys.modules["msgspec"].json.Decoder(annotation).decode
+    msgspec = sys.modules["msgspec"]
+    with _refused(annotation):
+        decoder = msgspec.json.Decoder(annotation)
+        for strange in _strange_to(msgspec, msgspec.inspect.type_info(annotation)):
+            raise TypeError(f"msgspec has no form for {name_of(strange)}")
+    parse: Parse = decoder.decode
     return parse
 
 
+def _strange_to(msgspec: Any, outermost: Any) -> Iterator[object]:
+    """Yield the classes below a type that msgspec lets pass and can make of no value."""
+    seen: dict[int, Any] = {}
+    left = [outermost]
+    while left:
+        each = left.pop()
+        if isinstance(each, tuple | list):
+            left += each
+        elif (
+            isinstance(each, msgspec.inspect.Type | msgspec.inspect.Field) and id(each) not in seen
+        ):
+            seen[id(each)] = each
+            if isinstance(each, msgspec.inspect.CustomType):
+                yield each.cls
+            left += [getattr(each, name) for name in each.__struct_fields__]
+
+
 def _of_cattrs(annotation: Any) -> Parse:
-    try:
-        structure = _CONVERTER.get_structure_hook(annotation)
-    except Exception as error:
-        raise UsageError(
-            f"nothing can make {name_of(annotation)} of JSON ({_said_by(error)}); use an attrs"
-            " class, a dataclass, a TypedDict, a msgspec Struct, a pydantic model, or name a"
-            " decoder with value="
-        ) from None
+    with _refused(annotation):
+        structure = structure_of(annotation)
     return lambda value: structure(json.loads(value), annotation)
 
 
-def _strictly(*kinds: type) -> Callable[[Any, Any], Any]:
-    """Take a value as it stands: cattrs alone would make text of numbers and of null."""
-
-    def check(value: Any, kind: Any) -> Any:
-        if type(value) not in kinds:
-            raise TypeError(f"{value!r} is no {kind.__name__}")
-        return kind(value)
-
-    return check
-
-
-_CONVERTER = make_converter()
-_CONVERTER.register_structure_hook(str, _strictly(str))
-_CONVERTER.register_structure_hook(int, _strictly(int))
-_CONVERTER.register_structure_hook(float, _strictly(float, int))
-_CONVERTER.register_structure_hook(bool, _strictly(bool))
+@contextmanager
+def _refused(annotation: object) -> Iterator[None]:
+    """Raise UsageError for what a library says of a type that it cannot make."""
+    try:
+        yield
+    except Exception as error:
+        why = _said_by(error)
+        if isinstance(error, cattrs.StructureHandlerNotFoundError):
+            why = f"it has no form for {name_of(error.type_)}"
+        raise UsageError(
+            f"nothing can make {name_of(annotation)} of JSON ({why}); use an attrs class, a"
+            " dataclass, a TypedDict, a msgspec Struct, a pydantic model, or name a decoder with"
+            " value="
+        ) from None
 
 
 def _said_by(error: Exception) -> str:
     if isinstance(error, ExceptionGroup):
         text = "; ".join(cattrs.transform_error(error))
+    elif isinstance(error, KeyError):
+        text = f"KeyError: {error}"  # alone it is a word
     else:
         text = str(error) or type(error).__name__
     return text[:_MESSAGE_CHARACTERS]

@@ -109,6 +109,14 @@ def is_async(function: object) -> bool:
     return any(inspect.iscoroutinefunction(each) for each in (function, bare, call))
 
 
+def name_of(function: object, what: str) -> str:
+    """Return the name that a function gives its handler; UsageError for what has none."""
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        raise UsageError(f"{what}: {function!r} has no name of its own; give it one with name=...")
+    return name
+
+
 def checked(function: F, what: str, *, may_be_async: bool = True) -> F:
     """Return a function that can be called or awaited; UsageError for those that cannot.
 

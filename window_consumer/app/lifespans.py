@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
 from typing import Any
 
 from attrs import frozen
 
+from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.event_loop import EventLoop
-from window_consumer.runtime.lifespan_task import LifespanTask
+from window_consumer.runtime.lifespan_task import LifespanTask, OnOver
+from window_consumer.runtime.running import lifespan_error
 
 Lifespan = (
     Callable[[], Iterator[Any]]
@@ -99,10 +102,14 @@ def _refusal(lifespan: Lifespan, context: object) -> str:
     return f"@app.lifespan: {name} has to be {_FORMS}; it returned {type(context).__name__}"
 
 
+def _say_over(error: BaseException) -> None:
+    LOGGER.error("%s: what it opened is gone", lifespan_error(error, "ended by itself"))
+
+
 @contextlib.contextmanager
-def entered_by(run: Run, lifespan: Lifespan) -> Iterator[Any]:
+def entered_by(run: Run, lifespan: Lifespan, on_over: OnOver | None = None) -> Iterator[Any]:
     """Enter and leave an asynchronous lifespan on one loop, both in the same task."""
-    task = LifespanTask(lambda: as_async_context(lifespan))
+    task = LifespanTask(lambda: as_async_context(lifespan), on_over or _say_over)
     state = run(task.enter())
     try:
         yield state
@@ -112,7 +119,7 @@ def entered_by(run: Run, lifespan: Lifespan) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def entered_on(
-    loops: Mapping[str, EventLoop], lifespan: Lifespan, *, with_others: bool
+    loops: Mapping[str, EventLoop], lifespan: Lifespan, on_over: OnOver, *, with_others: bool
 ) -> Iterator[StatesByWorker]:
     """Enter an asynchronous lifespan on the loop of each worker, and once for all others.
 
@@ -124,7 +131,7 @@ def entered_on(
         def entered(loop: EventLoop) -> Any:
             stack.callback(_stop_unused, loop)
             loop.start()
-            return stack.enter_context(entered_by(loop.run, lifespan))
+            return stack.enter_context(entered_by(loop.run, lifespan, on_over))
 
         states = {worker: entered(loop) for worker, loop in loops.items()}
         yield StatesByWorker(states, entered(others) if with_others else None)
@@ -132,8 +139,16 @@ def entered_on(
 
 @contextlib.contextmanager
 def entered_alone(lifespan: Lifespan) -> Iterator[Any]:
-    """Enter and leave an asynchronous lifespan on a loop of its own: in a child process."""
-    with entered_on({}, lifespan, with_others=True) as states:
+    """Enter and leave an asynchronous lifespan on a loop of its own: in a child process.
+
+    One that is over by itself ends the process: the next one enters it anew.
+    """
+
+    def end(error: BaseException) -> None:
+        _say_over(error)
+        os._exit(1)
+
+    with entered_on({}, lifespan, end, with_others=True) as states:
         yield states.others
 
 
@@ -146,7 +161,7 @@ _STOP_S = 1.0
 
 
 def resources_on(
-    lifespan: Lifespan | None, loops: Mapping[str, EventLoop], plan: Plan
+    lifespan: Lifespan | None, loops: Mapping[str, EventLoop], plan: Plan, on_over: OnOver
 ) -> AbstractContextManager[Any]:
     """Return the lifespan for the workers of this process, not those of its children.
 
@@ -156,5 +171,5 @@ def resources_on(
     if not here:
         return contextlib.nullcontext()
     if lifespan is not None and is_async_lifespan(lifespan):
-        return entered_on(loops, lifespan, with_others=len(loops) < len(here))
+        return entered_on(loops, lifespan, on_over, with_others=len(loops) < len(here))
     return as_context(lifespan)

@@ -16,9 +16,10 @@ from window_consumer.app.auditing import Auditing, auditing_of
 from window_consumer.app.opentelemetry import Spanning, spanning
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Prepared, PreparedWorker
-from window_consumer.app.tracing import tracing_of
+from window_consumer.app.tracing import Tracing, tracing_of
 from window_consumer.core.observer import Observer
 from window_consumer.model.protocols import Clock, Sink
+from window_consumer.telemetry.measures import OfProcess
 
 if TYPE_CHECKING:
     from window_consumer.app.application import App
@@ -40,6 +41,14 @@ class Listeners:
     """Who surrounds calls with spans; one of ``each``, too."""
     auditing: Auditing | None = None
     """Hears of what workers write, too."""
+    tracing: Tracing | None = None
+
+    def figures(self) -> OfProcess:
+        """Return what has become of what they were told."""
+        return OfProcess(
+            None if self.tracing is None else self.tracing.writer.figures(),
+            None if self.auditing is None else self.auditing.audit.figures(),
+        )
 
     def observers_of(self, worker: PreparedWorker) -> tuple[Observer, ...]:
         """Return who hears what becomes of a worker's records."""
@@ -55,9 +64,7 @@ def listeners_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) ->
     """Start what the configuration asks for; ``beside`` is left when all workers have ended."""
     spans = spanning(plan, beside)
     auditing = auditing_of(app, plan, prepared, beside)
-    each: list[Listener | None] = [
-        tracing_of(app, plan, prepared, beside),
-        spans,
-        auditing,
-    ]
-    return Listeners([listener for listener in each if listener is not None], spans, auditing)
+    tracing = tracing_of(app, plan, prepared, beside)
+    each: list[Listener | None] = [tracing, spans, auditing]
+    there = [listener for listener in each if listener is not None]
+    return Listeners(there, spans, auditing, tracing)

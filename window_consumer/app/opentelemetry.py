@@ -89,7 +89,7 @@ def _of_worker(providers: sdk.Sdk, about: dict[str, Any], config: OpenTelemetryC
     tracer = providers.tracer()
     assert tracer is not None  # who asks has looked
     traces = Traces(about[names.GROUP], config.records, providers.keeps())
-    spans = Spans(tracer, traces, about, providers.give_ids)
+    spans = Spans(tracer, traces, about, providers.give_ids, providers.bound())
     return _OfWorker(spans, Counts(), config.spans_per_second)
 
 

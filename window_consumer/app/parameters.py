@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.app.decoders import Decoder, decoder_by, decoder_of
+from window_consumer.app.decoders import Decoder, decoder_by, decoder_of, name_of
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
 
@@ -70,6 +70,11 @@ def parameters_of(function: Callable[..., object], value: Any, what: str) -> Par
             raise UsageError(f"{what}: value= is given, but no parameter takes the value: {_FORMS}")
         return Parameters()
     annotation = hints.get(others[0])
+    if value is None and Record in typing.get_args(annotation):
+        raise UsageError(
+            f"{what}: parameter {others[0]!r} is annotated with {name_of(annotation)}: a handler"
+            " gets one record, which is a Record; lists of them are for @app.batch_handler"
+        )
     try:
         decoder = decoder_of(annotation or Any) if value is None else decoder_by(value, annotation)
     except UsageError as error:
@@ -103,7 +108,9 @@ def hints_of(function: Callable[..., object], what: str) -> dict[str, Any]:
     """Return a function's annotations; UsageError where they cannot be read."""
     bare = inspect.unwrap(function)
     bare = getattr(bare, "func", bare)  # functools.partial
-    if not hasattr(bare, "__annotations__"):
+    if inspect.isclass(bare):
+        bare = bare.__init__  # a class is called like that
+    elif not hasattr(bare, "__annotations__"):
         bare = type(bare).__call__  # an object that can be called
     try:
         return typing.get_type_hints(bare)

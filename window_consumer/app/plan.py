@@ -36,6 +36,7 @@ from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
 from window_consumer.core.rates import RateRules
 from window_consumer.core.stalls import StallRules
 from window_consumer.kafka import settings
+from window_consumer.kafka.client_files import names_a_file, unusable_files
 from window_consumer.kafka.trial import refused_by_client
 from window_consumer.model.errors import ConfigError
 
@@ -298,7 +299,7 @@ def _kafka_problems(loaded: Loaded, worker: PlannedWorker) -> Iterator[str]:
     }
     refused = False
     for kind, user in users.items():
-        for key, reason in settings.refusals(user, kind):
+        for key, reason in (*settings.refusals(user, kind), *unusable_files(user)):
             refused = True
             yield f"{_where_kafka(loaded, worker.name, kind, key)}: kafka: {reason}"
     if refused:
@@ -324,25 +325,25 @@ def _refused(
     refusal = refused_by_client(kind, conf)
     if refusal is not None:
         where = _where_kafka(loaded, worker, kind, refusal.key)
-        yield f"{where}: kafka: {refusal.text}"
+        about = ""
+        if refusal.key is not None and names_a_file(refusal.key):
+            about = f" ({conf.get(refusal.key)} is there: has it the right kind of content?)"
+        yield f"{where}: kafka: {refusal.text}{about}"
 
 
-def _where_kafka(loaded: Loaded, worker: str, kind: str, key: str | None) -> str:
+def _where_kafka(loaded: Loaded, worker: str, kind: settings.Kind, key: str | None) -> str:
     """Return where a Kafka property was set: the most specific of the four places."""
-    places: list[tuple[str, ...]] = [
-        ("workers", worker, "kafka", kind),
-        ("workers", worker, "kafka"),
-        ("kafka", kind),
-        ("kafka",),
+    own, shared = loaded.config.workers[worker].kafka, loaded.config.kafka
+    places: list[tuple[tuple[str, ...], Mapping[str, object]]] = [
+        (("workers", worker, "kafka", kind), getattr(own, kind)),
+        (("workers", worker, "kafka"), own.common),
+        (("kafka", kind), getattr(shared, kind)),
+        (("kafka",), shared.common),
     ]
-    fallback = loaded.where(("kafka",))
-    if key is None:
-        return fallback
-    for place in places:
-        where = loaded.where((*place, key))
-        if where != loaded.where(place):
-            return where
-    return fallback
+    for place, properties in places:
+        if key is not None and key in properties:
+            return loaded.where((*place, key))
+    return loaded.where(("kafka",))
 
 
 def metadata_fits(worker: PlannedWorker) -> bool:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
-from window_consumer.app.bounds import WorkerBounds
+from window_consumer.app.bounds import WorkerBounds, grace_period_s
 from window_consumer.config.units import format_size
 
 BASE_BYTES: Final = 64 * 2**20
 """A process with Kafka's clients that holds nothing (measured: 57 MiB resident)."""
-
-_KILL_S: Final = 2.0
-"""Beyond the longest stop: a supervisor of copies kills the last of them then."""
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUP: Final = Path("/proc/self/cgroup")
@@ -34,6 +30,8 @@ class ProcessBounds:
     """At most, without what the application loads itself."""
     container_limit_bytes: int | None
     """The memory that the container may have, None where it has no limit of its own."""
+    processes: int = 1
+    """As many copies of the process are meant, as with ``run --processes``."""
 
     @property
     def warnings(self) -> Iterator[str]:
@@ -47,11 +45,17 @@ class ProcessBounds:
             )
 
 
-def process_bounds_of(workers: Sequence[WorkerBounds], limit: int | None) -> ProcessBounds:
-    """Work out what all workers need together; ``limit`` is the container's."""
+def process_bounds_of(
+    workers: Sequence[WorkerBounds], limit: int | None, processes: int = 1
+) -> ProcessBounds:
+    """Work out what all workers need together; ``limit`` is the container's.
+
+    Of several ``processes`` there is one more, which keeps the others.
+    """
     longest = max((each.stop_s for each in workers), default=0.0)
     needed = sum(each.resident_bytes + each.children_bytes for each in workers)
-    return ProcessBounds(math.ceil(longest + _KILL_S), BASE_BYTES + needed, limit)
+    resident = processes * (BASE_BYTES + needed) + (BASE_BYTES if processes > 1 else 0)
+    return ProcessBounds(grace_period_s(longest), resident, limit, processes)
 
 
 def container_limit(root: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int | None:

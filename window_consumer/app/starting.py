@@ -47,11 +47,16 @@ def start(
         listeners = listeners_of(app, plan, prepared, beside)
         if listeners.spanning is not None:
             health.spans_of = listeners.spanning.figures_of
+        health.of_process = listeners.figures
         loops = {
             each.name: EventLoop(f"wc-{each.name}-loop") for each in plan.workers if each.is_async
         }
         make_workers = wire(app, plan, prepared, loops, blueprints, listeners)
-        resources = resources_on(app.lifespan_function, loops, plan)
+
+        def stop(error: BaseException) -> None:
+            running.lifespan_is_over(error)
+
+        resources = resources_on(app.lifespan_function, loops, plan, stop)
         # From now on it is the end of the workers that ends what is beside them.
         running = Running(make_workers, resources, LOGGER, beside.pop_all().close)
         health.attach(running)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final
 
 from attrs import define, evolve, field, frozen
 
 from window_consumer.app.application import App
 from window_consumer.app.clients import Clients
+from window_consumer.app.event_topics import event_properties, event_topics
 from window_consumer.app.ladder_topics import (
     Model,
     copy_topics,
@@ -34,6 +36,9 @@ from window_consumer.model.errors import (
     NotPermittedError,
     UsageError,
 )
+
+_TELEMETRY: Final = "telemetry"
+"""Stands for workers where only the trace and the audit are written to."""
 
 
 @frozen
@@ -74,6 +79,11 @@ class ClusterPlan:
     rights: list[Right] = field(factory=list)
     notes: list[str] = field(factory=list)
     """What the reader should know of it, a sentence each."""
+
+    @property
+    def is_for_telemetry(self) -> bool:
+        """No worker reads there; only events and counts are written to it."""
+        return self.workers == [_TELEMETRY]
 
 
 @frozen
@@ -140,12 +150,18 @@ class Planner:
         """
         found: dict[str, ClusterPlan] = {}
         models: dict[str, dict[str, list[Model]]] = {}
+        clusters: dict[str, Cluster] = {}
+        replication: dict[str, int] = {}
         for name in self.workers:
             worker = self.loaded.config.workers[name]
             bootstrap = self._bootstrap(worker)
             plan = found.setdefault(bootstrap, ClusterPlan(bootstrap))
             cluster = None if self.sizes is not None else self._connect(worker)
             sources = self._sources(worker, cluster, plan)
+            if cluster is not None:
+                clusters[bootstrap] = cluster
+            safest = max((model.replication for model in sources.values()), default=1)
+            replication[bootstrap] = max(safest, replication.get(bootstrap, 1))
             plan.workers.append(name)
             if worker.group not in plan.groups:
                 plan.groups.append(worker.group)
@@ -160,11 +176,32 @@ class Planner:
             if self.workers[name]:
                 groups = models.setdefault(bootstrap, {})
                 groups.setdefault(worker.group, []).extend(sources.values())
+        self._add_telemetry(found, clusters, replication)
         for bootstrap, plan in found.items():
             plan.topics += _states(models.get(bootstrap, {}))
             plan.rights = merged(plan.rights)
             plan.notes = list(dict.fromkeys([*self._assumed(), *plan.notes]))
         return list(found.values())
+
+    def _add_telemetry(
+        self,
+        found: dict[str, ClusterPlan],
+        clusters: Mapping[str, Cluster],
+        replication: Mapping[str, int],
+    ) -> None:
+        """Add the topics of trace and audit to the plan of the cluster that they are on."""
+        topics = list(event_topics(self.loaded.config))
+        if not topics:
+            return
+        first = self.loaded.config.workers[next(iter(self.workers))]
+        bootstrap = self._shown(event_properties(self.loaded.config, first, "admin"))
+        plan = found.setdefault(bootstrap, ClusterPlan(bootstrap, workers=[_TELEMETRY]))
+        new = [
+            PlannedTopic(each.as_new(replication.get(bootstrap, 1)), each.what) for each in topics
+        ]
+        cluster = clusters.get(bootstrap)
+        plan.topics += new if cluster is None else _compared(new, cluster)
+        plan.rights += rights_of_telemetry(self.loaded.config)
 
     def _bootstrap(self, worker: WorkerConfig) -> str:
         properties = effective_kafka(
@@ -174,6 +211,9 @@ class Planner:
             consumer_only=settings.CONSUMER_ONLY,
             producer_only=settings.PRODUCER_ONLY,
         )
+        return self._shown(properties)
+
+    def _shown(self, properties: Mapping[str, Any]) -> str:
         address = str(properties.get("bootstrap.servers", ""))
         is_secret = Mask(self.loaded.secrets)(address) != address
         return "" if is_secret else address
@@ -255,7 +295,6 @@ class Planner:
         create = self.loaded.config.topics.create
         dead_letters = self.workers[worker.name]
         yield from rights_of(worker, list(sources), create=create, dead_letters=dead_letters)
-        yield from rights_of_telemetry(self.loaded.config)
 
     def _assumed(self) -> list[str]:
         if self.sizes is None:

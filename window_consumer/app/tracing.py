@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import frozen
 
-from window_consumer.app.event_topics import EventTopic
+from window_consumer.app.event_topics import event_place, event_properties, trace_topic
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Prepared, PreparedWorker
-from window_consumer.config import KafkaConfig, TraceConfig, effective_kafka
+from window_consumer.config import TraceConfig
 from window_consumer.core.observer import Observer
 from window_consumer.kafka.event_writer import EventWriter
-from window_consumer.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, EventNeeds
+from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.key_forms import key_form
 from window_consumer.model.trace_event import Role
 from window_consumer.model.trace_sampling import Sampling
@@ -29,9 +28,6 @@ from window_consumer.telemetry.trace.writer import TraceWriter
 
 if TYPE_CHECKING:
     from window_consumer.app.application import App
-
-_RETENTION_MS: Final = 7 * 86_400_000
-"""A week: what happened last weekend is asked for on Monday."""
 
 
 @frozen
@@ -70,8 +66,7 @@ def tracing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> T
     config = plan.config.trace
     if config.sample is None:
         return None
-    first = prepared.workers[0]
-    problem = event_topic(config).problem(plan, first.cluster)
+    problem = trace_topic(plan.config).problem(plan, event_place(plan, prepared))
     if problem is not None:
         LOGGER.warning("%s", plan.mask(problem))
     form = None
@@ -87,7 +82,7 @@ def tracing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> T
 
 def _way(plan: Plan, prepared: Prepared) -> Way:
     config, first = plan.config.trace, prepared.workers[0]
-    properties = producer_properties(plan)
+    properties = event_properties(plan.config, first.plan.config, "producer")
 
     def events(acks: Acks) -> EventWriter:
         needs = EventNeeds(CLIENT_ID, acks)
@@ -105,25 +100,3 @@ def _way(plan: Plan, prepared: Prepared) -> Way:
         max_bytes=config.max_bytes,
         ship_after_s=config.flush,
     )
-
-
-def producer_properties(plan: Plan) -> Mapping[str, Any]:
-    """Return the Kafka properties for producers of telemetry.
-
-    They are those at the top of the file; where these name no brokers, the first worker's.
-    """
-    first = plan.workers[0]
-    at_the_top = effective_kafka(
-        plan.config,
-        evolve(first.config, kafka=KafkaConfig()),
-        "producer",
-        consumer_only=CONSUMER_ONLY,
-        producer_only=PRODUCER_ONLY,
-    )
-    return at_the_top if "bootstrap.servers" in at_the_top else first.producer
-
-
-def event_topic(config: TraceConfig) -> EventTopic:
-    """Return the topic for the events."""
-    lost = "events of the trace are lost until then; workers run all the same"
-    return EventTopic(config.topic, "trace", lost, _RETENTION_MS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,7 @@ def setup_of(
     around = plan.config.topics, clock.wall_ms, warn
     return WorkerSetup(
         name=config.name,
-        origin=Origin(config.group, planned.handler_names, app.version),
+        origin=Origin(config.group, planned.handler_names, app.version, socket.gethostname()),
         engine=planned.engine,
         loop=LoopRules(
             topics=(*worker.topics, *sorted(worker.reads)),
@@ -106,10 +107,21 @@ def setup_of(
         on_no_offset=config.on_no_offset,
         on_out_of_range=config.on_out_of_range,
         faults=Faults(plan.mask, app.redactor, plan.config.errors.message),
+        told_key=lambda topic, key: plan.config.mask_rules.told_key(
+            [topic, _source_of(topic, worker, plan)], key
+        ),
         logger=LOGGER,
         clock=clock,
         is_async=planned.is_async,
     )
+
+
+def _source_of(topic: str, worker: PreparedWorker, plan: Plan) -> str | None:
+    """Return the topic that the records of a topic came from, None where that is not known."""
+    rung = worker.rungs.get(topic)
+    if rung is not None:
+        return rung.source
+    return None if worker.plan.config.is_retry_topic(topic, plan.config.topics) else topic
 
 
 def _worker(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -18,6 +19,7 @@ from window_consumer.app.process_bounds import (
     process_bounds_of,
 )
 from window_consumer.config.units import format_duration, format_size
+from window_consumer.telemetry.otel.environment import missing_files
 
 
 @frozen
@@ -28,6 +30,12 @@ class Report:
     workers: tuple[WorkerBounds, ...]
     process: ProcessBounds
     cluster: tuple[ClusterFindings, ...] = ()
+    telemetry_warnings: tuple[str, ...] = ()
+
+    @property
+    def process_warnings(self) -> list[str]:
+        """What is not one worker's."""
+        return [*self.process.warnings, *self.telemetry_warnings]
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as plain values; times in seconds, sizes in bytes."""
@@ -35,7 +43,7 @@ class Report:
         return {
             "ok": True,
             "file": self.file,
-            "process": {**attrs.asdict(self.process), "warnings": list(self.process.warnings)},
+            "process": {**attrs.asdict(self.process), "warnings": self.process_warnings},
             "workers": {
                 bounds.worker: {
                     **attrs.asdict(bounds),
@@ -60,14 +68,18 @@ class Report:
                 lines.extend(connected[bounds.worker].in_words())
             lines.extend(f"  warning: {warning}" for warning in bounds.warnings)
         lines += ["", *_of_the_process(self.process)]
+        lines += [f"  warning: {warning}" for warning in self.process_warnings]
         return "\n".join(lines)
 
 
-def check(app: App, plan: Plan, *, connect: bool, start_timeout: float | None) -> Report:
+def check(
+    app: App, plan: Plan, *, connect: bool, start_timeout: float | None, processes: int = 1
+) -> Report:
     """Work out the bounds of a plan, and ask the cluster if wanted."""
     bounds = tuple(bounds_of(worker) for worker in plan.workers)
     found = findings_of(app, plan, start_timeout) if connect else ()
-    return Report(plan.file, bounds, process_bounds_of(bounds, container_limit()), found)
+    process = process_bounds_of(bounds, container_limit(), processes)
+    return Report(plan.file, bounds, process, found, tuple(missing_files(os.environ)))
 
 
 def _of_the_process(bounds: ProcessBounds) -> Iterator[str]:
@@ -75,13 +87,12 @@ def _of_the_process(bounds: ProcessBounds) -> Iterator[str]:
     container = "no limit for its container"
     if limit is not None:
         container = f"its container's limit is {format_size(_rounded(limit))}"
-    yield "the process"
+    yield "the process" if bounds.processes == 1 else f"all {bounds.processes} processes"
     yield (
         f"  some {format_size(_rounded(bounds.resident_bytes))} resident at most, and what the"
         f" application loads; {container}"
     )
     yield f"  terminationGracePeriodSeconds: {bounds.termination_grace_period_s}"
-    yield from (f"  warning: {warning}" for warning in bounds.warnings)
 
 
 def _in_words(bounds: WorkerBounds) -> Iterator[str]:

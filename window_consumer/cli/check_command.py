@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from window_consumer.app.admin import check_certificate
 from window_consumer.app.loading import load_app
 from window_consumer.cli import options
 from window_consumer.cli.check import check
@@ -19,12 +20,26 @@ from window_consumer.cli.check import check
 @options.overrides
 @options.start_timeout
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1024),
+    default=1,
+    metavar="N",
+    help="Work out what run --processes N needs.",
+)
 @click.option("--connect", is_flag=True, help="Ask the cluster, too.")
 def check_command(**given: Any) -> int:
     """Check a configuration without running it, and work out its bounds."""
     app = load_app(given["application"])
     plan = app.plan(given["config"], only=given["only"], overrides=given["overrides"])
     app.blueprints(plan)  # refuses what child processes could not import
-    report = check(app, plan, connect=given["connect"], start_timeout=given["start_timeout"])
+    check_certificate(plan)
+    report = check(
+        app,
+        plan,
+        connect=given["connect"],
+        start_timeout=given["start_timeout"],
+        processes=given["processes"],
+    )
     click.echo(json.dumps(report.as_json(), indent=2) if given["as_json"] else report.as_text())
     return 0

@@ -101,7 +101,8 @@ def doctor_command(  # noqa: PLR0913 - an argument for each option
         tokens = None if app is None else app.token_function
         clusters, failures = _clusters(loaded, workers, tokens, start_timeout)
         notes += failures
-        examination = Examination(loaded.config, workers, clusters, processes, notes)
+        unreached = {worker.name for worker in workers}.difference(clusters)
+        examination = Examination(loaded.config, workers, clusters, processes, notes, unreached)
         return _conclude(examination.run(for_s), mask, as_json=as_json)
     except Exception as error:
         return explain(error, mask)

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from attrs import frozen
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from window_consumer.cli.scene import Scene, WorkerScene
+from window_consumer.cli.scene import Scene, WorkerScene, finished
 from window_consumer.cli.terminal import printable_line
 from window_consumer.core.breaker import BreakerState
 from window_consumer.core.durations import BOUNDS_S, Histogram
@@ -39,11 +40,12 @@ _MORE = ("…", "dim")
 
 _LONG_CALL_S = 1.0
 _SHOWN_CALLS = 4
-_OTHER_COLUMNS: Final = 48
-"""What stands beside the cells is about so wide, with names of usual length."""
 _USUAL_NAME: Final = 10
 _LEAST_CELLS: Final = 16
-"""Shown of each window, however narrow the terminal is."""
+"""Before fewer of a window are shown other columns are left out ..."""
+_FEWEST_CELLS: Final = 6
+"""... and so many are shown however narrow the terminal is."""
+_SIDES: Final = ("start cell left, end cell right", "start to end", "cells")
 _SHOWN_TAIL: Final = 8
 """Of more cells than there is room for these are the last ones, with the end cell."""
 _PERCENTILES: Final = (50, 95, 99)
@@ -118,23 +120,52 @@ def _trouble(partition: PartitionPicture) -> tuple[float, float, int]:
 
 
 def _windows(heading: str, partitions: Sequence[PartitionPicture], width: int) -> Table:
-    names = [len(str(partition.name)) for partition in partitions]
-    cells = max(_LEAST_CELLS, width - _OTHER_COLUMNS - max([0, *names]) + _USUAL_NAME)
+    columns = _Columns.of(heading, partitions, width)
     table = Table(box=None, padding=(0, 1), header_style="dim")
-    table.add_column(_line(heading), overflow="fold")
-    table.add_column("from", justify="right")
-    table.add_column("start cell left, end cell right", no_wrap=True)
-    table.add_column("open", justify="right")
-    table.add_column("lag", justify="right", no_wrap=True)
+    table.add_column(_line(heading), overflow="fold", width=columns.name)
+    if columns.offset:
+        table.add_column("from", justify="right", width=columns.offset)
+    sides = next(text for text in _SIDES if len(text) <= columns.cells + 2)
+    table.add_column(sides, no_wrap=True, width=columns.cells + 2)
+    if columns.open:
+        table.add_column("open", justify="right", no_wrap=True, width=columns.open)
+    table.add_column("lag", justify="right", no_wrap=True, width=columns.lag)
     for partition in partitions:
-        table.add_row(
-            _line(str(partition.name)),
-            str(partition.next_offset),
-            _cells(partition, cells),
-            _open(partition),
-            _lag(partition),
-        )
+        row = [_line(str(partition.name))]
+        row += [_line(str(partition.next_offset))] if columns.offset else []
+        row += [_cells(partition, columns.cells)]
+        row += [_open(partition)] if columns.open else []
+        table.add_row(*row, _lag(partition))
     return table
+
+
+@frozen
+class _Columns:
+    """How wide each column is; 0 where there is no room for it."""
+
+    name: int
+    offset: int
+    cells: int
+    open: int
+    lag: int
+
+    @classmethod
+    def of(cls, heading: str, partitions: Sequence[PartitionPicture], width: int) -> _Columns:
+        """Give the cells what the others leave, and leave others out before there are too few."""
+        names = max(len(_line(text)) for text in [heading, *(str(one.name) for one in partitions)])
+        offset = max([6, *(len(str(one.next_offset)) for one in partitions)])
+        open_ = max([6, *(len(_open(one)) for one in partitions)])
+        lag = max([3, *(len(_lag(one)) for one in partitions)])
+        room = max(1, width - lag - _FEWEST_CELLS - 8)
+        name = min(names, max(_USUAL_NAME, width // 2), room)
+        most = max([len(_SIDES[0]) - 2, *(one.capacity_cells for one in partitions)])
+        for chosen in ((offset, open_, max(10, lag)), (0, open_, lag), (0, 0, lag)):
+            # Each column has a blank on both sides, and the cells stand in brackets.
+            cells = width - sum(each + 2 for each in (name, *chosen) if each) - 4
+            if cells >= _LEAST_CELLS:
+                break
+        offset, open_, lag = chosen
+        return cls(name, offset, min(most, max(_FEWEST_CELLS, cells)), open_, lag)
 
 
 def _open(partition: PartitionPicture) -> Text:
@@ -157,7 +188,8 @@ def _cells(partition: PartitionPicture, most: int) -> Text:
     elif len(cells) + 2 <= most:
         cells += [*[_FREE] * (most - len(cells) - 1), _MORE]
     else:
-        end = [*cells[-_SHOWN_TAIL:], *[_FREE] * min(1, free)]
+        tail = min(_SHOWN_TAIL, most // 2 - 1)
+        end = [*cells[-tail:], *[_FREE] * min(1, free)]
         cells = [*cells[: most - len(end) - 1], _MORE, *end]
     for sign, style in cells:
         text.append(sign, style=style)
@@ -195,6 +227,9 @@ def _behind(snapshot: Snapshot) -> str:
 
 def _took(snapshot: Snapshot, histogram: Histogram | None) -> str:
     if histogram is None or not histogram.calls:
+        did = snapshot.counters
+        if not (finished(did) or did.retried):
+            return "no calls yet"
         return f"{snapshot.cost_s * 1000:.1f} ms a call"
     return "calls " + " ".join(_percentile(histogram, each) for each in _PERCENTILES)
 

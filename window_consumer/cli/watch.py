@@ -110,7 +110,12 @@ class Watches:
             for watch in self.each
             for name in self._silent(watch, watch.told)
         }
-        return Scene("top", seconds, tuple(workers), {**gone, **silent})
+        missing = {
+            f"{self._where(watch)}process {number}": "does not answer"
+            for watch in self.each
+            for number in (() if watch.told is None else watch.told.missing)
+        }
+        return Scene("top", seconds, tuple(workers), {**gone, **missing, **silent})
 
     def _workers(self, watch: Watch, told: Told | None, seconds: float) -> Iterator[WorkerScene]:
         for worker in () if told is None else told.workers:
@@ -129,9 +134,11 @@ class Watches:
                 yield self._name(watch, worker)
 
     def _name(self, watch: Watch, worker: ToldWorker) -> str:
-        where = f"{watch.address} " if len(self.each) > 1 else ""
         process = f"process {worker.process} " if worker.process else ""
-        return f"{where}{process}{worker.name}"
+        return f"{self._where(watch)}{process}{worker.name}"
+
+    def _where(self, watch: Watch) -> str:
+        return f"{watch.address} " if len(self.each) > 1 else ""
 
 
 def _state(worker: ToldWorker) -> str:

@@ -11,10 +11,11 @@ from window_consumer.config.docs import config_page, example
 from window_consumer.config.json_schema import json_schema
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.loading import Loaded, load
-from window_consumer.config.mask import Mask, is_secret_key
+from window_consumer.config.masking import MaskRule, MaskRules
 from window_consumer.config.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.schema import ENTRY, Config, WorkerConfig, effective_kafka
+from window_consumer.config.secret_keys import is_secret_key
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
@@ -26,6 +27,7 @@ from window_consumer.config.sections import (
 )
 from window_consumer.config.tracing import Sample, TraceConfig
 from window_consumer.config.units import format_duration
+from window_consumer.model.mask import Mask
 
 __all__ = [
     "ENTRY",
@@ -40,6 +42,8 @@ __all__ = [
     "KafkaConfig",
     "Loaded",
     "Mask",
+    "MaskRule",
+    "MaskRules",
     "OpenTelemetryConfig",
     "RetryConfig",
     "Sample",

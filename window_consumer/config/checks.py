@@ -12,7 +12,6 @@ from attrs import evolve
 from window_consumer.config import names, units
 from window_consumer.config.auditing import AuditConfig
 from window_consumer.config.kafka_properties import CLIENTS
-from window_consumer.config.listening import AdminConfig
 from window_consumer.config.problems import Problem, did_you_mean
 from window_consumer.config.schema import Config, WorkerConfig, effective_kafka
 from window_consumer.config.sections import TopicsConfig
@@ -92,8 +91,10 @@ def check(
         problems.append(
             Problem(("workers",), "all are disabled; at least one has to say enabled: true")
         )
+    if "mask" not in broken:
+        problems.extend(_mask(config))
     if "admin" not in broken:
-        problems.extend(_admin(config.admin))
+        problems.extend(_admin(config))
     if "kafka" not in broken:
         problems.extend(problem for worker in running for problem in _revoke(config, worker, tree))
         problems.extend(problem for worker in running for problem in _scatter(config, worker, tree))
@@ -109,13 +110,24 @@ def check(
     return problems
 
 
-def _admin(admin: AdminConfig) -> Iterator[Problem]:
-    tls = admin.tls
+def _mask(config: Config) -> Iterator[Problem]:
+    for index, rule in enumerate(config.mask):
+        if not rule.fields and not rule.whole:
+            message = "hides nothing: give fields: [...], or whole: [value] for a part of a record"
+            yield Problem(("mask", index), message)
+
+
+def _admin(config: Config) -> Iterator[Problem]:
+    admin, tls = config.admin, config.admin.tls
     if (tls.certificate is None) != (tls.key is None):
         missing = "certificate" if tls.certificate is None else "key"
         yield Problem(("admin", "tls", missing), "is missing: certificate and key go together")
         return
     address = admin.address
+    if address is not None and address.port and address == config.health.address:
+        message = f"is {admin.listen}, and so is health.listen: choose another port"
+        yield Problem(("admin", "listen"), message)
+        return
     if address is None or address.is_loopback or admin.insecure:
         return
     lacks = {"admin.token": admin.token is None, "admin.tls": tls.certificate is None}

@@ -10,6 +10,7 @@ from attrs import Attribute
 from window_consumer.config.auditing import AuditConfig
 from window_consumer.config.kafka_properties import KafkaConfig
 from window_consumer.config.listening import AdminConfig, HealthConfig, TlsConfig
+from window_consumer.config.masking import MaskRule
 from window_consumer.config.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.options import Option, options
 from window_consumer.config.safety import BreakerConfig, StallConfig
@@ -76,6 +77,7 @@ _SECTIONS: Final[tuple[tuple[str, str, type], ...]] = (
     ("workers.NAME.stall", "`workers.NAME.stall`", StallConfig),
     ("topics", "`topics`", TopicsConfig),
     ("dlq", "`dlq`", DlqConfig),
+    ("mask[]", "`mask`, a list of rules", MaskRule),
     ("errors", "`errors`", ErrorsConfig),
     ("health", "`health`", HealthConfig),
     ("audit", "`audit`", AuditConfig),

@@ -11,6 +11,7 @@ from attrs import Attribute
 from window_consumer.config import names
 from window_consumer.config.kafka_properties import CLIENTS, KafkaConfig
 from window_consumer.config.kinds import Kind
+from window_consumer.config.masking import MaskRule
 from window_consumer.config.options import Option, options
 from window_consumer.config.schema import Config, WorkerConfig
 
@@ -75,6 +76,9 @@ def _key(attribute: Attribute[Any], option: Option) -> dict[str, Any]:
         return _described(_KAFKA, option.meaning)
     if attribute.type is not None and attrs.has(attribute.type):
         return _described(_section(attribute.type), option.meaning)
+    if attribute.type == tuple[MaskRule, ...]:
+        rules = {"type": ["array", "null"], "items": _section(MaskRule)}
+        return _described(rules, option.meaning)
     workers = {
         "type": "object",
         "minProperties": 1,

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 from attrs import field, frozen
 
 from window_consumer.config.interpolation import Untyped
-from window_consumer.config.mask import is_secret_key
 from window_consumer.config.options import about
 from window_consumer.config.problems import InvalidError, Problem
+from window_consumer.config.secret_keys import is_secret_key
 from window_consumer.config.tree import Origin
 
 Scalar = str | int | float | bool

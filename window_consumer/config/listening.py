@@ -147,6 +147,28 @@ class AdminConfig:
     tls: TlsConfig = field(
         factory=TlsConfig, metadata=about("The certificate for HTTPS, and its key.")
     )
+    values: bool = field(
+        default=False,
+        metadata=about(
+            "Whether the value of a record is shown to a person who asks for it, as far as `mask` "
+            "leaves it. Without it keys, headers and errors are shown, and no value.",
+            kind=kinds.boolean(),
+            reason="what is in values, only the application knows",
+        ),
+    )
+    pipeline: str | None = field(
+        default=None,
+        metadata=about(
+            "The configuration of the pipeline, such as pipeline.yaml; a relative name begins at "
+            "the directory of this file. With it the page shows journeys of records from the "
+            "message trace, see docs/trace.md. Needs the extra spark.",
+            kind=kinds.text(
+                "the path of a configuration of the pipeline",
+                lambda text: None if text.strip() else "is empty",
+            ),
+            default="none: no journeys",
+        ),
+    )
     insecure: bool = field(
         default=False,
         metadata=about(

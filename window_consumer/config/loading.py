@@ -16,13 +16,14 @@ from window_consumer.config.cores import usable_cores
 from window_consumer.config.decorators import HandlerDefaults, explained, lay, with_handler_defaults
 from window_consumer.config.interpolation import Interpolation
 from window_consumer.config.kafka_properties import as_text
-from window_consumer.config.mask import Mask, is_secret_key
 from window_consumer.config.overrides import read_override
 from window_consumer.config.problems import InvalidError, Problem, to_error
 from window_consumer.config.schema import Config
+from window_consumer.config.secret_keys import is_secret_key
 from window_consumer.config.structure import is_property, structure
 from window_consumer.config.tree import Origin, Path, Tree, walk
 from window_consumer.config.yaml_file import read_file
+from window_consumer.model.mask import Mask
 
 _NONE: Final[HandlerDefaults] = MappingProxyType({})
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
-from window_consumer.config.mask import Mask
 from window_consumer.config.tree import Origin, Path, Tree, dotted
 from window_consumer.model.errors import ConfigError
+from window_consumer.model.mask import Mask
 
 NO_VALUE: Final[Any] = object()
 """Stands for the value of a problem whose message shows none."""

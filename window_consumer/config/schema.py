@@ -17,6 +17,7 @@ from window_consumer.config.auditing import AuditConfig
 from window_consumer.config.concurrency import AutoConcurrency, concurrency_kind
 from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
 from window_consumer.config.listening import AdminConfig, HealthConfig
+from window_consumer.config.masking import MaskRule, MaskRules
 from window_consumer.config.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.options import about
 from window_consumer.config.rate import Rate, rate_kind
@@ -306,6 +307,10 @@ class Config:
         factory=DlqConfig,
         metadata=about("What looking at dead letters shows and what it hides."),
     )
+    mask: tuple[MaskRule, ...] = field(
+        default=(),
+        metadata=about("What must not be told of records, wherever people look at them."),
+    )
     errors: ErrorsConfig = field(
         factory=ErrorsConfig,
         metadata=about("What is told of the exceptions that handlers raise."),
@@ -330,6 +335,12 @@ class Config:
         factory=AuditConfig,
         metadata=about("How many records became what, counted so that it can be compared."),
     )
+
+    @property
+    def mask_rules(self) -> MaskRules:
+        """All rules about what must not be told; ``dlq.mask`` is one of them."""
+        everywhere = MaskRule(fields=self.dlq.mask)
+        return MaskRules((*self.mask, everywhere) if self.dlq.mask else self.mask)
 
 
 def _filled(template: str, **names: str) -> str:

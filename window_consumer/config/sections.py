@@ -7,6 +7,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from window_consumer.config import kinds
+from window_consumer.config.masking import field_names_kind
 from window_consumer.config.options import about
 
 ExceptionName = str | type[BaseException]
@@ -64,16 +65,8 @@ class DlqConfig:
     mask: tuple[str, ...] = field(
         default=(),
         metadata=about(
-            "Fields of JSON values and keys, at any depth, and headers whose content `dlq show` "
-            "hides. Capital letters do not matter, and `*` stands for any text.",
-            kind=kinds.list_of(
-                kinds.text(
-                    "the name of a field or header, such as iban or x-auth-*",
-                    lambda name: None if name.strip() else "is empty",
-                ),
-                "names of fields and headers",
-                may_be_empty=True,
-            ),
+            "The same as `fields` of a rule in `mask` for all topics.",
+            kind=field_names_kind(),
             reason="what is confidential, only the application knows",
         ),
     )

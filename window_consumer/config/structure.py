@@ -15,6 +15,7 @@ from window_consumer.config import names
 from window_consumer.config.auditing import AuditConfig
 from window_consumer.config.kafka_properties import KafkaConfig, misread, read_kafka
 from window_consumer.config.listening import AdminConfig, HealthConfig, TlsConfig
+from window_consumer.config.masking import MaskRule
 from window_consumer.config.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.options import options
 from window_consumer.config.problems import InvalidError, Problem, did_you_mean
@@ -36,6 +37,7 @@ T = TypeVar("T")
 SECTIONS: Final = (
     TopicsConfig,
     DlqConfig,
+    MaskRule,
     ErrorsConfig,
     HealthConfig,
     TlsConfig,
@@ -60,23 +62,25 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
     """
     raw: dict[str, Any] = tree.value
     problems = [_unknown(key, Config) for key in raw if key not in options(Config)]
-    kafka = _section(raw.get("kafka"), KafkaConfig, ("kafka",), problems)
-    topics = _section(raw.get("topics"), TopicsConfig, ("topics",), problems)
-    dlq = _section(raw.get("dlq"), DlqConfig, ("dlq",), problems)
-    errors = _section(raw.get("errors"), ErrorsConfig, ("errors",), problems)
-    health = _section(raw.get("health"), HealthConfig, ("health",), problems)
-    admin = _section(raw.get("admin"), AdminConfig, ("admin",), problems)
-    trace = _section(raw.get("trace"), TraceConfig, ("trace",), problems)
-    opentelemetry = _section(
+    kafka = section_of(raw.get("kafka"), KafkaConfig, ("kafka",), problems)
+    topics = section_of(raw.get("topics"), TopicsConfig, ("topics",), problems)
+    dlq = section_of(raw.get("dlq"), DlqConfig, ("dlq",), problems)
+    mask = _mask(raw.get("mask"), problems)
+    errors = section_of(raw.get("errors"), ErrorsConfig, ("errors",), problems)
+    health = section_of(raw.get("health"), HealthConfig, ("health",), problems)
+    admin = section_of(raw.get("admin"), AdminConfig, ("admin",), problems)
+    trace = section_of(raw.get("trace"), TraceConfig, ("trace",), problems)
+    opentelemetry = section_of(
         raw.get("opentelemetry"), OpenTelemetryConfig, ("opentelemetry",), problems
     )
-    audit = _section(raw.get("audit"), AuditConfig, ("audit",), problems)
+    audit = section_of(raw.get("audit"), AuditConfig, ("audit",), problems)
     workers = _workers(raw.get("workers"), problems)
     problems.extend(_misread_properties(tree))
     config = Config(
         kafka=kafka or KafkaConfig(),
         topics=topics or TopicsConfig(),
         dlq=dlq or DlqConfig(),
+        mask=mask,
         errors=errors or ErrorsConfig(),
         health=health or HealthConfig(),
         admin=admin or AdminConfig(),
@@ -86,6 +90,19 @@ def structure(tree: Tree) -> tuple[Config, list[Problem]]:
         workers=workers,
     )
     return config, problems
+
+
+def _mask(raw: Any, problems: list[Problem]) -> tuple[MaskRule, ...]:
+    if raw is None:
+        return ()
+    if not isinstance(raw, list):
+        hint = "a list of rules, such as [{topics: [cards], fields: [number]}]"
+        problems.append(Problem(("mask",), f"is not {hint}", value=raw))
+        return ()
+    rules = [
+        section_of(each, MaskRule, ("mask", index), problems) for index, each in enumerate(raw)
+    ]
+    return tuple(rule for rule in rules if rule is not None)
 
 
 def _workers(raw: Any, problems: list[Problem]) -> dict[str, WorkerConfig]:
@@ -101,13 +118,14 @@ def _workers(raw: Any, problems: list[Problem]) -> dict[str, WorkerConfig]:
         if not names.is_worker_name(name):
             message = "a worker's name is made of letters, digits, dashes and underscores"
             problems.append(Problem(path, message))
-        worker = _section(section, WorkerConfig, path, problems)
+        worker = section_of(section, WorkerConfig, path, problems)
         if worker is not None:
             workers[name] = evolve(worker, name=name, handler=worker.handler or name)
     return workers
 
 
-def _section(raw: Any, section: type[T], path: Path, problems: list[Problem]) -> T | None:
+def section_of(raw: Any, section: type[T], path: Path, problems: list[Problem]) -> T | None:
+    """Make a registered section of a raw value; None, and ``problems`` at its path, for no such."""
     try:
         return _CONVERTER.structure(raw, section)
     except (ClassValidationError, InvalidError) as error:
@@ -197,8 +215,13 @@ def _field_override(field: attrs.Attribute[Any]) -> Any:
     return override(struct_hook=lambda raw, _: read(raw))
 
 
+def register(section: type[Any]) -> None:
+    """Make a class known whose keys are fixed; those of its sections have to be known before."""
+    attrs.resolve_types(section)
+    _CONVERTER.register_structure_hook(section, _hook(section))
+
+
 _CONVERTER: Final = cattrs.Converter()
 _CONVERTER.register_structure_hook(KafkaConfig, lambda raw, _: read_kafka(raw))
 for _section_class in SECTIONS:
-    attrs.resolve_types(_section_class)
-    _CONVERTER.register_structure_hook(_section_class, _hook(_section_class))
+    register(_section_class)

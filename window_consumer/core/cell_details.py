@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 from attrs import frozen
@@ -19,9 +19,13 @@ from window_consumer.model.record import Message, TopicPartition
 MOST_RECORDS: Final = 100
 """So many records of a cell are told, those that are not finished first."""
 
+MOST_FAILING: Final = 10
+"""So many failing records of a partition are told, of all partitions MOST_RECORDS."""
+
 _OUTCOMES: Final = {
     Outcome.DONE: "done",
     Outcome.SKIPPED: "skipped",
+    Outcome.FILTERED: "for none of the handlers",
     Outcome.DEAD_LETTERED: "dead-lettered",
     Outcome.DROPPED: "dropped",
     Outcome.EARLIER: "finished before",
@@ -32,13 +36,13 @@ _OUTCOMES: Final = {
 
 @frozen
 class RecordDetails:
-    """One record of a cell. Its value is never told."""
+    """One record of a cell."""
 
     offset: int
     state: str
     """What became of it, or what it waits for, in words."""
-    key: bytes | None = None
-    """None, too, where the record is finished: then it is not held any more."""
+    message: Message | None = None
+    """The record itself; None where it is finished, and not held any more."""
     attempts: int = 0
     """Calls that have ended or run, since it was delivered from where it is."""
     error: str = ""
@@ -61,6 +65,8 @@ class CellDetails:
     hovering_s: float
     """For how long nothing has become of it, where it is the start cell."""
     records: tuple[RecordDetails, ...]
+    source: str
+    """The topic whose records, or copies, these are."""
 
 
 def cell_details(
@@ -84,6 +90,7 @@ def cell_details(
         open=cell.open,
         hovering_s=0.0 if since is None else max(0.0, now - since),
         records=tuple(_records(engine, partition, cell, now)),
+        source=partition.rung.source,
     )
 
 
@@ -97,6 +104,41 @@ def number_of(engine: Engine, name: TopicPartition, offset: int) -> int | None:
         return None
     place = window.place_of(window.offsets.seq_of(offset))
     return None if place is None else place + window.slid
+
+
+@frozen
+class Failing:
+    """Records of one partition that have failed and have no outcome yet, the latest first."""
+
+    name: TopicPartition
+    source: str
+    """The topic whose records, or copies, these are."""
+    records: tuple[RecordDetails, ...]
+
+
+def failing(engine: Engine, now: float) -> list[Failing]:
+    """Return the records of each partition that began to fail last; those without are left out.
+
+    Cost: a few microseconds a partition, however many fail.
+    """
+    partitions = [each for each in engine.partitions.values() if each.failed]
+    return [
+        Failing(each.name, each.rung.source, tuple(_failing(engine, each, now)))
+        for each in partitions[: MOST_RECORDS // MOST_FAILING]
+    ]
+
+
+def held_message(engine: Engine, name: TopicPartition, offset: int) -> tuple[Message, str] | None:
+    """Return a record that is not finished, and its source topic; None where it is not held."""
+    if number_of(engine, name, offset) is None:
+        return None
+    partition = engine.partitions[name]
+    seq = partition.window.offsets.seq_of(offset)
+    failed = partition.failed.get(seq)
+    message = failed.message if failed is not None else _messages(engine, partition).get(seq)
+    if message is None or message.offset() != offset:  # holes in the log have no record
+        return None
+    return message, partition.rung.source
 
 
 def _records(
@@ -115,7 +157,7 @@ def _records(
         yield RecordDetails(
             offset_of(seq),
             _state(partition, failed, slice_),
-            None if message is None else message.key(),
+            message,
             (0 if failed is None else failed.attempts) + (slice_ is not None),
             "" if failed is None else failed.failure.fault.words,
             _due_s(failed, slice_, now),
@@ -124,6 +166,21 @@ def _records(
     for seq, _ in zip(finished, range(max(0, MOST_RECORDS - len(is_open))), strict=False):
         outcome = Outcome(cell.states[seq - cell.first_seq])
         yield RecordDetails(offset_of(seq), _OUTCOMES[outcome])
+
+
+def _failing(engine: Engine, partition: Partition, now: float) -> Iterator[RecordDetails]:
+    running = dict(_running(engine, partition))
+    for seq, failed in islice(reversed(partition.failed.items()), MOST_FAILING):
+        slice_ = running.get(seq)
+        yield RecordDetails(
+            failed.message.offset(),
+            _state(partition, failed, slice_),
+            failed.message,
+            failed.attempts + (slice_ is not None),
+            failed.failure.fault.words,
+            _due_s(failed, slice_, now),
+            None if slice_ is None else max(0.0, now - slice_.started),
+        )
 
 
 def _state(partition: Partition, failed: FailedRecord | None, slice_: Slice | None) -> str:

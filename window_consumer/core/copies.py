@@ -28,6 +28,8 @@ class Origin:
     handler: str
     """Stands for failures that name no handler of their own."""
     app_version: str = ""
+    host: str = ""
+    """Where it ran; left out of the copy where nobody knows."""
 
 
 @frozen
@@ -61,6 +63,7 @@ def copy_of(failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms
         (names.GROUP, origin.group.encode()),
         (names.HANDLER, (failed.failure.handler or origin.handler).encode()),
         (names.APP_VERSION, origin.app_version.encode()),
+        *_host(origin),
         (names.REASON, str(failed.reason).encode()),
         (names.ERROR_CLASS, fault.error_class.encode()),
         (names.ERROR_FINGERPRINT, fault.fingerprint.encode()),
@@ -110,6 +113,10 @@ def _original_timestamp(hop: Hop) -> list[tuple[str, bytes]]:
     if hop.timestamp is None:
         return []
     return [(names.ORIGINAL_TIMESTAMP, _decimal(hop.timestamp))]
+
+
+def _host(origin: Origin) -> list[tuple[str, bytes]]:
+    return [(names.HOST, origin.host.encode("utf-8", "replace"))] if origin.host else []
 
 
 def _level(failed: FailedRecord, hop: Hop, wall_offset_ms: float) -> list[tuple[str, bytes]]:

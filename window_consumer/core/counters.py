@@ -32,6 +32,8 @@ class Counters:
     """Records that were older than their time to live, whether a copy was kept or not."""
     unroutable: int = 0
     """Of the dead-lettered: those for which no handler's condition held."""
+    gone: int = 0
+    """Offsets that were gone from the log before they were read, or were passed over then."""
     earlier: int = 0
     """Delivered again although finished in an earlier assignment; no handler was called."""
     stale: int = 0
@@ -50,6 +52,8 @@ class Counters:
     """Copies that the broker did not ack (each is tried again), and calls with such results."""
     rebalances: int = 0
     """How often partitions were given to this worker or taken from it; an eager one is two."""
+    limit_changes: Counter[str] = field(factory=Counter)
+    """How often another number of calls at once was found better, by ``LimitCause``."""
     breaker_opened: int = 0
     """How often the circuit breaker has opened."""
     commits: int = 0
@@ -60,4 +64,9 @@ class Counters:
 
     def copy(self) -> Counters:
         """Return what it is at this moment; it does not change any more."""
-        return evolve(self, moved_to=self.moved_to.copy(), dead_by=self.dead_by.copy())
+        return evolve(
+            self,
+            moved_to=self.moved_to.copy(),
+            dead_by=self.dead_by.copy(),
+            limit_changes=self.limit_changes.copy(),
+        )

@@ -95,6 +95,8 @@ class Outlived:
     counts: bool = False
     """It is a copy's call, and only the partition of its source was given up: its result is that of
     a partition that is still ours."""
+    abandoned: bool = False
+    """It was given up before that, and what becomes of its record was decided then."""
 
 
 @frozen

@@ -71,6 +71,7 @@ from window_consumer.core.suspicion import Suspicion
 from window_consumer.core.window import Window
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
+from window_consumer.model.offset_ranges import without
 from window_consumer.model.protocols import Batch, Commit, CommitResults
 from window_consumer.model.record import TopicPartition
 
@@ -329,6 +330,17 @@ class Engine:
                 if partition.idle and position > partition.window.next_offset:
                     partition.commit.changed = True
 
+    def on_gone(self, name: TopicPartition, offsets: range, now: float) -> None:
+        """Note that reading goes on behind these offsets, which the log does not have any more."""
+        partition = self.partitions.get(name)
+        if partition is None:
+            return
+        finished = ((each.start, each.stop) for each in partition.finished_ranges())
+        gone = [range(*each) for each in without(((offsets.start, offsets.stop),), finished)]
+        self.counters.gone += sum(map(len, gone))
+        if gone and self.observer is not None:
+            self.observer.gone(partition, gone, now)
+
     def on_log_ends(self, ends: Mapping[TopicPartition, int]) -> None:
         """Note how long the logs are; only people want to know."""
         for name, end in ends.items():
@@ -395,8 +407,9 @@ class Engine:
             for slice_ in self.dispatcher.slices_of(partition):
                 slice_.call.cancelled = True
                 self.dispatcher.split(slice_)
+                abandoned = slice_ in self.dispatcher.abandoned
                 outlived += [
-                    Outlived(name, message.offset(), message.key())
+                    Outlived(name, message.offset(), message.key(), abandoned=abandoned)
                     for message in slice_.all_running()
                 ]
             self.dispatcher.forget(partition)
@@ -590,6 +603,8 @@ class Engine:
             limiter.wait(now)
             return None
         news = limiter.look(now, len(self.dispatcher.out))
+        if news is not None:
+            self.counters.limit_changes[news.cause] += 1
         self.dispatcher.slots = limiter.limit
         return news
 

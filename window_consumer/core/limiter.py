@@ -28,6 +28,7 @@ best or usual one; decision 20 has the measurements by which trying was chosen.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from math import log, sqrt
 
 from attrs import define, frozen
@@ -91,6 +92,16 @@ class LimitRules:
     """Where it begins, as far as that lies between the ends."""
 
 
+class LimitCause(StrEnum):
+    """Why a limit was kept that was tried."""
+
+    MORE_THROUGHPUT = "more_throughput"
+    """More calls at once did more."""
+    AS_MUCH_WITH_FEWER = "as_much_with_fewer"
+    SLOWER_CALLS = "slower_calls"
+    """Calls have come to take longer, and fewer of them do as much."""
+
+
 @frozen
 class LimitNews:
     """The limit has changed for good, as far as one can tell."""
@@ -99,6 +110,7 @@ class LimitNews:
     limit: int
     why: str
     """In words."""
+    cause: LimitCause
 
 
 @frozen
@@ -106,7 +118,7 @@ class Measured:
     """What a stretch under one limit has shown."""
 
     slots: float
-    """The slices that were out on average, those that waited for a slot included."""
+    """How many slots were busy on average."""
     records_per_s: float
     """Whose handler returned."""
     slice_s: float
@@ -131,6 +143,7 @@ class _Stretch:
     records: int = 0
     done: int = 0
     out: int = 0
+    busy: int = 0
     called_s: float = 0.0
     own: int = 0
     """How many of the slices were handed out under this limit, and how long they took."""
@@ -153,14 +166,13 @@ class _Stretch:
         return self.spread / sqrt(self.own)
 
     def measured(self, now: float) -> Measured:
-        slots = self.out / self.slices
         records = self.done / self.slices
         if self.spread < EVEN:
-            slices_per_s = slots / self.mean_s
+            slices_per_s = self.out / self.slices / self.mean_s
         else:
             slices_per_s = self.slices / (now - self.since)
         return Measured(
-            slots=slots,
+            slots=self.busy / self.slices,
             records_per_s=records * slices_per_s,
             slice_s=self.mean_s,
             record_s=self.mean_s * self.slices / self.records,
@@ -174,13 +186,15 @@ class Limiter:
     def __init__(self, rules: LimitRules, upper: int):
         self._lower, self._upper = rules.lower, upper
         self.ahead = 1
-        """The slices that may be out for each slot."""
+        """The slices that may be out for each slot; there may be fewer."""
         self.base = min(upper, max(rules.lower, rules.first))
         """The best limit that is known."""
         self.limit = self.base
         """How many slices may be out now: the base, or another one that is tried."""
         self.why = "beginning"
         """Why the base is what it is, in words."""
+        self.cause = LimitCause.MORE_THROUGHPUT
+        """The same as one of few; of no meaning before the first change."""
         self._step = 0
         """Of STEPS: by which factor more are tried."""
         self._reference: Measured | None = None
@@ -225,6 +239,7 @@ class Limiter:
             stretch.records += records
             stretch.done += records - failed
             stretch.out += self._out
+            stretch.busy += min(self._out, stretch.limit)
             stretch.called_s += called_s
 
     def look(self, now: float, out: int) -> LimitNews | None:
@@ -234,8 +249,9 @@ class Limiter:
         """
         self._out = out
         stretch = self._stretch
-        if stretch is None or out < FED * self.limit * self.ahead:
-            # There is not enough to do, or not enough that may run at once.
+        if stretch is None or out < FED * self.limit:
+            # There is not enough to do, or not enough that may run at once. What waits for a slot
+            # beside that does not count: beside a long call there is nothing.
             self._give_up(now)
             return None
         if not self._is_over(stretch, now):
@@ -245,7 +261,7 @@ class Limiter:
         self._error = stretch.error
         before = self.base
         self._conclude(measured, now)
-        return LimitNews(before, self.base, self.why) if self.base != before else None
+        return LimitNews(before, self.base, self.why, self.cause) if self.base != before else None
 
     def wait(self, now: float) -> None:
         """Hear that not all of the slots are there yet, whose number is to be judged."""
@@ -268,17 +284,16 @@ class Limiter:
             return False
         if min(stretch.own, stretch.slices) < STRETCH_SLICES:
             return False
-        mean_s = stretch.mean_s / self.ahead
-        if lasted_s < STRETCH_CALLS * mean_s:
+        if lasted_s < STRETCH_CALLS * stretch.called_s / stretch.slices:
             return False
-        if lasted_s >= max(PATIENCE_S, PATIENCE_CALLS * mean_s):
+        if lasted_s >= max(PATIENCE_S, PATIENCE_CALLS * stretch.called_s / stretch.slices):
             return True
         return stretch.error * SURE <= abs(self._factor - 1.0)
 
     # ---- conclusions
 
     def _conclude(self, measured: Measured, now: float) -> None:
-        if measured.slots < FED * self.limit * self.ahead:
+        if measured.slots < FED * self.limit:
             self._give_up(now)
             return
         if self.limit == self.base:
@@ -331,7 +346,8 @@ class Limiter:
         )
         if use >= USEFUL:
             gain = measured.records_per_s / reference.records_per_s - 1
-            self._keep(measured, f"{gain:.0%} more throughput than at {self.base}")
+            why = f"{gain:.0%} more throughput than at {self.base}"
+            self._keep(measured, LimitCause.MORE_THROUGHPUT, why)
             if self._in_a_row > 1:
                 self._step, self._in_a_row = max(0, self._step - 1), 0
             self._try_more(measured, now)
@@ -346,16 +362,20 @@ class Limiter:
     def _look_at_fewer(self, measured: Measured, now: float) -> None:
         if measured.records_per_s >= AS_GOOD * self._best:
             self._best = max(self._best, measured.records_per_s)
-            self._keep(measured, self._reason or f"as much throughput as at {self.base}")
+            if self._reason:
+                self._keep(measured, LimitCause.SLOWER_CALLS, self._reason)
+            else:
+                why = f"as much throughput as at {self.base}"
+                self._keep(measured, LimitCause.AS_MUCH_WITH_FEWER, why)
             self._try_fewer(RETREAT if self._in_a_row > 1 else self._factor, now)
             return
         self._in_a_row, self._reason = 0, ""
         # Too far may have been too much at once; what is finer is tried before the end.
         self._back(now, rest=self._factor > RETREAT)
 
-    def _keep(self, measured: Measured, why: str) -> None:
+    def _keep(self, measured: Measured, cause: LimitCause, why: str) -> None:
         """Make the limit that was tried the base."""
-        self.why = why
+        self.cause, self.why = cause, why
         self.base, self._reference = self.limit, measured
         self._in_a_row += 1
 

@@ -6,10 +6,10 @@ Observers listen and never decide: none of them can change, or slow down much, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
-from attrs import define
+from attrs import define, field
 
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit
@@ -48,6 +48,12 @@ class Observer:
         Those among them that an earlier assignment has finished are not heard of again.
         """
 
+    def gone(self, partition: Partition, offsets: Sequence[range], now: float) -> None:
+        """Hear of offsets that nobody here will read: they were gone, or are passed over.
+
+        What an earlier assignment has finished is not among them.
+        """
+
     def over(self, slice_: Slice, now: float) -> None:
         """Hear that a slot is through with a slice, before its records are heard of.
 
@@ -65,6 +71,7 @@ class Observer:
     ) -> None:
         """Hear of records whose handler returned (DONE) or skipped them (SKIPPED).
 
+        FILTERED are those that no handler is for, where nothing is done with them.
         ``slice_`` is what they ran in; None where their results had to be acked first.
         """
 
@@ -91,6 +98,10 @@ class Observer:
         """
 
 
+def _does_something(hear: Callable[..., None], name: str) -> bool:
+    return getattr(hear, "__func__", None) is not getattr(Observer, name)
+
+
 def _to_each(
     method: Callable[Concatenate[Observer, P], None],
 ) -> Callable[Concatenate[Observers, P], None]:
@@ -98,9 +109,9 @@ def _to_each(
     name = method.__name__
 
     def tell(self: Observers, /, *about: P.args, **more: P.kwargs) -> None:
-        for observer in self.observers:
+        for hear in self._hearers[name]:
             try:
-                getattr(observer, name)(*about, **more)
+                hear(*about, **more)
             except Exception as error:
                 self.failures += 1
                 self.on_error(error)
@@ -118,10 +129,21 @@ class Observers(Observer):
     """Hears of each exception; must not raise."""
     failures: int = 0
     """How often one of them has raised."""
+    _hearers: Mapping[str, Sequence[Callable[..., None]]] = field(init=False, repr=False)
+    """By method: those of the observers that have one of their own. The others need not hear."""
+
+    def __attrs_post_init__(self) -> None:
+        names = [name for name in vars(Observer) if not name.startswith("_")]
+        found = {name: [getattr(each, name) for each in self.observers] for name in names}
+        self._hearers = {
+            name: [hear for hear in hearers if _does_something(hear, name)]
+            for name, hearers in found.items()
+        }
 
     assigned = _to_each(Observer.assigned)
     given_up = _to_each(Observer.given_up)
     taken = _to_each(Observer.taken)
+    gone = _to_each(Observer.gone)
     over = _to_each(Observer.over)
     finished = _to_each(Observer.finished)
     failed = _to_each(Observer.failed)

@@ -254,13 +254,20 @@ class Settling:
             for seq in done if failed_before else ():
                 partition.forget_failure(seq)
         for index in results.skipped:
-            partition.finish((seqs[index],), Outcome.SKIPPED, len(messages[index]), now)
+            outcome = Outcome.FILTERED if index in results.filtered else Outcome.SKIPPED
+            partition.finish((seqs[index],), outcome, len(messages[index]), now)
             self._counters.skipped += 1
             if failed_before:
                 partition.forget_failure(seqs[index])
         if results.skipped and observer is not None:
-            skipped = [messages[index] for index in results.skipped]
-            observer.finished(partition, skipped, Outcome.SKIPPED, slice_, now)
+            for outcome, filtered in ((Outcome.SKIPPED, False), (Outcome.FILTERED, True)):
+                skipped = [
+                    messages[index]
+                    for index in results.skipped
+                    if (index in results.filtered) is filtered
+                ]
+                if skipped:
+                    observer.finished(partition, skipped, outcome, slice_, now)
 
     def _produce(self, slice_: Slice, indices: Sequence[int], returned: Returned) -> int:
         """Let a call's results be produced; return for how many bytes they count."""

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
+from window_consumer.model.errors import PassedOver, Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message
@@ -73,6 +74,14 @@ class Deviations:
     skipped: list[Message] = field(factory=list)
     returned: list[Returned] = field(factory=list)
     """Calls that want something produced; the records of their lanes behind them were held."""
+    filtered: list[Message] = field(factory=list)
+    """Those of ``skipped`` that are for none of the handlers."""
+
+    def skip(self, message: Message, error: Skip) -> None:
+        """Note a record that is finished without having been handled."""
+        self.skipped.append(message)
+        if isinstance(error, PassedOver):
+            self.filtered.append(message)
 
 
 class Work(Protocol):
@@ -205,6 +214,8 @@ class Slice:
         ]
         held = [index for index, _ in self._places(noted.held, _itself) if index not in but]
         skipped = [index for index, _ in self._places(noted.skipped, _itself) if index not in but]
+        passed_over = set(map(id, noted.filtered))
+        filtered = {index for index in skipped if id(self.messages[index]) in passed_over}
         returned = self._returned(noted.returned)
         others = [*but, *held, *skipped, *(index for index, _ in failed)]
         others += [index for indices, _ in returned for index in indices]
@@ -214,7 +225,7 @@ class Slice:
             if index > start:
                 done.append((self.seqs[start:index], self.messages[start:index]))
             start = index + 1
-        return Results(done, failed, held, skipped, returned)
+        return Results(done, failed, held, skipped, returned, filtered)
 
     def _returned(self, noted: Sequence[Returned]) -> list[tuple[list[int], Returned]]:
         """Return the calls that want something produced, with the places of their records."""
@@ -288,6 +299,8 @@ class Results:
     skipped: list[int]
     returned: list[tuple[list[int], Returned]] = field(factory=list)
     """The places of a call's records, and what it wants produced."""
+    filtered: Collection[int] = ()
+    """Those of ``skipped`` that are for none of the handlers."""
 
 
 def _itself(message: Message) -> Message:

@@ -54,6 +54,8 @@ class CellPicture:
     first_offset: int
     records: int
     open: int
+    age_s: float = 0.0
+    """How long ago its first record came."""
 
 
 @frozen
@@ -132,6 +134,16 @@ class LimitPicture:
 
 
 @frozen
+class LoopPicture:
+    """The event loop that a worker's coroutines run on; seconds, so far, all together."""
+
+    computed_s: float
+    """How long its thread had a processor."""
+    late_s: float
+    """How much later than it should have it went round: something did not give it back."""
+
+
+@frozen
 class Snapshot:
     """All windows and calls of one worker."""
 
@@ -155,6 +167,8 @@ class Snapshot:
     """How long ago partitions were given or taken, the last times, earliest first."""
     halted: bool = False
     """A person has paused the worker."""
+    loop: LoopPicture | None = None
+    """None where handlers are no coroutines."""
 
 
 SHOWN_KEY = 60
@@ -234,7 +248,7 @@ def _partition(
     return PartitionPicture(
         name=partition.name,
         next_offset=window.next_offset,
-        cells=_cells(window, row) if cells else (),
+        cells=_cells(window, row, now) if cells else (),
         capacity_cells=engine.rules.window_cells,
         open=window.open,
         buffered=partition.buffered,
@@ -265,13 +279,14 @@ def _first_open(window: Window) -> int | None:
     return window.offsets.offset_of(window.cells[0].first_open_seq())
 
 
-def _cells(window: Window, row: str) -> tuple[CellPicture, ...]:
+def _cells(window: Window, row: str, now: float) -> tuple[CellPicture, ...]:
     return tuple(
         CellPicture(
             _STATES[letter],
             window.offsets.offset_of(cell.first_seq),
             len(cell.states),
             cell.open,
+            max(0.0, now - cell.opened),
         )
         for letter, cell in zip(row, window.cells, strict=True)
     )

@@ -21,7 +21,7 @@ _BYTES = {outcome: bytes([outcome]) for outcome in Outcome}
 class Cell:
     """Consecutive records and their outcomes; the unit of commit. Owner: its window."""
 
-    __slots__ = ("first_seq", "open", "states", "touched")
+    __slots__ = ("first_seq", "open", "opened", "states", "touched")
 
     def __init__(self, first_seq: int, now: float):
         self.first_seq = first_seq
@@ -29,6 +29,8 @@ class Cell:
         """One ``Outcome`` a record."""
         self.open = 0
         """How many of the records are not finished."""
+        self.opened = now
+        """When its first record came."""
         self.touched = now
         """When the last of its records was finished, or when it was opened."""
 

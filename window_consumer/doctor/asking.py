@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from time import monotonic, sleep
@@ -16,7 +16,7 @@ from window_consumer.app.patterns import matching_topics
 from window_consumer.config import Config, WorkerConfig
 from window_consumer.doctor.diagnosis import Diagnosis, diagnose
 from window_consumer.doctor.evidence import Evidence
-from window_consumer.doctor.looks import GroupLook, WorkerLook, look_at
+from window_consumer.doctor.looks import GroupLook, WorkerLook, heard, look_at, unheard
 from window_consumer.doctor.scraped import looks_at
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.errors import WindowConsumerError
@@ -34,6 +34,9 @@ _PING_S: Final = 2.0
 """A question that gets no answer for so long counts as one that took so long."""
 _METRICS: Final = "/metrics"
 
+Seen = tuple[list[WorkerLook], Sequence[str]]
+"""Workers, and which of several processes behind their address have not answered it."""
+
 
 @frozen
 class Process:
@@ -44,16 +47,16 @@ class Process:
     has_windows: bool
     """It is an admin address; else one that answers ``/metrics``."""
 
-    def look(self, at_s: float, *, stacks: bool) -> list[WorkerLook]:
+    def look(self, at_s: float, *, stacks: bool) -> Seen:
         """Look at its workers; raises AskError."""
         if self.has_windows:
             told = ask(self.address, self.access, stacks=stacks)
-            return [look_at(worker, at_s) for worker in told.workers]
+            return [look_at(worker, at_s) for worker in told.workers], told.missing
         status, text = fetch(self.address, _METRICS, Access())
         if status != HTTPStatus.OK:
             raise AskError(f"{self.address}: {_METRICS} answers with status {status}")
         try:
-            return looks_at(text.decode("utf-8", "replace"), at_s)
+            return looks_at(text.decode("utf-8", "replace"), at_s), ()
         except ValueError as error:
             raise AskError(f"{self.address}: {error}") from error
 
@@ -68,11 +71,15 @@ class Examination:
     """By worker, one for several where they connect alike; missing where none was reached."""
     processes: Sequence[Process]
     notes: list[str] = field(factory=list)
+    unreached: Collection[str] = ()
+    """The workers whose cluster was looked for in vain."""
     _looks: dict[tuple[str, str, str], list[WorkerLook]] = field(factory=lambda: defaultdict(list))
     """By address, process and worker."""
     _groups: dict[str, list[GroupLook]] = field(factory=lambda: defaultdict(list))
     _trips: dict[int, list[float]] = field(factory=lambda: defaultdict(list))
     """By the cluster's identity."""
+    _answered: set[int] = field(factory=set)
+    """Likewise."""
     _stopped: threading.Event = field(factory=threading.Event)
 
     def run(self, for_s: float) -> Diagnosis:
@@ -115,12 +122,17 @@ class Examination:
     def _look_at_workers(self, *, stacks: bool) -> None:
         for process in self.processes:
             try:
-                found = process.look(monotonic(), stacks=stacks)
+                now = monotonic()
+                found, missing = process.look(now, stacks=stacks)
             except AskError as error:
                 self._note(str(error))
                 continue
             for look in found:
                 self._looks[str(process.address), look.process, look.worker].append(look)
+            for number in missing:
+                for worker in self.workers:
+                    look = unheard(now, worker.name, number)
+                    self._looks[str(process.address), number, worker.name].append(look)
 
     def _look_at_groups(self, cluster: Cluster) -> None:
         for worker in self.workers:
@@ -145,6 +157,7 @@ class Examination:
     def _ping(self, cluster: Cluster) -> None:
         try:
             self._trips[id(cluster)].append(cluster.round_trip_s(_PING_S))
+            self._answered.add(id(cluster))
         except WindowConsumerError as error:
             self._trips[id(cluster)].append(_PING_S)
             self._note(f"{cluster.bootstrap} does not answer: {error}")
@@ -155,7 +168,7 @@ class Examination:
 
     def _conclude(self) -> Diagnosis:
         known = {worker.name: worker for worker in self.workers}
-        seen = {key: looks for key, looks in self._looks.items() if key[2] in known}
+        seen = {key: heard(looks) for key, looks in self._looks.items() if key[2] in known}
         strangers = sorted({key[2] for key in self._looks} - {*known, *self.config.workers})
         if strangers:
             self._note(f"workers that the configuration does not have: {', '.join(strangers)}")
@@ -174,9 +187,12 @@ class Examination:
             groups=[(name, looks) for name, looks in groups if name not in asked],
             others=[(name, looks) for name, looks in groups if name in asked],
             notes=self.notes,
+            were_asked=bool(self.processes),
         )
 
     def _evidence(self, worker: WorkerConfig, looks: Sequence[WorkerLook], where: str) -> Evidence:
+        cluster = self.clusters.get(worker.name)
+        is_mute = cluster is not None and id(cluster) not in self._answered
         return Evidence(
             worker=worker.name,
             where=where,
@@ -184,7 +200,8 @@ class Examination:
             pool=worker.pool,
             looks=looks,
             group=self._groups.get(worker.name, ()),
-            round_trips_s=self._trips.get(id(self.clusters.get(worker.name)), ()),
+            round_trips_s=self._trips.get(id(cluster), ()),
+            is_cluster_silent=is_mute or worker.name in self.unreached,
         )
 
 

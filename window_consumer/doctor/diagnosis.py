@@ -9,10 +9,11 @@ from attrs import evolve, frozen
 
 from window_consumer.doctor.causes import Cause, CauseKind
 from window_consumer.doctor.evidence import Evidence
-from window_consumer.doctor.load import gil_bound, handler_slow, hot_key, hot_partition, rate
+from window_consumer.doctor.interpreter import gil_bound, loop_blocked, loop_bound
+from window_consumer.doctor.load import handler_slow, hot_key, hot_partition, rate
 from window_consumer.doctor.looks import GroupLook
 from window_consumer.doctor.standing import breaker_open, halted, hovering, not_in_group, rebalances
-from window_consumer.doctor.supply import broker_slow, fetch_bound
+from window_consumer.doctor.supply import broker_away, broker_slow, fetch_bound
 
 RULES: Final[tuple[Callable[[Evidence], Iterator[Cause]], ...]] = (
     breaker_open,
@@ -24,7 +25,10 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[Cause]], ...]] = (
     rate,
     hot_partition,
     gil_bound,
+    loop_bound,
+    loop_blocked,
     handler_slow,
+    broker_away,
     broker_slow,
     fetch_bound,
 )
@@ -76,11 +80,14 @@ def diagnose(
     groups: Iterable[tuple[str, Sequence[GroupLook]]] = (),
     others: Iterable[tuple[str, Sequence[GroupLook]]] = (),
     notes: Sequence[str] = (),
+    *,
+    were_asked: bool = False,
 ) -> Diagnosis:
     """Return the likely causes, the likeliest first.
 
     ``groups`` are those of workers that could not be asked themselves, by the worker's name;
-    ``others`` those of workers that were, without the partitions that they have.
+    ``others`` those of workers that were, without the partitions that they have. ``were_asked``
+    tells that somebody was to answer for workers, whether it did or not.
     """
     causes: list[Cause] = []
     well: list[str] = []
@@ -92,7 +99,7 @@ def diagnose(
         if not found:
             well.append(_well(seen))
     for worker, looks in groups:
-        found = list(_of_group(worker, looks))
+        found = list(_of_group(worker, looks, were_asked=were_asked))
         causes += found
         if not found and looks:
             well.append(f"{worker}: nothing is wrong, as far as its group tells")
@@ -138,7 +145,9 @@ def _unknown(seen: Evidence) -> Cause:
     )
 
 
-def _of_group(worker: str, looks: Sequence[GroupLook]) -> Iterator[Cause]:
+def _of_group(
+    worker: str, looks: Sequence[GroupLook], *, were_asked: bool = False
+) -> Iterator[Cause]:
     """Say what the cluster alone can tell of a worker that was not asked."""
     if not looks:
         return
@@ -164,12 +173,14 @@ def _of_group(worker: str, looks: Sequence[GroupLook]) -> Iterator[Cause]:
         )
     elif lag and sum(first.lags.values()) <= lag and _stands(first, last):
         worst = max(last.lags, key=lambda name: last.lags[name])
+        advice = "give --url, or configure admin or health"
+        if were_asked:
+            advice = "none answers where it was asked; is its process frozen, or elsewhere (--url)?"
         yield Cause(
             CauseKind.UNKNOWN,
             worker,
             f"{lag} records are not committed, {last.lags[worst]} of them in {worst}, and it gets"
-            f" no less within {seconds:.0f} s; only a worker knows why: give --url, or configure"
-            " admin or health",
+            f" no less within {seconds:.0f} s; only a worker knows why: {advice}",
             {"lag": lag, "lag_before": sum(first.lags.values()), "members": last.members},
             worst,
         )

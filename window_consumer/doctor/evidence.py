@@ -10,6 +10,7 @@ from typing import Final
 from attrs import define
 
 from window_consumer.core.durations import Histogram
+from window_consumer.core.snapshot import LoopPicture
 from window_consumer.doctor.looks import GroupLook, PartitionLook, WorkerLook
 from window_consumer.model.record import TopicPartition
 
@@ -36,6 +37,8 @@ class Evidence:
     group: Sequence[GroupLook] = ()
     round_trips_s: Sequence[float] = ()
     """How long the cluster took to answer quick questions."""
+    is_cluster_silent: bool = False
+    """It was asked, and has answered nothing."""
 
     @property
     def first(self) -> WorkerLook:
@@ -88,6 +91,22 @@ class Evidence:
     def cores(self) -> float:
         """How many processors calls on threads had, on average; 0 for other calls."""
         return self.durations.computed_s / max(self.seconds, 1e-9)
+
+    @cached_property
+    def loop_cores(self) -> float | None:
+        """How much of a processor the event loop had; None where handlers are no coroutines."""
+        return self._of_loop(lambda loop: loop.computed_s)
+
+    @cached_property
+    def loop_late(self) -> float | None:
+        """For which share of the time the event loop should have gone round, and did not."""
+        return self._of_loop(lambda loop: loop.late_s)
+
+    def _of_loop(self, of: Callable[[LoopPicture], float]) -> float | None:
+        first, last = self.first.loop, self.last.loop
+        if first is None or last is None:
+            return None
+        return max(0.0, of(last) - of(first)) / max(self.seconds, 1e-9)
 
     @cached_property
     def seconds_a_record(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Rules for workers that get too little done: hot keys, slow handlers, one interpreter."""
+"""Rules for workers that get too little done: hot keys and partitions, rates, slow handlers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from window_consumer.doctor.causes import BUSY, IDLE, Cause, CauseKind, Figure, duration
 from window_consumer.doctor.evidence import Evidence
+from window_consumer.doctor.interpreter import is_one_thread_bound
 from window_consumer.doctor.looks import PartitionLook
 
 LINE_SHARE: Final = 0.5
@@ -16,10 +17,6 @@ LEAST_LINE: Final = 8
 """One key holds a partition up when so many of the waiting records, and no fewer, wait for it."""
 
 PARTITION_SHARE: Final = 0.8
-
-CORES: Final = (0.6, 1.3)
-"""Threads that compute have one core together, less what the poll thread takes and other programs
-of the machine; more than one have those whose native code lets go of the interpreter's lock."""
 
 LONG_DRAIN_S: Final = 60.0
 """Who catches up within this time needs no advice."""
@@ -121,42 +118,9 @@ def rate(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def gil_bound(seen: Evidence) -> Iterator[Cause]:
-    """Handlers on threads compute: one interpreter computes on one core at a time."""
-    if not _is_gil_bound(seen):
-        return
-    slots = seen.mean(lambda look: look.slots)
-    yield Cause(
-        CauseKind.GIL_BOUND,
-        seen.worker,
-        f"its handler computes: calls in {slots:.0f} slots had {seen.cores:.2f} processors"
-        " together, and one interpreter has no more than one; use pool: processes, more slots do"
-        " not help",
-        {
-            "cores": seen.cores,
-            "slots": slots,
-            "busy_ratio": seen.busy_ratio,
-            "finished_per_s": seen.finished_per_s,
-            "arriving_per_s": seen.arriving_per_s,
-        },
-        weight=65,
-    )
-
-
-def _is_gil_bound(seen: Evidence) -> bool:
-    return (
-        seen.is_behind
-        and seen.pool == "threads"
-        and seen.last.slots > 1
-        # However busy the slots are: the poll thread, too, waits for the interpreter, and they
-        # for it.
-        and CORES[0] <= seen.cores <= CORES[1]
-    )
-
-
 def handler_slow(seen: Evidence) -> Iterator[Cause]:
     """More calls at once are needed than there are slots (Little's law)."""
-    if not seen.is_behind or seen.busy_ratio < BUSY or _is_gil_bound(seen):
+    if not seen.is_behind or seen.busy_ratio < BUSY or is_one_thread_bound(seen):
         return
     slots = seen.mean(lambda look: look.slots)
     took_s = seen.seconds_a_record

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from attrs import field, frozen
 
 from window_consumer.core.durations import Histogram
-from window_consumer.core.snapshot import PartitionPicture
+from window_consumer.core.snapshot import LoopPicture, PartitionPicture
 from window_consumer.model.record import TopicPartition
 from window_consumer.telemetry.admin_client import ToldWorker
+
+UNHEARD: Final = "unheard"
+"""The phase of a worker whose process did not answer."""
 
 
 @frozen
@@ -83,6 +87,8 @@ class WorkerLook:
     durations: Histogram = field(factory=lambda: Histogram((), 0.0))
     running_s: float | None = None
     """For how long calls that run have been running, together; None where that is not told."""
+    loop: LoopPicture | None = None
+    """None where handlers are no coroutines."""
     breaker: BreakerLook = field(factory=BreakerLook)
     partitions: Sequence[PartitionLook] = ()
     calls: Sequence[CallLook] = ()
@@ -124,6 +130,7 @@ def look_at(told: ToldWorker, at_s: float) -> WorkerLook:
         commits_s=did.commits_s,
         durations=seen.durations,
         running_s=sum(call.seconds for call in seen.calls if not call.abandoned),
+        loop=seen.loop,
         breaker=BreakerLook(
             seen.breaker.state.value,
             seen.breaker.seconds,
@@ -143,6 +150,19 @@ def look_at(told: ToldWorker, at_s: float) -> WorkerLook:
             for call in seen.calls
         ),
     )
+
+
+def unheard(at_s: float, worker: str, process: str) -> WorkerLook:
+    """Return a look at a worker whose process has not answered whoever asks for all of them."""
+    return WorkerLook(at_s, worker, process, is_ready=False, phase=UNHEARD)
+
+
+def heard(looks: Sequence[WorkerLook]) -> Sequence[WorkerLook]:
+    """Return those that have shown something, or all where none has.
+
+    A process that was late once is no reason, and figures begin with what it has told.
+    """
+    return [each for each in looks if each.phase != UNHEARD] or looks
 
 
 def lag_of(lag: int | None, unread: int | None, held: int, *, is_source: bool) -> int | None:

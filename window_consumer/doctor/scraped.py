@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from window_consumer.core.durations import BOUNDS_S, Histogram
+from window_consumer.core.snapshot import LoopPicture
 from window_consumer.doctor.looks import BreakerLook, PartitionLook, WorkerLook, lag_of
 from window_consumer.model.record import TopicPartition
 
@@ -78,6 +79,11 @@ def _look(worker: str, process: str, figures: Figures, at_s: float) -> WorkerLoo
         commits=round(one("commits_total")),
         commits_s=one("commits_waited_seconds_total"),
         durations=_histogram(figures, one("calls_computed_seconds_total")),
+        loop=LoopPicture(
+            one("event_loop_computed_seconds_total"), one("event_loop_late_seconds_total")
+        )
+        if figures["event_loop_late_seconds_total"]
+        else None,
         breaker=BreakerLook(state),
         partitions=tuple(_partitions(figures)),
     )

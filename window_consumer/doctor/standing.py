@@ -7,7 +7,7 @@ from typing import Final
 
 from window_consumer.doctor.causes import Cause, CauseKind
 from window_consumer.doctor.evidence import Evidence
-from window_consumer.doctor.looks import CallLook, PartitionLook
+from window_consumer.doctor.looks import UNHEARD, CallLook, PartitionLook
 
 HOVERS_S: Final = 5.0
 """A start cell without progress for longer is no chance ..."""
@@ -104,6 +104,8 @@ def not_in_group(seen: Evidence) -> Iterator[Cause]:
     where = "is not in its group" if phase == "running" else f"is {phase}"
     if phase == "silent":
         where = "does not answer: its poll thread stands still"
+    if phase == UNHEARD:
+        where = "does not answer, nor does its process: it is frozen, or starts again and again"
     yield Cause(
         CauseKind.NOT_IN_GROUP,
         seen.worker,

@@ -14,9 +14,26 @@ SLOW_COMMIT_S: Final = 0.5
 """A commit's ack is noticed up to 0.1 s late."""
 
 
+def broker_away(seen: Evidence) -> Iterator[Cause]:
+    """No broker answers whoever looks, and nothing comes to the worker either."""
+    if not seen.is_cluster_silent or seen.finished_per_s or seen.last.busy:
+        return
+    yield Cause(
+        CauseKind.BROKER_AWAY,
+        seen.worker,
+        f"no broker answers, and the worker has finished nothing for {seen.seconds:.0f} s: how much"
+        " lags nobody knows; are the brokers up, and does the network let us there? As soon as they"
+        " answer it goes on by itself",
+        {"within_s": seen.seconds, "lag_before": seen.lag},
+        weight=92,
+    )
+
+
 def broker_slow(seen: Evidence) -> Iterator[Cause]:
     """Brokers take long to answer."""
     trip_s, commit_s = seen.round_trip_s, seen.commit_s
+    if seen.is_cluster_silent:
+        return  # nobody knows how slow
     is_slow = (trip_s or 0.0) >= SLOW_TRIP_S or (commit_s or 0.0) >= SLOW_COMMIT_S
     if not is_slow or not seen.is_behind or seen.busy_ratio >= BUSY:
         return

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from window_consumer.model.errors import RunError
 from window_consumer.model.record import TopicPartition
+
+HELD_AT = 0
+"""Where a partition begins that is paused until somebody seeks: a number; nothing is read there.
+
+The client would have to ask the broker what the end is, and asks again when it has been told to
+pause. What a late answer says wins over a seek that came meanwhile (librdkafka 2.16): the partition
+would be read from its end on, and the records before it by nobody.
+"""
 
 
 class Assignment:
@@ -25,6 +33,8 @@ class Assignment:
         they are dealt to it again they are as silent as before."""
         self.moved: set[TopicPartition] = set()
         """Those that begin elsewhere, or were given up, since this was last cleared."""
+        self._held: set[TopicPartition] = set()
+        """Those of them that have no place to begin at yet."""
         self._problems: dict[TopicPartition, KafkaError] = {}
 
     @property
@@ -34,7 +44,10 @@ class Assignment:
 
     def note_problem(self, message: Any, error: KafkaError) -> None:
         """Note what stands in the way of reading on, where the records before it end."""
-        self._problems[TopicPartition(message.topic(), message.partition())] = error
+        name = TopicPartition(message.topic(), message.partition())
+        # A log may not have HELD_AT any more, and may be asked for it before the pause is heard of.
+        if name not in self._held:
+            self._problems[name] = error
 
     def take_problems(self) -> dict[TopicPartition, KafkaError]:
         """Return the problems of the places where reading stands still, each once."""
@@ -50,20 +63,22 @@ class Assignment:
         """Note new partitions; an eager rebalance names all that there are."""
         if not self._incremental:
             self._begins.clear()
-        self._begins.update(dict.fromkeys(names, OFFSET_END))
+        self._begins.update(dict.fromkeys(names, HELD_AT))
         self._move(names)
 
     def give_up(self, names: Sequence[TopicPartition]) -> None:
         """Forget partitions."""
         for name in names:
             self._begins.pop(name, None)
+        self._held.difference_update(names)
         self._move(names)
 
     def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Begin to read at these offsets; those with None stay paused."""
-        begins = {
-            name: OFFSET_END if offset is None else offset for name, offset in offsets.items()
-        }
+        begins = {name: HELD_AT if offset is None else offset for name, offset in offsets.items()}
+        waiting = [name for name, offset in offsets.items() if offset is None]
+        self._held.difference_update(begins)
+        self._held.update(waiting)
         self._begins.update(begins)
         self._move(begins)
         known = [name for name, offset in offsets.items() if offset is not None]
@@ -72,7 +87,6 @@ class Assignment:
             self._consumer.incremental_assign(_at(begins))
         else:
             self._assign(begins)
-        waiting = [name for name, offset in offsets.items() if offset is None]
         if waiting:
             self.pause(waiting)
 
@@ -81,6 +95,7 @@ class Assignment:
         if name not in self._begins:
             raise RunError(f"{name} cannot be read: it is not assigned")
         self._begins[name] = offset
+        self._held.discard(name)
         self._move([name])
         self._wake(self._paused.intersection([name]))
         try:

@@ -29,6 +29,7 @@ from window_consumer.kafka.answers import (
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.coordinator import GroupQuestion, committed_offsets
 from window_consumer.kafka.features import Features
+from window_consumer.kafka.lifeline import Lifeline
 from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.topics import Group, NewCopyTopic, Topic
 from window_consumer.model import record
@@ -79,12 +80,26 @@ class Cluster:
         self._troubles = _Troubles()
         self._features = Features(log, settings)
         conf = {**settings, **self._features.settings(), **token_setting(settings, oauth_token)}
-        conf["error_cb"] = self._troubles.note
+        self._lifeline = Lifeline(conf)
+        conf["error_cb"] = self._hear
         try:
             self._conf = conf
-            self._admin = AdminClient(conf, logger=self._features)
+            self._client = AdminClient(conf, logger=self._features)
         except KafkaException as exception:
             raise ConfigError(f"kafka: {exception.args[0]}") from exception
+
+    @property
+    def _admin(self) -> AdminClient:
+        """The client to ask: a new one where it has lost its way to the cluster."""
+        self._client.poll(0)  # serves the error callback
+        if self._lifeline.is_lost(self._client):
+            self._lifeline = Lifeline(self._conf)
+            self._client = AdminClient(self._conf, logger=self._features)
+        return self._client
+
+    def _hear(self, error: KafkaError) -> None:
+        self._troubles.note(error)
+        self._lifeline.note(error)
 
     def wait_until_there(self, timeout_s: float, on_wait: Callable[[str, float], None]) -> None:
         """Return once a broker answers.
@@ -112,7 +127,7 @@ class Cluster:
             on_wait(reason, waited)
 
     def _raise_unless_absent(self, exception: KafkaException) -> None:
-        self._admin.poll(0)  # serves the error callback
+        self._client.poll(0)  # serves the error callback
         refused = self._troubles.refused
         if refused is not None:
             raise AuthenticationError(
@@ -125,7 +140,7 @@ class Cluster:
 
     def has_consumer_protocol(self) -> bool:
         """Tell whether the brokers that have answered know the consumer group protocol."""
-        self._admin.poll(0)  # serves the log
+        self._client.poll(0)  # serves the log
         return not self._features.no_consumer_protocol
 
     # ---- topics
@@ -343,7 +358,7 @@ class Cluster:
             what,
             timeout_s=timeout_s,
             patience_s=patience_s,
-            pause=lambda: self._admin.poll(_POLL_S),
+            pause=lambda: self._client.poll(_POLL_S),
         )
 
     def _settings_of(self, kind: str, name: str, timeout_s: float) -> dict[str, str]:

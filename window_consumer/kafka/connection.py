@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from window_consumer.kafka.assignment import Assignment
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.commits import Commits, Results
+from window_consumer.kafka.lifeline import Lifeline
 from window_consumer.model.errors import CommitFailedError, RunError
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
@@ -34,7 +35,8 @@ class Connection:
         self.troubles: list[KafkaError] = []
         """What the client has said about itself, for the listener."""
         self.commits = Commits()
-        noting = {"error_cb": self.troubles.append, "on_commit": self.commits.on_commit}
+        self.lifeline = Lifeline(settings)
+        noting = {"error_cb": self._hear, "on_commit": self.commits.on_commit}
         try:
             self.consumer = Consumer({**settings, **noting}, logger=log)
         except KafkaException as exception:
@@ -43,6 +45,10 @@ class Connection:
         classic = settings["group.protocol"] == "classic"
         incremental = not classic or "cooperative" in strategy
         self.assignment = Assignment(self.consumer, incremental=incremental)
+
+    def _hear(self, error: KafkaError) -> None:
+        self.troubles.append(error)
+        self.lifeline.note(error)
 
     def chunks(self, max_records: int, timeout_s: float) -> Iterator[list[Any]]:
         """Yield records and errors, one call of the client at a time; waits only for the first.

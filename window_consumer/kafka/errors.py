@@ -145,6 +145,11 @@ def is_absence(error: KafkaError) -> bool:
     return error.code() in _ABSENT
 
 
+def are_all_down(error: KafkaError) -> bool:
+    """Tell whether the client says that it is connected to no broker."""
+    return error.code() == KafkaError._ALL_BROKERS_DOWN
+
+
 def is_fatal(error: KafkaError) -> bool:
     """Tell whether the client has given up: nothing but a new one can help."""
     return error.code() == KafkaError._FATAL or error.fatal()

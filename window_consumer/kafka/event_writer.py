@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.lasting_producer import LastingProducer
 from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.settings import EventNeeds, event_settings
 from window_consumer.model.errors import ConfigError, PublishFailedError
@@ -31,10 +31,9 @@ class EventWriter:
         self._topic = topic
         self._log = log
         conf = event_settings(user_settings, needs)
-        conf["error_cb"] = self._note
         conf.update(token_setting(conf, oauth_token))
         try:
-            self._producer = Producer(conf, logger=log)
+            self._producer = LastingProducer(conf, log, self._note)
         except KafkaException as exception:
             raise ConfigError(f"kafka: {exception.args[0]}") from exception
 
@@ -67,8 +66,4 @@ class EventWriter:
 
     def close(self, timeout_s: float) -> int:
         """Wait for the answers that are missing; return how many are still missing then."""
-        deadline = time.monotonic() + timeout_s
-        missing = len(self._producer)
-        while missing and (left := deadline - time.monotonic()) > 0:
-            missing = self._producer.flush(left)
-        return missing
+        return self._producer.wait(timeout_s)

@@ -81,7 +81,9 @@ class Membership:
         if self._join_again_at is not None and time.monotonic() >= self._join_again_at:
             self._join_again()
         connection = self.connection
-        if self.protocol == "consumer" and self._watch.is_deaf(
+        if connection.lifeline.is_lost(connection.consumer):
+            self._find_back()
+        elif self.protocol == "consumer" and self._watch.is_deaf(
             connection.consumer.memberid, lambda: connection.assignment.names
         ):
             self._start_anew()
@@ -225,6 +227,15 @@ class Membership:
         names = self.connection.assignment.names
         self._answer(lambda listener: listener.on_revoked(names))
         self.connection.give_up(names)
+        self._join_again()
+
+    def _find_back(self) -> None:
+        """Go on with another client where this one asks nobody any more: nothing can be said."""
+        self._log.log(
+            logging.WARNING,
+            "the cluster answers, and this client has lost its way to it: joins with a new one",
+        )
+        self._lose_everything()
         self._join_again()
 
     def raise_raised(self) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from window_consumer.kafka import errors, settings
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.lasting_producer import LastingProducer
 from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.model.errors import PublishFailedError, WrongProcessError
 from window_consumer.model.protocols import Copy, Delivery
@@ -34,21 +34,20 @@ class KafkaSink:
         oauth_token: OauthToken | None = None,
     ):
         self._conf = settings.producer_settings(user_settings, worker)
-        self._conf["error_cb"] = self._note
         self._conf.update(token_setting(self._conf, oauth_token))
         self._log = log
         self._pid = os.getpid()
-        self._producer: Producer | None = None
+        self._producer: LastingProducer | None = None
         self._made = threading.Event()
 
     def _note(self, error: KafkaError) -> None:
         self._log.info("producer: %s", errors.text_of(error))
 
-    def _usable(self) -> Producer:
+    def _usable(self) -> LastingProducer:
         if os.getpid() != self._pid:
             raise WrongProcessError("this producer was made in another process")
         if self._producer is None:
-            self._producer = Producer(self._conf, logger=self._log)
+            self._producer = LastingProducer(self._conf, self._log, self._note)
             self._made.set()
         return self._producer
 
@@ -87,10 +86,4 @@ class KafkaSink:
 
     def close(self, timeout_s: float) -> int:
         """Wait for the answers that are missing; return how many are still missing then."""
-        if self._producer is None:
-            return 0
-        deadline = time.monotonic() + timeout_s
-        missing = len(self._producer)
-        while missing and (left := deadline - time.monotonic()) > 0:
-            missing = self._producer.flush(left)
-        return missing
+        return 0 if self._producer is None else self._producer.wait(timeout_s)

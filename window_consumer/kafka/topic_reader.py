@@ -69,7 +69,7 @@ class TopicReader:
 
     All errors are WindowConsumerErrors: ConfigError for settings that the client refuses,
     MissingTopicError, NotPermittedError, AuthenticationError, and BrokerUnavailableError where
-    nothing comes for half a minute.
+    nothing comes for half a minute, or for ``patience_s``.
     """
 
     def __init__(
@@ -79,7 +79,11 @@ class TopicReader:
         *,
         group: str = "window-consumer-reader",
         oauth_token: OauthToken | None = None,
+        patience_s: float | None = None,
     ):
+        """``patience_s`` bounds how long an answer may take, and how long nothing may come."""
+        self._answer_s = _ANSWER_S if patience_s is None else patience_s
+        self._still_s = _STILL_S if patience_s is None else patience_s
         self._troubles: list[KafkaError] = []
         conf = {
             **reader_settings(user_settings, group),
@@ -111,7 +115,7 @@ class TopicReader:
     def spans(self, topic: str) -> dict[TopicPartition, Span]:
         """Return what each partition of a topic holds now; raises MissingTopicError."""
         try:
-            metadata = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+            metadata = self._consumer.list_topics(topic, timeout=self._answer_s).topics[topic]
             if metadata.error is not None:
                 raise errors.translate(metadata.error, f"topic {topic}")
             if not metadata.partitions:
@@ -122,7 +126,7 @@ class TopicReader:
             raise self._in_words(exception, f"topic {topic}") from exception
 
     def _span(self, name: TopicPartition) -> Span:
-        return Span(*log_range(self._consumer, ClientPartition(*name), _ANSWER_S))
+        return Span(*log_range(self._consumer, ClientPartition(*name), self._answer_s))
 
     def offsets_at(
         self, names: Sequence[TopicPartition], time_ms: int
@@ -133,7 +137,7 @@ class TopicReader:
         """
         wanted = [ClientPartition(*name, time_ms) for name in names]
         try:
-            found = self._consumer.offsets_for_times(wanted, timeout=_ANSWER_S)
+            found = self._consumer.offsets_for_times(wanted, timeout=self._answer_s)
         except KafkaException as exception:
             raise self._in_words(exception, "offsets by time") from exception
         offsets = {}
@@ -166,7 +170,7 @@ class TopicReader:
                     if records:
                         yield records
                         heard_at = time.monotonic()
-                elif time.monotonic() - heard_at > _STILL_S:
+                elif time.monotonic() - heard_at > self._still_s:
                     raise self._absent(list(ends))
         except KafkaException as exception:
             where = ", ".join(map(str, ends))
@@ -221,7 +225,7 @@ class TopicReader:
     def _absent(self, names: Sequence[TopicPartition]) -> BrokerUnavailableError:
         why = errors.text_of(self._troubles[-1]) if self._troubles else "the client says nothing"
         return BrokerUnavailableError(
-            f"{', '.join(map(str, names))}: nothing came for {_STILL_S:g} s before the end was"
+            f"{', '.join(map(str, names))}: nothing came for {self._still_s:g} s before the end was"
             f" reached ({why})"
         )
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from window_consumer.kafka.settings import Kind
 
 _NOWHERE = "127.0.0.1:1"
-_QUOTED = re.compile(r'[`"]([a-z][a-z0-9_.]+)[`"]')
+_NAMED = re.compile(r'[`"]([a-z][a-z0-9_.]+)[`"]|\b([a-z][a-z0-9]*(?:\.[a-z0-9]+)+) failed:')
 
 
 @frozen
@@ -29,7 +29,8 @@ def refused_by_client(kind: Kind, settings: Mapping[str, Any]) -> Refusal | None
     text = _answer(kind, settings)
     if text is None:
         return None
-    for key in _QUOTED.findall(text):
+    for quoted, failed in _NAMED.findall(text):
+        key = quoted or failed
         if key in settings:
             return Refusal(text, key)
     # A property with several names is refused by another one than was written.

@@ -6,15 +6,13 @@ Pure arithmetic on ``AuditCount``, in any order of the counts, those sent twice 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from attrs import define, field, frozen
 
 from window_consumer.model.audit_count import WRITTEN, AuditCount, Tier, signed64
-
-Ranges = tuple[tuple[int, int], ...]
-"""Offsets, ascending and apart from each other; each range up to its second number (exclusive)."""
+from window_consumer.model.offset_ranges import Ranges, overlap, united, without
 
 Place = tuple[str, str, int]
 """A group, and a topic's partition."""
@@ -81,53 +79,6 @@ def _replaced(counts: Sequence[AuditCount]) -> tuple[set[tuple[str, str, int]], 
     return gone, without(later, kept)
 
 
-def united(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Return ranges in order, those joined that touch or overlap."""
-    joined: list[tuple[int, int]] = []
-    for start, stop in sorted(ranges):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
-        elif start < stop:
-            joined.append((start, stop))
-    return tuple(joined)
-
-
-def without(ranges: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> Ranges:
-    """Return what of ascending ranges lies in none of the others, which are ascending, too."""
-    return tuple(_without(ranges, list(others)))
-
-
-def _without(
-    ranges: Iterable[tuple[int, int]], others: list[tuple[int, int]]
-) -> Iterator[tuple[int, int]]:
-    index = 0
-    for first, stop in ranges:
-        start = first
-        while index < len(others) and others[index][1] <= start:
-            index += 1
-        at = index
-        while start < stop and at < len(others) and others[at][0] < stop:
-            if others[at][0] > start:
-                yield start, others[at][0]
-            start = max(start, others[at][1])
-            at += 1
-        if start < stop:
-            yield start, stop
-
-
-def overlap(some: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> bool:
-    """Tell whether ascending ranges have an offset in common with others, ascending as well."""
-    one = other = 0
-    while one < len(some) and other < len(others):
-        if some[one][1] <= others[other][0]:
-            one += 1
-        elif others[other][1] <= some[one][0]:
-            other += 1
-        else:
-            return True
-    return False
-
-
 @define
 class Sum:
     """Counts added up. Owner: whoever adds."""
@@ -173,6 +124,9 @@ class Verdict(StrEnum):
     BALANCED = "balanced"
     WITHIN_UNKNOWN = "within unknown"
     """The difference is explained by sends of which nobody knows whether they were written."""
+    WITHIN_GONE = "within gone"
+    """Less has left the topic than came into it, by no more than what the group could not read,
+    because the log had lost it."""
     IN_PROGRESS = "in progress"
     """Less has left the topic than came into it; no more can be said while it is consumed."""
     TOO_MANY = "too many"
@@ -191,6 +145,9 @@ class Balance:
     group: str
     bucket_ms: int
     tiers: Mapping[Tier, Sum]
+    gone: int = 0
+    """At most so many of the topic were gone before the group read them. It was noticed in this
+    bucket or later, so some of them may be of this one; each bucket has all of them."""
 
     @property
     def came(self) -> int:
@@ -219,7 +176,8 @@ class Balance:
         if self.left > self.came + self.unknown:
             return Verdict.TOO_MANY
         if self.left < self.came:
-            return Verdict.IN_PROGRESS
+            explained = self.left + self.gone >= self.came
+            return Verdict.WITHIN_GONE if explained else Verdict.IN_PROGRESS
         if self.left == self.came and not self.unknown:
             return Verdict.EXCHANGED if self._differs() else Verdict.BALANCED
         return Verdict.WITHIN_UNKNOWN
@@ -243,8 +201,12 @@ def balance(counts: Iterable[AuditCount]) -> list[Balance]:
     written: defaultdict[tuple[str, int], list[AuditCount]] = defaultdict(list)
     consumed: defaultdict[tuple[str, int, str], list[AuditCount]] = defaultdict(list)
     groups: defaultdict[str, set[str]] = defaultdict(set)
+    gone: defaultdict[tuple[str, str], list[AuditCount]] = defaultdict(list)
     for count in counts:
-        if count.tier in WRITTEN or count.tier is Tier.UNKNOWN:
+        if count.tier is Tier.GONE:
+            gone[count.topic, count.group].append(count)
+            groups[count.topic].add(count.group)
+        elif count.tier in WRITTEN or count.tier is Tier.UNKNOWN:
             written[count.topic, count.bucket_ms].append(count)
         else:
             consumed[count.topic, count.bucket_ms, count.group].append(count)
@@ -259,5 +221,6 @@ def balance(counts: Iterable[AuditCount]) -> list[Balance]:
             tiers[count.tier].add(count)
         tiers = defaultdict(Sum, {t: s for t, s in tiers.items() if s.count})
         if tiers:
-            found.append(Balance(topic, group, bucket, dict(tiers)))
+            missed = sum(each.count for each in gone[topic, group] if each.bucket_ms >= bucket)
+            found.append(Balance(topic, group, bucket, dict(tiers), missed))
     return found

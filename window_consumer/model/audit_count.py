@@ -22,7 +22,7 @@ from attrs import frozen
 
 FORMAT: Final = 1
 
-_SUB_BUCKETS: Final = 8
+SUB_BUCKETS: Final = 8
 """Buckets of latency from one power of two to the next: a figure is at most 12.5 % too small."""
 
 
@@ -40,15 +40,19 @@ class Tier(StrEnum):
     DEAD_LETTERED = "dead_lettered"
     EXPIRED = "expired"
     FILTERED = "filtered"
-    """The handler skipped it."""
+    """Its handler skipped it, or it is for none of the handlers."""
     DEDUPLICATED = "deduplicated"
     DROPPED = "dropped"
     REDRIVEN = "redriven"
     """A dead letter was put back, as a copy in the topic."""
+    GONE = "gone"
+    """The group could not read it: retention, or who cuts the log, had taken it, or
+    ``on_out_of_range: latest`` passed over it. Offsets are counted, which may be more than there
+    were records, in the bucket of the time when that was noticed: nobody knows the records' own."""
 
 
 WRITTEN: Final = frozenset({Tier.PRODUCED, Tier.REDRIVEN})
-"""Tiers of what came into a topic; those of what left it are all others but ``UNKNOWN``."""
+"""Tiers of what came into a topic; all others but ``UNKNOWN`` and ``GONE`` are of what left it."""
 
 
 @frozen(kw_only=True)
@@ -124,13 +128,13 @@ def latency_bucket(milliseconds: int) -> int:
     has one, and then each power of two has eight.
     """
     shift = max(0, milliseconds.bit_length() - 4)
-    return _SUB_BUCKETS * shift + (milliseconds >> shift)
+    return SUB_BUCKETS * shift + (milliseconds >> shift)
 
 
 def latency_bounds(bucket: int) -> tuple[int, int]:
     """Return the milliseconds where a bucket begins, and where it ends (exclusive)."""
-    shift = max(0, bucket // _SUB_BUCKETS - 1)
-    mantissa = bucket - _SUB_BUCKETS * shift
+    shift = max(0, bucket // SUB_BUCKETS - 1)
+    mantissa = bucket - SUB_BUCKETS * shift
     return mantissa << shift, mantissa + 1 << shift
 
 

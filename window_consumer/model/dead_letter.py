@@ -70,6 +70,8 @@ class DeadLetter:
     handler: str | None = None
     """The handler; of Kafka Connect the connector and its task."""
     app_version: str | None = None
+    host: str | None = None
+    """The host whose worker gave it up; of a pod its name."""
     reason: str | None = None
     """One of ``headers.Reason``; a later version may write further ones."""
     error_class: str | None = None
@@ -171,6 +173,7 @@ def _ours(headers: Mapping[str, bytes | None]) -> Fields:
         "group": text(headers.get(names.GROUP)),
         "handler": text(headers.get(names.HANDLER)),
         "app_version": text(headers.get(names.APP_VERSION)),
+        "host": text(headers.get(names.HOST)),
         "reason": text(headers.get(names.REASON)),
         "error_class": text(headers.get(names.ERROR_CLASS)),
         "error_message": text(headers.get(names.ERROR_MESSAGE)),

@@ -33,6 +33,7 @@ _FIELDS: Mapping[str, tuple[Kind, Callable[[DeadLetter], Value]]] = {
     "message": (Kind.TEXT, lambda letter: letter.error_message),
     "fingerprint": (Kind.TEXT, lambda letter: letter.fingerprint),
     "version": (Kind.TEXT, lambda letter: letter.app_version),
+    "host": (Kind.TEXT, lambda letter: letter.host),
     "time": (Kind.TIME, lambda letter: letter.failed_at),
     "group": (Kind.TEXT, lambda letter: letter.group),
     "handler": (Kind.TEXT, lambda letter: letter.handler),

@@ -15,6 +15,7 @@ class Outcome(IntEnum):
     OPEN = 0
     DONE = 1
     SKIPPED = 2
+    """Its handler raised Skip."""
     DEAD_LETTERED = 3
     DROPPED = 4
     EARLIER = 5
@@ -23,3 +24,5 @@ class Outcome(IntEnum):
     """Its copy lies in a retry topic."""
     EXPIRED = 7
     """It was older than its time to live: among the dead letters, or dropped."""
+    FILTERED = 8
+    """It is for none of the handlers, and nothing is done with such."""

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from types import CoroutineType, GeneratorType
+from functools import lru_cache
+from itertools import chain
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Final
 
 from attrs import frozen
+
+_MAX_PARTITION: Final = 2**31 - 1
+_MAX_TIMESTAMP: Final = 2**63 - 1
+
+_TOPIC: Final = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]{1,249}")
+
+_NOT_RUN = (GeneratorType, AsyncGeneratorType, map, filter, zip, chain)
+"""What would have to be run through before anything happens."""
 
 Bytes = bytes | str | None
 HeaderPairs = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
@@ -42,16 +54,15 @@ class Produce:
     ):
         if not isinstance(topic, str):
             raise TypeError(f"Produce: topic has to be a text, not {_kind(topic)}")
-        if not topic:
-            raise ValueError("Produce: topic is empty")
+        _expect_topic(topic)
         where = f"Produce({topic!r})"
         self.__attrs_init__(
             topic,
             _bytes(key, where, "key"),
             _bytes(value, where, "value"),
             _pairs(headers, where) if headers else (),
-            _number(partition, where, "partition"),
-            _number(timestamp, where, "timestamp"),
+            _number(partition, where, "partition", _MAX_PARTITION),
+            _number(timestamp, where, "timestamp", _MAX_TIMESTAMP),
         )
 
     def __len__(self) -> int:
@@ -69,8 +80,8 @@ def results_of(returned: object) -> tuple[Produce, ...]:
 
     What else a handler returns is its own business, and asks for none: ``lambda record:
     database.insert(record)`` is a handler. Raises TypeError where that cannot be meant: for a list
-    with a Produce and something else in it, and for generators and coroutines, of which nothing has
-    run.
+    with a Produce and something else in it, for records in a set, a dict or a list of lists, and
+    for generators, coroutines and the like, of which nothing has run.
     """
     if isinstance(returned, Produce):
         return (returned,)
@@ -81,10 +92,16 @@ def results_of(returned: object) -> tuple[Produce, ...]:
                 f"the handler returned a {type(returned).__name__} with {_kind(others[0])} beside"
                 " records to produce: nothing was produced; return Produce objects alone"
             )
+        if others and isinstance(others[0], list | tuple):
+            _expect_no_records(others[0], f"a {_kind(others[0])} within a {_kind(returned)}")
         return () if others else tuple(returned)
-    if isinstance(returned, GeneratorType):
+    if isinstance(returned, dict | set | frozenset):
+        within = returned.values() if isinstance(returned, dict) else returned
+        _expect_no_records(within, f"a {_kind(returned)}")
+    if isinstance(returned, _NOT_RUN):
         raise TypeError(
-            "the handler returned a generator, of which nothing has run; return list(...) of it"
+            f"the handler returned a {_kind(returned)}, of which nothing has run; return list(...)"
+            " of it"
         )
     if isinstance(returned, CoroutineType):
         returned.close()  # or Python warns that nobody has awaited it
@@ -93,6 +110,26 @@ def results_of(returned: object) -> tuple[Produce, ...]:
             " `async def` that awaits it"
         )
     return ()
+
+
+def _expect_no_records(within: Iterable[object], what: str) -> None:
+    """Raise TypeError where the first one is a record to produce, which would not be produced."""
+    if isinstance(next(iter(within), None), Produce):
+        raise TypeError(
+            f"the handler returned records to produce in {what}: nothing was produced; return one,"
+            " or a list of them"
+        )
+
+
+@lru_cache(maxsize=1_000)
+def _expect_topic(topic: str) -> None:
+    if not topic:
+        raise ValueError("Produce: topic is empty")
+    if not _TOPIC.fullmatch(topic):
+        raise ValueError(
+            f"Produce: {topic!r:.300} is no name for a topic: 1 to 249 letters, digits, '.', '_'"
+            " and '-'"
+        )
 
 
 def _bytes(given: object, where: str, what: str) -> bytes | None:
@@ -121,13 +158,15 @@ def _pairs(given: HeaderPairs, where: str) -> tuple[tuple[str, bytes | None], ..
     return tuple(found)
 
 
-def _number(given: object, where: str, what: str) -> int | None:
+def _number(given: object, where: str, what: str, most: int) -> int | None:
     if given is None:
         return None
     if not isinstance(given, int) or isinstance(given, bool):
         raise TypeError(f"{where}: {what} has to be a whole number or None, not {_kind(given)}")
     if given < 0:
         raise ValueError(f"{where}: {what} may not be negative: {given}")
+    if given > most:
+        raise ValueError(f"{where}: {what} may be {most} at most: {given}")
     return given
 
 

@@ -8,7 +8,8 @@ because nothing here is done for an event by itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
@@ -137,6 +138,15 @@ def encoded(
     ).encode()
 
 
+def count_of(data: bytes) -> int:
+    """Return how many events a batch holds, as its beginning says; 1 where it does not."""
+    found = _COUNT.match(data)
+    return int(found[1]) if found else 1
+
+
+_COUNT = re.compile(rb'\{"format":\d+,"writer":"[^"]*","sequence":\d+,"count":(\d{1,9}),')
+
+
 def decoded(data: bytes) -> Iterator[TraceEvent]:
     """Return the events of a batch; raises UnreadableBatchError."""
     try:
@@ -153,6 +163,32 @@ def decoded(data: bytes) -> Iterator[TraceEvent]:
         yield from list(_events(batch))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnreadableBatchError(f"this batch of trace events is broken: {error!r}") from error
+
+
+def may_have(data: bytes, texts: Iterable[str], offset: int | None = None) -> bool:
+    """Tell whether a batch can have an event with these values; far cheaper than its events.
+
+    ``texts`` are values of fields that are written wherever an event has them, ``offset`` is its
+    own or that of its first delivery. True for what cannot be read: ``decoded`` says why.
+    """
+    if not all(json.dumps(text).encode()[1:-1] in data for text in texts):
+        return False
+    if offset is None:
+        return True
+    try:
+        batch = json.loads(data)
+        columns = [batch["columns"].get(name) for name in ("offset", "orig_offset")]
+        alone = [batch["all"].get(name) for name in ("offset", "orig_offset")]
+        return offset in alone or any(_has(column, offset) for column in columns if column)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return True
+
+
+def _has(column: Mapping[str, Any], value: int) -> bool:
+    values = column["v"]
+    if not column.get("up"):
+        return value in values
+    return any(first <= value < first + n for first, n in zip(values, column["n"], strict=True))
 
 
 def _events(batch: Mapping[str, Any]) -> Iterator[TraceEvent]:

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from attrs import evolve
 
 from window_consumer.core.slices import Slice
+from window_consumer.core.snapshot import LoopPicture
 from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.coroutine_calls import (
@@ -143,6 +144,10 @@ class AsyncPool:
         """Cancel the calls of these slices, whose partitions are given up."""
         self._loop.call(self._end, slices, INTERRUPTED)
         return True
+
+    def event_loop(self) -> LoopPicture:
+        """Return what its event loop has done so far. Any thread may ask."""
+        return LoopPicture(self._loop.computed_s, self._loop.late_s)
 
     def coroutines(self) -> Coroutines:
         """Return where the calls stand that run. Any thread may ask."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from window_consumer.core.slices import Work
 from window_consumer.model.errors import NotInBatchError, PartialFailure, Skip
 from window_consumer.model.fault import Failure
+from window_consumer.model.groups import meant_by
 from window_consumer.model.record import Record
 from window_consumer.runtime.current import Slot
 from window_consumer.runtime.returns import note_results
@@ -115,6 +116,7 @@ def failed_of(error: BaseException, records: Sequence[Record]) -> list[Failed]:
 
     They are in the order of the batch.
     """
+    error = meant_by(error)
     if not isinstance(error, PartialFailure):
         return [(record, error) for record in records]
     common = error if error.__cause__ is None else error.__cause__
@@ -162,7 +164,7 @@ def note_error(slice_: Work, caller: Caller, records: list[Record], error: BaseE
         if isinstance(reason, Held):
             noted.held.append(message)
         elif isinstance(reason, Skip):
-            noted.skipped.append(message)
+            noted.skip(message, reason)
         else:
             handler = handlers.get(id(record), slice_.call.handler)
             failure = described.get((id(reason), handler))

@@ -40,6 +40,7 @@ class BatchParcel(Parcel):
         noted.failed += [(messages[place], failures[number]) for place, number in told.failed]
         noted.held += [messages[place] for place in told.held]
         noted.skipped += [messages[place] for place in told.skipped]
+        noted.filtered += [messages[place] for place in told.filtered]
         noted.returned += [
             Returned([messages[place] for place in places], results, handler)
             for places, results, handler in told.returned

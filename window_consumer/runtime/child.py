@@ -137,6 +137,16 @@ class Child:
         """End it at once, whatever it does."""
         self.process.kill()
 
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the end of one that says nothing any more; it is killed where that takes longer.
+
+        Returns its exit code, the negative of a signal's number.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process.wait(timeout_s)
+        self.kill()
+        return self.process.wait()
+
     def frames(self) -> list[FrameSummary]:
         """Return where its main thread stands, the innermost frame last; empty if it is silent."""
         self.ask_for_frames()

@@ -42,6 +42,15 @@ def to_parent(settings: LogSettings, say: Callable[[object], None]) -> None:
     logging.getLogger().addHandler(handler)
 
 
+def logs_apart() -> None:
+    """Let what a process logs that a handler has forked go to stderr: the way is not its own."""
+    root = logging.getLogger()
+    for handler in root.handlers:
+        if isinstance(handler, _Handler):
+            root.removeHandler(handler)
+            root.addHandler(logging.StreamHandler())
+
+
 def log(line: Line) -> None:
     """Let the parent's loggers handle a child's line as one of their own."""
     record = logging.makeLogRecord(pickle.loads(line.fields))  # noqa: S301 - from our own child

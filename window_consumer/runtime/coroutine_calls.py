@@ -16,10 +16,10 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from window_consumer.core.slices import Lane, Slice
-from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
 from window_consumer.runtime.batch_calls import claim_all, note_answer, note_error
+from window_consumer.runtime.call_errors import note_raised
 from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.returns import note_results
 from window_consumer.runtime.thread_pool import Caller
@@ -84,7 +84,7 @@ async def call_each(slice_: Slice, caller: Caller, task: CallTask) -> bool:
             if _is_thrown_away(error):
                 raise
             if task.ending is None:
-                _note_error(slice_, message, error, caller)
+                note_raised(slice_, message, error, caller)
                 held_lanes = _held_lanes(slice_)
         if task.ending is not None:
             _note_end(slice_, message, task.ending)
@@ -176,14 +176,6 @@ def _is_thrown_away(error: BaseException) -> bool:
 async def _returned(value: Awaitable[object] | object) -> object:
     """Await what a function returned that is no coroutine function itself but calls one."""
     return await value if isawaitable(value) else value
-
-
-def _note_error(slice_: Slice, message: Message, error: BaseException, caller: Caller) -> None:
-    if isinstance(error, Skip):
-        slice_.deviate().skipped.append(message)
-    else:
-        failure = caller.describe(error, slice_.call.handler)
-        slice_.deviate().failed.append((message, failure))
 
 
 def _note_end(slice_: Slice, message: Message, ending: Failure | Interrupted) -> None:

@@ -13,6 +13,7 @@ from window_consumer.core.slices import Deviations, LaneOf
 from window_consumer.model.fault import Failure
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message
+from window_consumer.runtime import forks
 from window_consumer.runtime.batch_calls import call_batch
 from window_consumer.runtime.berths import TOLD, Berth
 from window_consumer.runtime.carried_errors import CarriedFailure, carried
@@ -38,6 +39,8 @@ class ToldOfBatch(NamedTuple):
     held: Sequence[int]
     skipped: Sequence[int]
     returned: Sequence[Results]
+    filtered: Sequence[int] = ()
+    """Those of ``skipped`` that are for none of the handlers."""
 
 
 class CrossedBatch:
@@ -74,6 +77,8 @@ def run_batch(
     if not berth.tokens.take(False):
         return
     call_batch(batch, caller, slot)
+    if forks.came_back:
+        forks.end()
     if batch.noted is not None:
         say(_told(cargo.serial, batch.messages, batch.noted))
         berth.words[TOLD] = 1
@@ -100,4 +105,5 @@ def _told(serial: int, messages: Sequence[Message], noted: Deviations) -> ToldOf
             ([places[id(message)] for message in each.messages], each.results, each.handler)
             for each in noted.returned
         ],
+        [places[id(message)] for message in noted.filtered],
     )

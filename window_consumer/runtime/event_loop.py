@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -41,6 +41,10 @@ class EventLoop:
         """A pool runs on it, and stops it."""
         self.pulse_at = 0.0
         """When the loop went round last, as far as it has noted."""
+        self.computed_s = 0.0
+        """How long its thread had a processor, as far as it has noted."""
+        self.late_s = 0.0
+        """How much later than after ``PULSE_S`` it went round, all together."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -102,7 +106,11 @@ class EventLoop:
             loop.close()
 
     def _pulse(self) -> None:
-        self.pulse_at = perf_counter()
+        now = perf_counter()
+        if self.pulse_at:
+            self.late_s += max(0.0, now - self.pulse_at - PULSE_S)
+        self.computed_s = thread_time()
+        self.pulse_at = now
         self.loop.call_later(PULSE_S, self._pulse)
 
 

@@ -20,6 +20,7 @@ from window_consumer.model.errors import (
 )
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.fingerprints import fingerprint
+from window_consumer.model.groups import meant_by
 from window_consumer.runtime import owed
 
 _CACHED_PLACES = 256
@@ -44,6 +45,9 @@ _LAYERS = frozenset(
 _SLOTS = "window_consumer.runtime.thread_pool"
 
 Place = tuple[tuple[CodeType, int], ...]
+
+_Kind = tuple[tuple[type[BaseException], ...], Place]
+"""The classes of an exception and of what led to it, and where they were raised."""
 
 Where = Sequence[tuple[FrameType, int]]
 """Frames and their lines, the innermost last."""
@@ -77,23 +81,28 @@ class Faults:
         self._mask = mask
         self._redact = redact
         self._messages = messages
-        self._known: dict[tuple[type[BaseException], Place], tuple[str, str, str]] = {}
+        self._known: dict[_Kind, tuple[str, str, str]] = {}
         """Class, stack and fingerprint of errors of a class from a place."""
 
     def failure(self, error: BaseException, handler: str = "") -> Failure:
-        """Describe an exception of a handler and take its traceback away."""
+        """Describe an exception of a handler and take its traceback away.
+
+        A group that holds one exception is that one, for the rules as well.
+        """
         chain = _chain(error)
-        fault = self._told(error, chain)
+        meant = chain[0]
+        fault = self._told(chain)
         for each in chain:
             each.__traceback__ = None
-        return Failure(error, fault, "" if isinstance(error, NotCalled) else handler)
+        return Failure(meant, fault, "" if isinstance(meant, NotCalled) else handler)
 
     def fault(self, error: BaseException) -> Fault:
         """Describe an exception of a handler and leave it as it is: somebody else deals with it."""
-        return self._told(error, _chain(error))
+        return self._told(_chain(error))
 
-    def _told(self, error: BaseException, chain: list[BaseException]) -> Fault:
-        key = (type(error), _place(chain))
+    def _told(self, chain: Sequence[BaseException]) -> Fault:
+        error = chain[0]
+        key = (tuple(map(type, chain)), _place(chain))
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _CACHED_PLACES:
@@ -135,7 +144,7 @@ class Faults:
             return f"<withheld: @app.redact returned {type(redacted).__qualname__}, no text>"
         return redacted
 
-    def _stack(self, chain: list[BaseException]) -> str:
+    def _stack(self, chain: Sequence[BaseException]) -> str:
         parts = []
         for error in chain:
             trace = _without_ours(error.__traceback__)
@@ -149,12 +158,25 @@ class Faults:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """Return the exception and what led to it, the way that Python reports it."""
-    chain = [error]
-    while (error := _led_to(error)) is not None:  # type: ignore[assignment] # until there is none
-        if len(chain) >= _MAX_CHAIN or any(error is each for each in chain):
-            break
-        chain.append(error)
+    """Return the exception and what led to it, the way that Python reports it.
+
+    What a group holds has led to it. One that holds one exception comes after that one.
+    """
+    chain: list[BaseException] = []
+    left = [error]
+    meant = meant_by(error)
+    if meant is not error:
+        left.insert(0, meant)
+    while left and len(chain) < _MAX_CHAIN:
+        each = left.pop(0)
+        if any(each is known for known in chain):
+            continue
+        chain.append(each)
+        if isinstance(each, BaseExceptionGroup):
+            left = [*each.exceptions, *left]
+        led_to = _led_to(each)
+        if led_to is not None:
+            left.insert(0, led_to)
     return chain
 
 
@@ -173,9 +195,15 @@ def class_name(kind: type[BaseException]) -> str:
 
 def _text_of(error: BaseException) -> str:
     try:
+        if isinstance(error, BaseExceptionGroup):
+            return f"{error}: {'; '.join(map(_named, error.exceptions[:_MAX_CHAIN]))}"
         return str(error)
     except Exception as broken:
         return f"<its text could not be read: {type(broken).__name__}>"
+
+
+def _named(error: BaseException) -> str:
+    return f"{class_name(type(error))}: {_text_of(error)}"
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
@@ -235,7 +263,7 @@ def _place(chain: Sequence[BaseException]) -> Place:
     return tuple(place)
 
 
-def _digest_of(chain: list[BaseException]) -> str:
+def _digest_of(chain: Sequence[BaseException]) -> str:
     """Name the functions on the way, without line numbers: those change with each version."""
     return "|".join(_function_name(code) for code, _ in _place(chain))
 

@@ -139,6 +139,7 @@ class Parcel:
             noted.failed.append((message, restored(told.failure)))
         elif told.is_skip:
             noted.skipped.append(message)
+            noted.filtered += [message] if told.is_filtered else ()
         elif told.results:
             noted.returned.append(Returned((message,), told.results, told.handler))
         else:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
-from window_consumer.core.decisions import Decisions
+from window_consumer.core.decisions import Decisions, Outlived
 from window_consumer.core.engine import Engine
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.slices import Slice
@@ -121,7 +121,10 @@ class PollLoop:
         self.failure: BaseException | None = None
         """Why the worker stopped by itself, None where it did not."""
         self.outlived = 0
-        """Calls that were still running when the worker gave up waiting for them at its stop."""
+        """Calls that were still running when the worker gave up waiting for them at its stop; their
+        records will run again."""
+        self.hangs = False
+        """Calls are still running, those included that were abandoned long before."""
         self.unfinished = 0
         """Records without a final outcome at the stop; they will be delivered again."""
         self.thread = threading.Thread(target=self._run, name=f"wc-{worker}-poll", daemon=True)
@@ -454,14 +457,14 @@ class PollLoop:
             places = [(each.partition.name, offset) for each, offset in calls.items()]
             self._reports.interrupted(places, go_on, why, self._parts.pool.ending)
 
-    def _give_up(self, names: Sequence[TopicPartition]) -> int:
-        """Commit for the last time; return how many calls are still running."""
+    def _give_up(self, names: Sequence[TopicPartition]) -> Sequence[Outlived]:
+        """Commit for the last time; return the calls that are still running."""
         verified = self._last_commits.verified(names)
         commits, outlived = self._engine.on_revoked(names, self._clock.now())
         self._reports.outlived(outlived)
         self._last_commits.write([each for each in commits if each.name in verified])
         self._forget(names)
-        return len(outlived)
+        return outlived
 
     def _forget(self, names: Sequence[TopicPartition]) -> None:
         self._parts.assignments.forget(names)
@@ -490,7 +493,9 @@ class PollLoop:
             # A poll that raised may have read records that nobody has got.
             engine.on_positions(self._source.positions(names))
         self.unfinished = engine.unfinished()
-        self.outlived = self._give_up(names)
+        outlived = self._give_up(names)
+        self.hangs = bool(outlived)
+        self.outlived = sum(not call.abandoned for call in outlived)
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase

@@ -7,6 +7,7 @@ from queue import SimpleQueue
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from window_consumer.core.slices import Slice
+from window_consumer.core.snapshot import LoopPicture
 from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.child_pictures import ChildPicture
@@ -77,6 +78,9 @@ class PoolOfProcesses(Protocol):
 @runtime_checkable
 class PoolOfCoroutines(Protocol):
     """A pool whose slots are tasks of an event loop."""
+
+    def event_loop(self) -> LoopPicture:
+        """Return what its event loop has done so far. Any thread may ask."""
 
     def coroutines(self) -> Coroutines:
         """Return where the calls stand that run. Any thread may ask."""

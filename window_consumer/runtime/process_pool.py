@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections import deque
 from collections.abc import Sequence
 from itertools import count
@@ -299,6 +300,16 @@ class ProcessPool:
             end,
             why,
             "not needed for now" if slot.rests else "replaced",
+        )
+
+    def say_garbled(self, slot: ProcessSlot, child: Child, error: Exception) -> None:
+        """Write down that a child has said what cannot be understood."""
+        self._logger.error(
+            "%s: the process %s (%d) said what is no message; it is killed\n%s",
+            self._worker,
+            slot.name,
+            child.process.pid,
+            "".join(traceback.format_exception(error)),  # a text holds no files open
         )
 
     def say_not_begun(self, slot: ProcessSlot, wait_s: float, times: int, most: int) -> None:

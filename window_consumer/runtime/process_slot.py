@@ -27,7 +27,8 @@ STUCK_S: Final = 0.015
 """A parcel that has waited for so long behind one record goes to another child."""
 
 LEAVE_S = 10.0
-"""A child that is not needed any more gets so long for leaving its lifespan."""
+"""A child that is not needed any more gets so long for leaving its lifespan, and one that says
+nothing any more for ending."""
 
 MAX_STARTS: Final = 5
 """So many children in a row that never became ready, and the worker stops: nothing will change."""
@@ -236,7 +237,8 @@ class ProcessSlot:
 
     def _one_life(self) -> tuple[bool, bool]:
         """Run one child to its end; tell whether it became ready, and whether we killed it."""
-        child = self._living = Child(self.name, self._pool.equip)
+        pool = self._pool
+        child = self._living = Child(self.name, pool.equip)
         feeder = threading.Thread(
             target=child.feed, args=(self._look,), name=f"{self.name}-feeder", daemon=True
         )
@@ -257,7 +259,12 @@ class ProcessSlot:
                 else:
                     self._hear(said)
         except EOFError:
-            end = end_in_words(child.process.wait())
+            end = end_in_words(child.wait(LEAVE_S))
+        except Exception as error:
+            # A handler may write to any file. The slot lives on: nobody else keeps its records.
+            pool.say_garbled(self, child, error)
+            child.wait(0.0)
+            end = "was killed, having said what is no message"
         left = self._leaves_since is not None
         killed = self._bury(child, end) or left
         if not ready and self.failure is None:

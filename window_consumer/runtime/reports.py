@@ -71,6 +71,9 @@ _WHY = {Reason.FATAL: "fatal", Reason.CRASHED: "it is not called again"}
 
 Now = Callable[[], float]
 
+ToldKey = Callable[[str, bytes | None], bytes | str | None]
+"""Gives what may be told of the key of a record that lies in a topic."""
+
 
 @define
 class _Kind:
@@ -104,9 +107,12 @@ class Repetition:
 class Reports:
     """The log of one worker. Owner: poll thread."""
 
-    def __init__(self, worker: str, logger: logging.Logger, now: Now):
+    def __init__(
+        self, worker: str, logger: logging.Logger, now: Now, told_key: ToldKey = lambda _, key: key
+    ):
         self._worker = worker
         self._logger = logger
+        self._told_key = told_key
         self._repetition = Repetition(now)
         self._troubles = 0
         self._said_limit = 0
@@ -245,7 +251,7 @@ class Reports:
             self._worker,
             call.name,
             call.offset,
-            call.key,
+            self._told_key(call.name.topic, call.key),
             call.attempt,
             f", handler {failure.handler}" if failure.handler else "",
             call.seconds,
@@ -300,7 +306,7 @@ class Reports:
                 self._worker,
                 call.name,
                 call.offset,
-                call.key,
+                self._told_key(call.name.topic, call.key),
                 extra=_place(call.name, call.offset, None),
             )
 

@@ -97,6 +97,7 @@ class Restarts:
         if offset >= position:
             # The window goes on over the hole: what is open below it stays open.
             self._source.seek(name, offset)
+            self._engine.on_gone(name, range(position, offset), now)
             self._engine.on_positions({name: offset})
             return
         # Lower offsets would count as seen: a new epoch. What still runs belongs to a part of the

@@ -30,6 +30,7 @@ from window_consumer.model.errors import (
     WindowConsumerError,
     WrongProcessError,
 )
+from window_consumer.model.groups import meant_by
 from window_consumer.runtime.faults import class_name
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.worker import Worker
@@ -106,6 +107,14 @@ class Running:
         self._stop_asked.set()
         self._events.put(None)
 
+    def lifespan_is_over(self, error: BaseException) -> None:
+        """Hear that the lifespan has ended by itself: what it opened is gone, so all drain."""
+        failure = lifespan_error(error, "ended by itself")
+        self._logger.error("%s: what it opened is gone, so the workers drain", failure)
+        self.failure = self.failure or failure
+        self._stop_asked.set()
+        self._events.put(None)
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; False where it has not come within ``timeout_s``."""
         self._check_process()
@@ -120,8 +129,15 @@ class Running:
     def snapshots(self, timeout_s: float = 1.0) -> Mapping[str, Snapshot]:
         """Return a picture of each worker; one that does not answer in time is left out."""
         self._check_process()
-        pictures = {worker.name: worker.snapshot(timeout_s) for worker in self.workers}
-        return {name: picture for name, picture in pictures.items() if picture is not None}
+        workers = self.workers
+        if len(workers) < 2:
+            found = [worker.snapshot(timeout_s) for worker in workers]
+        else:
+            # All at once: whoever asks waits for one that does not answer, not for each of them.
+            with concurrent.futures.ThreadPoolExecutor(len(workers), "wc-pictures") as pool:
+                found = list(pool.map(lambda worker: worker.snapshot(timeout_s), workers))
+        pictures = zip(workers, found, strict=True)
+        return {worker.name: each for worker, each in pictures if each is not None}
 
     def __enter__(self) -> Self:
         return self
@@ -176,7 +192,8 @@ class Running:
         try:
             self._lifespan.__exit__(None, None, None)
         except BaseException as error:
-            self._logger.exception("the lifespan failed while it was left")
+            if not isinstance(self.failure, LifespanError):  # what was told already
+                self._logger.exception("the lifespan failed while it was left")
             self.failure = self.failure or error
 
     def _supervise(self, state: Any) -> None:
@@ -241,11 +258,12 @@ class Running:
             worker.say_goodbye()
 
 
-def lifespan_error(error: BaseException) -> LifespanError:
+def lifespan_error(error: BaseException, what: str = "failed") -> LifespanError:
     """Say where in the user's code the lifespan failed; its stack stays with the cause."""
+    error = meant_by(error)
     frames = traceback.extract_tb(error.__traceback__)
     users = [each for each in frames if not each.filename.startswith(_NOT_THE_USERS)]
     place = f" at {users[0].filename}:{users[0].lineno}" if users else ""
-    failure = LifespanError(f"@app.lifespan failed{place}: {class_name(type(error))}: {error}")
+    failure = LifespanError(f"@app.lifespan {what}{place}: {class_name(type(error))}: {error}")
     failure.__cause__ = error
     return failure

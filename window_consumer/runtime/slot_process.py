@@ -31,9 +31,10 @@ from window_consumer.core.slices import Deviations, LaneOf
 from window_consumer.model.errors import UsageError, WindowConsumerError
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message
+from window_consumer.runtime import forks
 from window_consumer.runtime.berths import CANCELLED, TOLD, Berth, Harbour
 from window_consumer.runtime.carried_errors import CarriedFailure, carried
-from window_consumer.runtime.child_logs import LogSettings, to_parent
+from window_consumer.runtime.child_logs import LogSettings, logs_apart, to_parent
 from window_consumer.runtime.crossed_batch import run_batch
 from window_consumer.runtime.crossing import Cargo, CrossedMessage, Row, unpacked
 from window_consumer.runtime.current import Slot, current_slot
@@ -109,6 +110,8 @@ class Told(NamedTuple):
     results: Sequence[Produce]
     """What its handler returned to be produced. A record with nothing of all this was held back."""
     handler: str
+    is_filtered: bool = False
+    """It was skipped, for it is for none of the handlers."""
 
 
 class Finished(NamedTuple):
@@ -131,14 +134,16 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     threading.current_thread().name = name
     harbour_ = Harbour(int(harbour))
-    for fd in (down, up, stack, harbour):
-        os.set_inheritable(int(fd), False)
+    fds = [int(fd) for fd in (down, up, stack, harbour)]
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    forks.keep_apart(fds, logs_apart)
     try:
         boot: Boot = pickle.loads(listening.recv_bytes())  # noqa: S301 - from our own parent
         equipment = _equipped(boot, speaker)
         if equipment is not None:
             _serve(boot, equipment, SlotLoop(equipment, harbour_, listening, speaker))
-    except (EOFError, BrokenPipeError):
+    except EOFError:
         os._exit(1)  # the parent is gone, and the kernel is slow to say so
 
 
@@ -156,7 +161,7 @@ def _tie_to(parent: int, name: str) -> None:
 
 
 class Speaker:
-    """Tells the parent; any thread of the child may."""
+    """Tells the parent; any thread of the child may. A child that cannot ends at once."""
 
     def __init__(self, connection: Connection):
         self._connection = connection
@@ -166,7 +171,12 @@ class Speaker:
         """Send something that can be pickled."""
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         with self._lock:
-            self._connection.send_bytes(data)
+            try:
+                self._connection.send_bytes(data)
+            except OSError:
+                # The parent is gone, or the application has closed what is not its own. Threads of
+                # the application would keep a process alive that is of no use.
+                os._exit(1)
 
 
 def _equipped(boot: Boot, speaker: Speaker) -> Equipment | None:
@@ -297,6 +307,7 @@ class CrossedSlice:
     def _claim(self, rows: Iterator[Row]) -> Iterator[Message]:
         """Yield the records that the parent does not take back."""
         take, add_to_over = self._berth.tokens.take, self._berth.over.add
+        came_back = forks.came_back
         make = CrossedMessage
         for row in rows:
             if not take(False):
@@ -304,6 +315,8 @@ class CrossedSlice:
             message = make()
             message.row = row
             yield message
+            if came_back:
+                forks.end()
             if self._noted is not None:
                 # Before the next one is claimed: whoever takes the rest back then knows of it.
                 self._tell()
@@ -316,6 +329,8 @@ class CrossedSlice:
         failure = carried(noted.failed[0][1]) if noted.failed else None
         results = noted.returned[0].results if noted.returned else ()
         skipped = bool(noted.skipped)
-        self._say(Told(self._serial, place, failure, skipped, results, self.call.handler))
+        filtered = bool(noted.filtered)
+        told = Told(self._serial, place, failure, skipped, results, self.call.handler, filtered)
+        self._say(told)
         self._told += 1
         self._berth.words[TOLD] = self._told

@@ -17,6 +17,7 @@ from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
 from window_consumer.runtime.batch_calls import call_batch
+from window_consumer.runtime.call_errors import note_raised
 from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.faults import Faults, Lines, Where, handlers_part
 from window_consumer.runtime.returns import note_results
@@ -207,11 +208,10 @@ def call_each(slice_: Work, caller: Caller, slot: Slot) -> None:
             ):
                 _call_around(slice_, caller, slot, slice_.lane_of, message)
                 break
-        except Skip:
-            slice_.deviate().skipped.append(message)
+        except Skip as error:
+            slice_.deviate().skip(message, error)
         except BaseException as error:
-            slice_.deviate().failed.append((message, caller.describe(error, slice_.call.handler)))
-            if slice_.lane_of is not None:
+            if note_raised(slice_, message, error, caller) and slice_.lane_of is not None:
                 _call_around(slice_, caller, slot, slice_.lane_of, message)
                 break
         if references(record) != nobody_else:
@@ -236,8 +236,8 @@ def _call_around(slice_: Work, caller: Caller, slot: Slot, lane_of: LaneOf, firs
             returned = caller.handler(record)
             if returned is not None and note_results(slice_, (message,), returned):
                 held_lanes.add(lane)
-        except Skip:
-            slice_.deviate().skipped.append(message)
+        except Skip as error:
+            slice_.deviate().skip(message, error)
         except BaseException as error:
-            slice_.deviate().failed.append((message, caller.describe(error, slice_.call.handler)))
-            held_lanes.add(lane)
+            if note_raised(slice_, message, error, caller):
+                held_lanes.add(lane)

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from time import perf_counter, sleep, time_ns
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from window_consumer.core.copies import Origin, Target, copy_of
 from window_consumer.core.counters import Counters
@@ -30,7 +30,7 @@ from window_consumer.runtime.places import Places
 from window_consumer.runtime.poll_loop import LoopRules, Parts, Phase, PollLoop
 from window_consumer.runtime.pool import MakePool, PoolOfCoroutines, PoolOfProcesses
 from window_consumer.runtime.publisher import Publisher
-from window_consumer.runtime.reports import Reports
+from window_consumer.runtime.reports import Reports, ToldKey
 from window_consumer.runtime.restarts import OnOutOfRange, Restarts
 from window_consumer.runtime.thread_pool import Caller, Handler, ThreadPool
 from window_consumer.runtime.topic_watch import Ask, AskEnds, TopicNews, TopicWatch
@@ -79,6 +79,8 @@ class WorkerSetup:
     on_out_of_range: OnOutOfRange = "fail"
     faults: Faults = field(factory=Faults)
     """Puts what handlers raise into words."""
+    told_key: ToldKey = lambda _, key: key
+    """Takes out of keys what must not be told in the log."""
     logger: logging.Logger = field(factory=lambda: logging.getLogger("window_consumer"))
     clock: Clock = field(factory=SystemClock)
     is_async: bool = False
@@ -106,7 +108,7 @@ class Worker:
         self.setup = setup
         self._clock = setup.clock
         self._completions = setup.make_queue()
-        self._reports = Reports(setup.name, setup.logger, self._clock.now)
+        self._reports = Reports(setup.name, setup.logger, self._clock.now, setup.told_key)
         self._engine = setup.make_engine(setup.engine, setup.jitter, setup.rungs)
         self._observers = Observers(setup.observers, self._reports.observer_failed)
         if setup.observers:
@@ -182,7 +184,7 @@ class Worker:
     def end(self, timeout_s: float) -> bool:
         """Wait for the threads; False where one of them is still running after ``timeout_s``."""
         self.loop.thread.join(timeout_s)
-        running = self._pool.stop(0.0 if self.loop.outlived else _CLOSE_S)
+        running = self._pool.stop(0.0 if self.loop.hangs else _CLOSE_S)
         unacked = self._publisher.stop(_CLOSE_S)
         self._watch.end(_CLOSE_S)
         if unacked:
@@ -200,7 +202,10 @@ class Worker:
 
         Without ``cells`` it has only the row of each window.
         """
-        return self.loop.snapshot(timeout_s, cells=cells)
+        found = self.loop.snapshot(timeout_s, cells=cells)
+        if found is None or not isinstance(self._pool, PoolOfCoroutines):
+            return found
+        return evolve(found, loop=self._pool.event_loop())
 
     def halt(self, name: TopicPartition | None, *, halted: bool) -> bool | None:
         """Pause a partition, or the worker for None, or let it go on.

@@ -136,6 +136,8 @@ class Told:
     workers: tuple[ToldWorker, ...]
     answer: Mapping[str, Any] = field(repr=False)
     """As it came, for who wants JSON."""
+    missing: tuple[str, ...] = ()
+    """Of several processes that are asked at one address those that did not answer in time."""
 
 
 def ask(
@@ -200,11 +202,12 @@ def _read(address: AdminAddress, text: bytes) -> Told:
     try:
         answer = json.loads(text)
         workers = tuple(_worker(each) for each in answer["workers"])
+        missing = tuple(map(str, answer.get("missing") or ()))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise AskError(
             f"{address}: what answers there is no worker, or one of another version"
         ) from error
-    return Told(workers, answer)
+    return Told(workers, answer, missing)
 
 
 def _worker(fields: Mapping[str, Any]) -> ToldWorker:

@@ -64,8 +64,10 @@ class HealthOfCopies:
 
     sockets: Mapping[str, Path]
     """Where each copy listens, by its number."""
-    _heard: dict[str, float] = field(factory=dict)
-    """When each that has begun to answer did so last."""
+    _heard: set[str] = field(factory=set)
+    """Those that have begun to answer."""
+    _silent_since: dict[str, float] = field(factory=dict)
+    """When those of them that do not answer any more were asked first without an answer."""
 
     def live(self) -> Answer:
         """Answer ``/livez``: 503 where a poll thread stands still, or a whole process.
@@ -76,7 +78,7 @@ class HealthOfCopies:
         for number, answer in self._ask_all("/livez").items():
             if answer is not None and answer.status != http.client.OK:
                 why += [f"process {number}: {line}" for line in answer.text.splitlines()]
-            silent_s = monotonic() - self._heard.get(number, monotonic())
+            silent_s = monotonic() - self._silent_since.get(number, monotonic())
             if silent_s > SILENT_S:
                 why.append(f"process {number}: has not answered for {silent_s:.0f} s")
         if why:
@@ -89,7 +91,7 @@ class HealthOfCopies:
         lines = [
             f"process {number}: {line}\n"
             for number, answer in answers.items()
-            for line in ("starting" if answer is None else answer.text).splitlines()
+            for line in (self._silence(number) if answer is None else answer.text).splitlines()
         ]
         ready = all(each is not None and each.status == http.client.OK for each in answers.values())
         return Answer(200 if ready else 503, "".join(lines))
@@ -102,16 +104,25 @@ class HealthOfCopies:
 
     def ended(self, number: str) -> None:
         """Note that a copy has ended: until its next process answers, nobody waits for it."""
-        self._heard.pop(number, None)
+        self._heard.discard(number)
+        self._silent_since.pop(number, None)
 
     def look(self) -> None:
         """Nothing to do: the copies sample themselves."""
 
     def _ask_all(self, route: str) -> dict[str, Answer | None]:
+        now = monotonic()
         # All at once: a copy that is frozen answers only when the patience is over.
         with ThreadPoolExecutor(len(self.sockets)) as pool:
             found = pool.map(ask, self.sockets.values(), repeat(route))
             answers = dict(zip(self.sockets, found, strict=True))
-        now = monotonic()
-        self._heard.update({number: now for number, each in answers.items() if each is not None})
+        for number, answer in answers.items():
+            if answer is not None:
+                self._heard.add(number)
+                self._silent_since.pop(number, None)
+            elif number in self._heard:
+                self._silent_since.setdefault(number, now)
         return answers
+
+    def _silence(self, number: str) -> str:
+        return "does not answer" if number in self._heard else "starting"

@@ -14,7 +14,8 @@ from typing import Final
 
 from window_consumer.core.durations import BOUNDS_S, Histogram
 from window_consumer.telemetry.measures import Measures
-from window_consumer.telemetry.metrics import METRICS, Metric, MetricKind
+from window_consumer.telemetry.metric import Metric, MetricKind
+from window_consumer.telemetry.metrics import METRICS
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -38,11 +39,12 @@ def exposition(
 ) -> str:
     """Return all metrics of all workers; a metric without a figure is left out.
 
-    All samples have the labels in ``common``.
+    All samples have the labels in ``common``. The workers are those of one process.
     """
     lines: list[str] = []
     for metric in metrics:
-        samples = [line for worker in workers for line in _samples(metric, worker, common)]
+        asked = workers[:1] if metric.of_process else workers
+        samples = [line for worker in asked for line in _samples(metric, worker, common)]
         if samples:
             name = prometheus_name(metric)
             lines += [f"# HELP {name} {metric.meaning}", f"# TYPE {name} {metric.kind}", *samples]
@@ -69,7 +71,8 @@ def _samples(metric: Metric, worker: Measures, common: Mapping[str, str]) -> Ite
     name = prometheus_name(metric)
     for values, figure in metric.read(worker):
         own = zip(metric.labels, values, strict=True)
-        labels = {**common, "worker": worker.worker, **dict(own)}
+        whose = {} if metric.of_process else {"worker": worker.worker}
+        labels = {**common, **whose, **dict(own)}
         if isinstance(figure, Histogram):
             yield from _histogram(name, labels, figure)
         else:
@@ -86,7 +89,7 @@ def _histogram(name: str, labels: Mapping[str, str], histogram: Histogram) -> It
 
 def _labels(labels: Mapping[str, str]) -> str:
     pairs = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
-    return f"{{{pairs}}}"
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def _number(value: float) -> str:

@@ -21,7 +21,7 @@ from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import Worker
 from window_consumer.telemetry import exposition
-from window_consumer.telemetry.measures import Measures, SpanFigures
+from window_consumer.telemetry.measures import Measures, OfProcess, SpanFigures
 from window_consumer.telemetry.trend import EVERY_S, Sample, Trend
 
 SILENT_S: Final = 60.0
@@ -54,6 +54,8 @@ class Health:
         """They tell this process's metrics from those of others."""
         self.spans_of: Callable[[str], SpanFigures | None] = lambda _worker: None
         """Tells what has become of a worker's spans."""
+        self.of_process: Callable[[], OfProcess] = OfProcess
+        """Tells what is not one worker's."""
         self._running: Running | None = None
         self._lock = threading.Lock()
         self._pictures: dict[str, Snapshot] = {}
@@ -98,9 +100,13 @@ class Health:
         """Return what the workers are and have done; of those that have ended without pictures."""
         with self._lock:
             pictures = self._fresh_pictures() if with_pictures else {}
-            return [self._measures(worker, pictures.get(worker.name)) for worker in self._workers]
+            shared = self.of_process()
+            return [
+                self._measures(worker, pictures.get(worker.name), shared)
+                for worker in self._workers
+            ]
 
-    def _measures(self, worker: Worker, picture: Snapshot | None) -> Measures:
+    def _measures(self, worker: Worker, picture: Snapshot | None, shared: OfProcess) -> Measures:
         trend = self._trends[worker.name]
         return Measures(
             worker=worker.name,
@@ -115,6 +121,7 @@ class Health:
             events_lost=worker.events_lost,
             spans=self.spans_of(worker.name),
             durations=worker.engine.durations.histogram(),
+            of_process=shared,
         )
 
     @property

@@ -21,6 +21,41 @@ class SpanFigures:
 
 
 @frozen
+class TraceFigures:
+    """What has become of the message trace of one process."""
+
+    written: int
+    """Events that were handed to the way out."""
+    lost: Mapping[str, int]
+    """Events that nobody gets, by why: see the list of metrics."""
+    torn: int
+    held_bytes: int | None
+    """None where there is no spool."""
+    blocked_s: float
+
+
+@frozen
+class AuditFigures:
+    """What has become of the counts of one process."""
+
+    shipped: int
+    lost: Mapping[str, int]
+    """Records that are in no count, by why: see the list of metrics."""
+    torn: int
+    held_bytes: int
+    blocked_s: float
+
+
+@frozen
+class OfProcess:
+    """What is not one worker's, but that of all workers of a process."""
+
+    trace: TraceFigures | None = None
+    """None where there is none."""
+    audit: AuditFigures | None = None
+
+
+@frozen
 class Measures:
     """One worker at one moment."""
 
@@ -44,3 +79,5 @@ class Measures:
     """None where there are none."""
     durations: Histogram | None = None
     """How long calls took, where there is no picture to ask."""
+    of_process: OfProcess = OfProcess()
+    """The same for all workers of an application."""

@@ -8,54 +8,15 @@ offsets or texts of errors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from enum import StrEnum
-from typing import NamedTuple
-
-from attrs import frozen
 
 from window_consumer.core.breaker import BreakerState
 from window_consumer.core.counters import Counters
-from window_consumer.core.durations import Histogram
-from window_consumer.core.snapshot import CellState, PartitionPicture, Snapshot
+from window_consumer.core.limiter import LimitCause
+from window_consumer.core.snapshot import CellState, LoopPicture, PartitionPicture, Snapshot
 from window_consumer.model.headers import Reason
 from window_consumer.telemetry.measures import Measures
-
-
-class MetricKind(StrEnum):
-    """What kind of figure it is."""
-
-    COUNTER = "counter"
-    """Only grows, and begins at 0 with each process."""
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-class Convention(NamedTuple):
-    """What OpenTelemetry's conventions call a figure that has another name here."""
-
-    name: str
-    unit: str
-    meaning: str
-
-
-Sample = tuple[tuple[str, ...], float | Histogram]
-"""The values of the metric's labels, after that of the worker, and the figure."""
-
-
-@frozen
-class Metric:
-    """One metric of the list."""
-
-    name: str
-    kind: MetricKind
-    unit: str
-    """In UCUM: ``s``, ``By``, ``1`` for a share, ``{record}`` for what is counted."""
-    meaning: str
-    read: Callable[[Measures], Iterable[Sample]]
-    labels: tuple[str, ...] = ()
-    """Beside ``worker``, which all have."""
-    convention: Convention | None = None
-    """Under this name it goes to OpenTelemetry, too."""
+from window_consumer.telemetry.metric import Convention, Metric, MetricKind, Sample
+from window_consumer.telemetry.process_metrics import OF_PROCESS
 
 
 def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) -> Metric:
@@ -113,8 +74,24 @@ def _breaker(measures: Measures) -> Iterator[Sample]:
             yield (state.value,), float(measures.picture.breaker.state is state)
 
 
+def _settled(measures: Measures) -> Iterator[Sample]:
+    if measures.picture is not None and measures.picture.limit is not None:
+        yield (), measures.picture.limit.settled
+
+
+def _limit_changes(measures: Measures) -> Iterator[Sample]:
+    if measures.picture is not None and measures.picture.limit is not None:
+        for cause in LimitCause:
+            yield (cause.value,), measures.counters.limit_changes[cause]
+
+
 def _known(figure: float | None) -> Iterable[Sample]:
     return [] if figure is None else [((), figure)]
+
+
+def _of_loop(measures: Measures, of: Callable[[LoopPicture], float]) -> Iterable[Sample]:
+    loop = None if measures.picture is None else measures.picture.loop
+    return [] if loop is None else [((), of(loop))]
 
 
 def _spans(measures: Measures) -> Iterable[Sample]:
@@ -176,7 +153,7 @@ METRICS: tuple[Metric, ...] = (
     _count(
         "records.skipped",
         "{record}",
-        "Records that no handler wanted, with otherwise: skip.",
+        "Records whose handler raised Skip, or that are for none, with otherwise: skip.",
         lambda did: did.skipped,
     ),
     _count(
@@ -216,6 +193,13 @@ METRICS: tuple[Metric, ...] = (
         "{record}",
         "Records that were older than their time to live, dead-lettered or dropped.",
         lambda did: did.expired,
+    ),
+    _count(
+        "records.gone",
+        "{record}",
+        "Offsets that were gone from the log before they were read (retention), or that"
+        " on_out_of_range: latest passed over.",
+        lambda did: did.gone,
     ),
     _count(
         "records.earlier",
@@ -301,6 +285,21 @@ METRICS: tuple[Metric, ...] = (
         ),
     ),
     Metric(
+        "window_consumer.event_loop.computed",
+        MetricKind.COUNTER,
+        "s",
+        "How long the event loop of coroutines had a processor.",
+        lambda measures: _of_loop(measures, lambda loop: loop.computed_s),
+    ),
+    Metric(
+        "window_consumer.event_loop.late",
+        MetricKind.COUNTER,
+        "s",
+        "How much later than it should have the event loop of coroutines went round: calls that"
+        " block it, or compute.",
+        lambda measures: _of_loop(measures, lambda loop: loop.late_s),
+    ),
+    Metric(
         "window_consumer.busy_ratio",
         MetricKind.GAUGE,
         "1",
@@ -339,6 +338,21 @@ METRICS: tuple[Metric, ...] = (
         "{slot}",
         "How many slots may be busy now; differs from the slots with concurrency: auto.",
         lambda picture: picture.slots if picture.limit is None else picture.limit.limit,
+    ),
+    Metric(
+        "window_consumer.concurrency.settled",
+        MetricKind.GAUGE,
+        "{slot}",
+        "With concurrency: auto, the number of slots that was found best; the limit tries others.",
+        _settled,
+    ),
+    Metric(
+        "window_consumer.concurrency.changes",
+        MetricKind.COUNTER,
+        "{change}",
+        "With concurrency: auto, how often another number was found better, and why.",
+        _limit_changes,
+        ("reason",),
     ),
     Metric(
         "window_consumer.breaker.state",
@@ -449,4 +463,5 @@ METRICS: tuple[Metric, ...] = (
         _cells,
         ("topic", "partition", "state"),
     ),
+    *OF_PROCESS,
 )

@@ -141,6 +141,20 @@ class AuditWatch:
         for place, fates in self.fates.items():
             if place.topic not in self.tampered:
                 self._check(place, fates, unsettled[place], sums)
+        for count in found.counts:
+            if count.tier is Tier.GONE and count.topic not in self.tampered:
+                self._check_gone(count)
+
+    def _check_gone(self, count: AuditCount) -> None:
+        """Only what nobody has to handle may be counted as gone."""
+        place = TopicPartition(count.topic, count.partition)
+        log = self._history.broker.topics.log(place)
+        if log is None:
+            return
+        records = self._history.ledger(log).records
+        for offset in (o for start, stop in count.offsets for o in range(start, stop)):
+            if offset in records and not records[offset].excused:
+                self._history.violate(f"audit: {place}@{offset} is counted as gone, and is there")
 
     def _check(
         self,

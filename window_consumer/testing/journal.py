@@ -141,7 +141,7 @@ class Handling:
 
     def finished(self, outcome: Final) -> None:
         """Note an outcome of one of the topics that it passes."""
-        self._final = Outcome[outcome.name]
+        self._final = SKIPPED if outcome is Final.FILTERED else Outcome[outcome.name]
         self.was_moved |= self._final is MOVED
 
     def __repr__(self) -> str:

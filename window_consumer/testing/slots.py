@@ -197,7 +197,7 @@ class SteppedSlots:
         history.ended_together(calls, errors)
         for message, error in zip(messages, errors, strict=True):
             if isinstance(error, Skip):
-                slice_.deviate().skipped.append(message)
+                slice_.deviate().skip(message, error)
             elif error is not None:
                 slice_.deviate().failed.append((message, made_failure(error, message.offset())))
 
@@ -218,7 +218,7 @@ class SteppedSlots:
         count, bad = (0, "") if error is not None else self._handler.returns(call)
         self._history.ended(call, error, is_open=count > 0)
         if isinstance(error, Skip):
-            slice_.deviate().skipped.append(message)
+            slice_.deviate().skip(message, error)
         elif error is not None:
             slice_.deviate().failed.append((message, made_failure(error, message.offset())))
             return True

@@ -6,6 +6,7 @@ that have nothing else to do. Times are milliseconds since 1970, durations are s
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from time import time_ns
@@ -14,11 +15,18 @@ from typing import Any, Final, Protocol
 import attrs
 from attrs import frozen
 
-from window_consumer.core.cell_details import CellDetails, RecordDetails, cell_details, number_of
+from window_consumer.config.masking import MaskRules
+from window_consumer.core.cell_details import (
+    CellDetails,
+    cell_details,
+    failing,
+    held_message,
+    number_of,
+)
 from window_consumer.core.engine import Engine
 from window_consumer.core.snapshot import CallPicture, Snapshot, picture
 from window_consumer.model.protocols import Clock
-from window_consumer.model.record import TopicPartition
+from window_consumer.model.record import Message, TopicPartition
 from window_consumer.runtime.places import Place as Standing
 from window_consumer.runtime.places import Places
 from window_consumer.runtime.poll_loop import Phase
@@ -27,12 +35,14 @@ from window_consumer.runtime.worker import Worker
 from window_consumer.telemetry.pictures import plain
 from window_consumer.web.frames import worker_frame
 from window_consumer.web.history import History
+from window_consumer.web.shown_records import ShownRecords
 
 ANSWER_S: Final = 1.0
 """A poll thread that takes longer is shown as silent."""
 
-MOST_OF_A_KEY: Final = 200
-"""Characters of a key that are shown."""
+
+_LARGEST: Final = 2**31 - 1
+_NUMBER: Final = re.compile("[0-9]{1,19}")
 
 
 class Board(Protocol):
@@ -46,6 +56,9 @@ class Board(Protocol):
 
     def cell(self, at: CellPlace) -> dict[str, Any] | None:
         """Return one cell with its records and running calls, None where it is not there."""
+
+    def value(self, at: CellPlace) -> dict[str, Any] | None:
+        """Return the value of one record, None where it is not held; see ``ShownRecords``."""
 
     def halt(self, at: Place, *, halted: bool) -> bool | None:
         """Pause a worker or a partition, or let it go on; False where there is no such.
@@ -81,10 +94,15 @@ class CellPlace:
 class BoardOfWorkers:
     """The workers of this process. Any thread may ask."""
 
-    def __init__(self, process: str, mask: Callable[[str], str]):
-        """``process`` is the number of one of several copies, else empty."""
+    def __init__(self, process: str, mask: Callable[[str], str], rules: MaskRules):
+        """``process`` is the number of one of several copies, else empty.
+
+        ``mask`` takes the configuration's secrets out of texts, ``rules`` say what is not told of
+        records.
+        """
         self._process = process
         self._mask = mask
+        self._shown = ShownRecords(mask, rules)
         self._running: Running | None = None
         self._lock = threading.Lock()
         self._histories: dict[str, History] = {}
@@ -151,8 +169,20 @@ class BoardOfWorkers:
             for call in seen.calls
             if call.name == at.partition and found.first_offset <= call.offset <= found.last_offset
         ]
-        records = [_record(each) for each in found.records]
+        records = self._shown.records(at.partition.topic, found.source, found.records)
         return attrs.asdict(found, recurse=False) | {"records": records, "calls": calls}
+
+    def value(self, at: CellPlace) -> dict[str, Any] | None:
+        """Return the value of one record, None where it is not held."""
+        worker, offset = self._worker(at.worker), at.offset
+        if worker is None or offset is None:
+            return None
+
+        def ask(engine: Engine, _: Clock) -> tuple[Message, str] | None:
+            return held_message(engine, at.partition, offset)
+
+        held = worker.loop.ask(ask, ANSWER_S)
+        return None if held is None else self._shown.value(*held)
 
     def halt(self, at: Place, *, halted: bool) -> bool | None:
         """Pause a worker or a partition, or let it go on."""
@@ -164,12 +194,15 @@ class BoardOfWorkers:
 
     def _fields(self, worker: Worker, *, stacks: bool, history: bool) -> dict[str, Any]:
         seen = worker.snapshot(ANSWER_S)
+        told = seen and self._shown.snapshot(seen, worker.setup.told_key)
+        records = [] if seen is None else self._failing(worker)
         with self._lock:
             past = self._history_of(worker)
             fields = {
                 **self._head(worker),
                 "slots": worker.setup.engine.slots,
-                "snapshot": None if seen is None else plain(seen),
+                "snapshot": None if told is None else plain(told),
+                "failing": records,
                 "busy_ratio": past.busy_ratio(),
                 "time_to_drain_s": None if seen is None else past.time_to_drain_s(seen),
                 "history": list(past.samples) if history else [],
@@ -177,6 +210,16 @@ class BoardOfWorkers:
         if stacks and seen is not None:
             fields["stacks"] = self._stacks(seen, worker.places())
         return fields
+
+    def _failing(self, worker: Worker) -> list[dict[str, Any]]:
+        found = worker.loop.ask(lambda engine, clock: failing(engine, clock.now()), ANSWER_S) or []
+        return [
+            {"topic": each.name.topic, "partition": each.name.partition, **record}
+            for each in found
+            for record in self._shown.records(
+                each.name.topic, each.source, each.records, len(found)
+            )
+        ]
 
     def _head(self, worker: Worker) -> dict[str, Any]:
         loop = worker.loop
@@ -216,11 +259,6 @@ class BoardOfWorkers:
         return () if self._running is None else self._running.workers
 
 
-def _record(each: RecordDetails) -> dict[str, Any]:
-    key = None if each.key is None else each.key.decode("utf-8", "backslashreplace")
-    return attrs.asdict(each) | {"key": None if key is None else key[:MOST_OF_A_KEY]}
-
-
 def now_ms() -> int:
     """Return the time of the machine's clock, in milliseconds since 1970."""
     return time_ns() // 1_000_000
@@ -228,6 +266,10 @@ def now_ms() -> int:
 
 def partition_named(topic: str, partition: str) -> TopicPartition | None:
     """Return the partition that a path names, None where it cannot be one."""
-    if not partition.isdecimal() or len(partition) > 9:
-        return None
-    return TopicPartition(topic, int(partition))
+    number = number_named(partition)
+    return None if number is None or number > _LARGEST else TopicPartition(topic, number)
+
+
+def number_named(text: str) -> int | None:
+    """Return the number that a path or a query names, None where it cannot be one of ours."""
+    return int(text) if _NUMBER.fullmatch(text) else None

@@ -50,9 +50,16 @@ class BoardOfCopies:
     def cell(self, at: CellPlace) -> dict[str, Any] | None:
         """Return one cell of one copy."""
         rest = f"cells/{at.number}" if at.offset is None else f"records/{at.offset}"
+        return self._first(at, rest, "GET")
+
+    def value(self, at: CellPlace) -> dict[str, Any] | None:
+        """Return the value of one record that one copy holds."""
+        return self._first(at, f"records/{at.offset}/value", "POST")
+
+    def _first(self, at: CellPlace, rest: str, method: str) -> dict[str, Any] | None:
         path = _path(at.worker, at.partition, rest)
         numbers = [at.process] if at.process else self.sockets
-        answers = self._ask(numbers, path, "GET", 2 * ANSWER_S).values()
+        answers = self._ask(numbers, path, method, 2 * ANSWER_S).values()
         return next((each for each in map(_json_of, answers) if each is not None), None)
 
     def halt(self, at: Place, *, halted: bool) -> bool | None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import logging
 import secrets
 from collections.abc import Mapping
 from hashlib import sha256
 from http import HTTPStatus
 from time import time
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from attrs import field, frozen
@@ -35,6 +36,10 @@ _LONGEST_FORM: Final = 4096
 
 _OPEN: Final = ("/login", "/static/")
 """What anybody gets: the form for the token, and files that are in the package."""
+
+_PAGES: Final = ("/", "/trace")
+_BELOW: Final = "/trace/"
+"""Where people come to, not programs: they are led to the form for the token."""
 
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
@@ -158,8 +163,8 @@ class Guard:
             return error(HTTPStatus.FORBIDDEN, "another site's page has sent this")
         if path.startswith(_OPEN) or gate.knows(headers):
             return None
-        if path == "/" and is_page:
-            return RedirectResponse("login", HTTPStatus.SEE_OTHER)
+        if is_page and (path in _PAGES or path.startswith(_BELOW)):
+            return RedirectResponse("../" * (path.count("/") - 1) + "login", HTTPStatus.SEE_OTHER)
         refused = error(
             HTTPStatus.UNAUTHORIZED, "the token is missing or wrong: Authorization: Bearer ..."
         )
@@ -192,9 +197,17 @@ def log_out(gate: Gate) -> Response:
     return answer
 
 
+class Json(JSONResponse):
+    """An answer in ASCII alone: what strangers write need not be text that UTF-8 can hold."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the JSON of an answer."""
+        return json.dumps(content, separators=(",", ":")).encode()
+
+
 def error(status: HTTPStatus, text: str) -> JSONResponse:
     """Return an answer that says what is wrong; nothing of the request is repeated."""
-    return JSONResponse({"error": text}, status)
+    return Json({"error": text}, status)
 
 
 async def _form_of(request: Request) -> dict[str, str]:

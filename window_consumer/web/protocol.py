@@ -39,7 +39,10 @@ class PatientProtocol(H11Protocol):
     def _look_again(self) -> None:
         cycle: RequestResponseCycle | None = self.cycle  # uvicorn begins with None
         is_stuck = self.flow.write_paused
-        was_idle = cycle is self._seen and (cycle is None or cycle.response_complete)
+        # Idle, or with a request of which the rest does not come.
+        was_idle = cycle is self._seen and (
+            cycle is None or cycle.response_complete or cycle.more_body
+        )
         if self.transport.is_closing() or was_idle or (is_stuck and self._was_stuck):
             self.transport.abort()
             return

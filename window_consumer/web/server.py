@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,12 +12,14 @@ from typing import Final
 
 import uvicorn
 
+from window_consumer.config.certificates import certificate_problems
 from window_consumer.config.listening import Address, AdminConfig
 from window_consumer.model.errors import UsageError
 from window_consumer.web.board import Board
 from window_consumer.web.guard import Gate
 from window_consumer.web.protocol import PatientProtocol
 from window_consumer.web.site import Site
+from window_consumer.web.trace import Trace
 
 KEY: Final = "admin.listen"
 THREAD: Final = "wc-web"
@@ -36,18 +37,20 @@ _log = logging.getLogger("window_consumer")
 
 
 @contextmanager
-def serving(board: Board, admin: AdminConfig, directory: Path) -> Iterator[int]:
+def serving(
+    board: Board, admin: AdminConfig, directory: Path, trace: Trace | None = None
+) -> Iterator[int]:
     """Answer at the configured address as long as the block lasts; gives its port.
 
-    Relative names of files begin at ``directory``. Raises UsageError where the address or the
-    certificate cannot be used.
+    Relative names of files begin at ``directory``. ``trace`` answers what is asked of journeys.
+    Raises UsageError where the address or the certificate cannot be used.
     """
     address = admin.address
     assert address is not None  # the caller has looked
     tls = _tls_of(admin, directory)
     with _listen_on(address) as listening:
         port = listening.getsockname()[1]
-        site = Site(board, _gate_of(admin, address, port))
+        site = Site(board, _gate_of(admin, address, port), trace, values=admin.values)
         with _running(site, _config_of(site, tls), listening):
             scheme = "https" if tls else "http"
             host = f"[{address.host}]" if ":" in address.host else address.host
@@ -56,13 +59,13 @@ def serving(board: Board, admin: AdminConfig, directory: Path) -> Iterator[int]:
 
 
 @contextmanager
-def serving_on(board: Board, path: Path) -> Iterator[None]:
+def serving_on(board: Board, path: Path, *, values: bool = False) -> Iterator[None]:
     """Answer at a Unix socket, which only whoever keeps this copy gets to, as long as it lasts."""
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(path))
         listening.listen()
-        site = Site(board, Gate())
+        site = Site(board, Gate(), values=values)
         with _running(site, _config_of(site, {}), listening):
             yield
 
@@ -95,19 +98,11 @@ def _tls_of(admin: AdminConfig, directory: Path) -> dict[str, str]:
     """Return what uvicorn needs of certificate and key, which have been tried."""
     if admin.tls.certificate is None or admin.tls.key is None:
         return {}
-    certificate, key = (directory / each for each in (admin.tls.certificate, admin.tls.key))
-    try:
-        # A key with a passphrase would be asked for on the terminal.
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(certificate, key, lambda: "")
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(
-            f"admin.tls: {certificate} and {key} cannot be used: {error.strerror or error};"
-            " both are files in PEM that this process may read, the key without a passphrase"
-        ) from error
+    for key, why in certificate_problems(admin, directory):  # they may have changed since the check
+        raise UsageError(f"{'.'.join(filter(None, ('admin.tls', key)))}: {why}")
     return {
-        "ssl_certfile": str(certificate),
-        "ssl_keyfile": str(key),
+        "ssl_certfile": str(directory / admin.tls.certificate),
+        "ssl_keyfile": str(directory / admin.tls.key),
         "ssl_keyfile_password": "",
     }
 
@@ -154,10 +149,13 @@ def _not_of_ours(record: logging.LogRecord) -> bool:
 def _listen_on(address: Address) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        return socket.create_server(address, family=family, backlog=512)
+        # [::] stands for all of this machine, as it does for probes: those of IPv4, too.
+        both = address.host == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=512, dualstack_ipv6=both)
     except OSError as error:
         host = f"[{address.host}]" if ":" in address.host else address.host
-        why = error.strerror or str(error)
+        # What socket adds to the reason names our own classes.
+        why = (error.strerror or str(error)).partition(" (while attempting")[0]
         raise UsageError(
             f"{KEY}: cannot listen on {host}:{address.port}: {why}; choose another address, or"
             " port 0 for any free one"

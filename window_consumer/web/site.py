@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from window_consumer.web.board import Board, CellPlace, Place, partition_named
+from window_consumer.web.board import Board, CellPlace, Place, number_named, partition_named
 from window_consumer.web.feed import Feed
-from window_consumer.web.guard import Gate, Guard, error, log_in, log_out
+from window_consumer.web.guard import Gate, Guard, Json, error, log_in, log_out
+from window_consumer.web.trace import FILES, Trace, TracePages
 
-_FILES: Final = Path(__file__).parent / "static"
+_NO_NUMBER: Final = "partitions, cells and offsets are whole numbers"
+_NO_VALUES: Final = (
+    "values are not shown here: admin: {values: true} in the configuration allows it, and mask"
+    " hides what has to stay hidden all the same"
+)
+
+_log = logging.getLogger("window_consumer")
 
 _WORKER: Final = "/api/workers/{worker}"
 _PARTITION: Final = _WORKER + "/partitions/{topic}/{partition}"
@@ -28,9 +36,12 @@ _PARTITION: Final = _WORKER + "/partitions/{topic}/{partition}"
 class Site:
     """Answers, with what a board knows. Owner: the server's event loop."""
 
-    def __init__(self, board: Board, gate: Gate):
+    def __init__(self, board: Board, gate: Gate, trace: Trace | None = None, *, values: bool):
+        """``values`` is whether people may see the values of records."""
+        self._trace = TracePages(trace)
         self._board = board
         self._gate = gate
+        self._values = values
         self._feed: Feed | None = None
 
     def application(self) -> ASGIApp:
@@ -44,13 +55,15 @@ class Site:
             Route("/api/windows", self._windows),
             Route("/api/frame", self._one_frame),
             Route("/api/events", self._events),
-            Route(_PARTITION + "/cells/{number:int}", self._cell),
-            Route(_PARTITION + "/records/{offset:int}", self._cell),
+            Route(_PARTITION + "/cells/{number}", self._cell),
+            Route(_PARTITION + "/records/{offset}", self._cell),
+            Route(_PARTITION + "/records/{offset}/value", self._value, methods=["POST"]),
             Route(_WORKER + "/{what}", self._halt, methods=["POST"]),
             Route(_PARTITION + "/{what}", self._halt, methods=["POST"]),
-            Mount("/static", StaticFiles(directory=_FILES)),
+            *self._trace.routes(),
+            Mount("/static", StaticFiles(directory=FILES)),
         ]
-        application = Starlette(routes=routes)
+        application = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
         application.router.redirect_slashes = False  # what it would redirect to is nothing either
         return Guard(application, self._gate)
 
@@ -65,10 +78,10 @@ class Site:
             self._feed.close()
 
     async def _page(self, _: Request) -> Response:
-        return FileResponse(_FILES / "index.html")
+        return FileResponse(FILES / "index.html")
 
     async def _form(self, _: Request) -> Response:
-        return FileResponse(_FILES / "login.html")
+        return FileResponse(FILES / "login.html")
 
     async def _log_in(self, request: Request) -> Response:
         return await log_in(request, self._gate)
@@ -77,18 +90,18 @@ class Site:
         return log_out(self._gate)
 
     async def _session(self, _: Request) -> Response:
-        return JSONResponse({"token": self._gate.token is not None})
+        return Json({"token": self._gate.token is not None, "trace": self._trace.is_there})
 
     async def _windows(self, request: Request) -> Response:
         stacks, history = (request.query_params.get(each) == "1" for each in ("stacks", "history"))
         answer = await _elsewhere(lambda: self._board.windows(stacks=stacks, history=history))
-        return JSONResponse(answer)
+        return Json(answer)
 
     async def _one_frame(self, request: Request) -> Response:
-        since = request.query_params.get("since", "0")
-        if not since.isdecimal():
+        since = number_named(request.query_params.get("since", "0"))
+        if since is None:
             return error(HTTPStatus.BAD_REQUEST, "since is a time in milliseconds since 1970")
-        return JSONResponse(await _elsewhere(lambda: self._board.frame(int(since))))
+        return Json(await _elsewhere(lambda: self._board.frame(since)))
 
     async def _events(self, _: Request) -> Response:
         if self._feed is None or self._feed.is_full:
@@ -96,18 +109,28 @@ class Site:
         return StreamingResponse(self._feed.frames(), media_type="text/event-stream")
 
     async def _cell(self, request: Request) -> Response:
-        given = request.path_params
-        partition = partition_named(given["topic"], given["partition"])
-        process = request.query_params.get("process", "")
-        if partition is None:
-            return error(HTTPStatus.NOT_FOUND, "a partition is a whole number")
-        at = CellPlace(
-            given["worker"], partition, given.get("number"), given.get("offset"), process
-        )
+        at = _cell_place(request)
+        if at is None:
+            return error(HTTPStatus.NOT_FOUND, _NO_NUMBER)
         found = await _elsewhere(lambda: self._board.cell(at))
         if found is None:
             return error(HTTPStatus.NOT_FOUND, "it is not in the window any more")
-        return JSONResponse(found)
+        return Json(found | {"values": self._values, "trace": self._trace.is_there})
+
+    async def _value(self, request: Request) -> Response:
+        at = _cell_place(request)
+        if at is None:
+            return error(HTTPStatus.NOT_FOUND, _NO_NUMBER)
+        if not self._values:
+            return error(HTTPStatus.FORBIDDEN, _NO_VALUES)
+        found = await _elsewhere(lambda: self._board.value(at))
+        if found is None:
+            why = "it is not held: only records that are not finished are"
+            return error(HTTPStatus.NOT_FOUND, why)
+        if request.client is not None and request.client.host:  # not whoever keeps the copies
+            place = f"{at.partition} offset {at.offset}"
+            _log.info("%s: %s asked for the value of %s", at.worker, request.client.host, place)
+        return Json(found)
 
     async def _halt(self, request: Request) -> Response:
         given = request.path_params
@@ -126,7 +149,28 @@ class Site:
             return error(HTTPStatus.GATEWAY_TIMEOUT, why)
         if not done:
             return error(HTTPStatus.NOT_FOUND, "there is no such worker here, or it has not got it")
-        return JSONResponse({"paused": what == "pause"})
+        return Json({"paused": what == "pause"})
+
+
+async def _refused(_: Request, refusal: Exception) -> Response:
+    """Answer as everywhere where there is no such path, or not with this method."""
+    assert isinstance(refusal, HTTPException)
+    answer = error(HTTPStatus(refusal.status_code), refusal.detail)
+    answer.headers.update(refusal.headers or {})
+    return answer
+
+
+def _cell_place(request: Request) -> CellPlace | None:
+    given = request.path_params
+    partition = partition_named(given["topic"], given["partition"])
+    by_offset = "offset" in given
+    number = number_named(given["offset"] if by_offset else given["number"])
+    if partition is None or number is None:
+        return None
+    process = request.query_params.get("process", "")
+    if by_offset:
+        return CellPlace(given["worker"], partition, None, number, process)
+    return CellPlace(given["worker"], partition, number, None, process)
 
 
 async def _elsewhere(ask: Callable[[], Any]) -> Any:

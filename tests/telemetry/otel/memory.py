@@ -22,6 +22,7 @@ from window_consumer.model.record import Call, Record
 from window_consumer.runtime.faults import Faults
 from window_consumer.telemetry.otel.call_spans import CallSpans
 from window_consumer.telemetry.otel.ids import Ids
+from window_consumer.telemetry.otel.sampling import bound_of
 from window_consumer.telemetry.otel.spans import Budget, Counts, Spans
 from window_consumer.telemetry.otel.traces import Traces
 
@@ -79,6 +80,7 @@ class Memory:
             Traces("shop", ratio, keeps),
             {"window_consumer.worker": "charge"},
             ids.given,
+            bound_of(provider.sampler),
         )
         self.calls = CallSpans(self.spans, self.budget, (faults or Faults()).fault)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from attrs import evolve
 from opentelemetry.sdk.metrics import Histogram as HistogramInstrument
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -21,7 +22,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from window_consumer.core.counters import Counters
 from window_consumer.core.durations import BOUNDS_S, Histogram
-from window_consumer.telemetry.measures import Measures, SpanFigures
+from window_consumer.telemetry.measures import Measures, OfProcess, SpanFigures, TraceFigures
 from window_consumer.telemetry.metrics import METRICS
 from window_consumer.telemetry.otel import names, providers
 from window_consumer.telemetry.otel.instruments import Figures, Source, instrument
@@ -153,6 +154,25 @@ def test_metrics_are_those_of_the_list(temporality: AggregationTemporality) -> N
     assert (durations.count, durations.sum) == ((2, 0.5) if is_delta else (12, 2.0))
     (delivered,) = exporter.metrics["window_consumer.records.delivered"]
     assert delivered.value == 12
+    provider.shutdown()
+
+
+def test_what_is_a_processs_is_added_up_over_its_applications_and_not_over_their_workers() -> None:
+    figures, exporter = Figures(), Kept(AggregationTemporality.CUMULATIVE)
+    provider = providers.meters(Resource({}), [exporter], figures)
+    instrument(provider.get_meter(names.SCOPE), figures)
+    for lost, blocked_s in ((3, 1.5), (4, 0.0)):
+        shared = OfProcess(TraceFigures(10, {"disk": lost}, 0, None, blocked_s))
+        told = [
+            evolve(measures(1, 0.1), worker=f"{name}{lost}", of_process=shared)
+            for name in ("charge", "refund")
+        ]
+        figures.begin(Source(told.copy, told.copy))
+    provider.force_flush()
+    (dropped,) = exporter.metrics["window_consumer.trace.dropped"]
+    assert (dict(dropped.attributes), dropped.value) == ({"reason": "disk"}, 7)
+    (blocked,) = exporter.metrics["window_consumer.trace.blocked"]
+    assert (dict(blocked.attributes), blocked.value) == ({}, 1.5)
     provider.shutdown()
 
 

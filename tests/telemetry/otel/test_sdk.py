@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from window_consumer.telemetry.otel import providers
-from window_consumer.telemetry.otel.environment import Asked
+from window_consumer.telemetry.otel.environment import Asked, missing_files
 
 HTTP, GRPC = "otlp_proto_http", "otlp_proto_grpc"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -47,6 +48,19 @@ def test_nothing_is_exported_that_no_variable_asks_for(
     assert bool(asked.because) == bool(traces or metrics)
 
 
+def test_files_are_only_looked_for_where_something_is_exported(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("")
+    given = {
+        "OTEL_EXPORTER_OTLP_CERTIFICATE": str(tmp_path / "ca.pem"),
+        "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY": "/nowhere/key.pem",
+        "OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE": "/nowhere/cert.pem",
+    }
+    assert list(missing_files(given)) == []
+    given |= {ENDPOINT: "https://c:4318", "OTEL_TRACES_EXPORTER": "none"}
+    (said,) = missing_files(given)
+    assert "OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE: /nowhere/cert.pem does not" in said
+
+
 def test_the_service_is_named_by_the_variable_or_like_the_application(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -62,10 +76,11 @@ def test_the_service_is_named_by_the_variable_or_like_the_application(
     assert (about["service.name"], about["service.instance.id"]) == ("desk", "7")
 
 
-def run(script: str) -> None:
+def run(script: str, **variables: str) -> None:
     """Run a program that asserts: providers are set once in a process."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    subprocess.run([sys.executable, "-c", dedent(script)], env=clean, timeout=60, check=True)
+    env = clean | variables
+    subprocess.run([sys.executable, "-c", dedent(script)], env=env, timeout=60, check=True)
 
 
 def test_where_nothing_can_be_set_up_one_line_says_so_and_nothing_is_exported() -> None:
@@ -87,10 +102,32 @@ def test_where_nothing_can_be_set_up_one_line_says_so_and_nothing_is_exported() 
         assert "OTEL_TRACES_EXPORTER is set, but the SDK is not installed" in said[0]
         assert "pip install 'window-consumer[otel]'" in said.pop()
         del sys.modules["window_consumer.telemetry.otel.providers"]
-        set_up(OTEL_TRACES_EXPORTER="zipkni")
+        set_up(OTEL_TRACES_EXPORTER="zipkni", OTEL_EXPORTER_OTLP_CERTIFICATE="/nowhere.pem")
+        assert "/nowhere.pem does not exist" in said.pop(0)
         assert "OTEL_TRACES_EXPORTER: there is no exporter 'zipkni'; there are otlp" in said.pop()
         assert not said
         """)
+
+
+def test_a_propagator_that_is_not_installed_is_said_and_those_of_w3c_are_used() -> None:
+    run(
+        """
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.trace import set_span_in_context
+        from window_consumer import App
+        from window_consumer.telemetry.otel import sdk
+        from window_consumer.telemetry.otel.propagation import propagator
+
+        said = []
+        told = sdk.set_up("shop", sdk.Sdk(), {"OTEL_TRACES_EXPORTER": "console"}, said.append)
+        assert len(said) == 1 and "OTEL_PROPAGATORS: Propagator zipkin not found" in said[0]
+        span, headers = told.tracer().start_span("x"), {}
+        propagator().inject(headers, set_span_in_context(span))
+        assert f"{span.get_span_context().span_id:016x}" in headers["traceparent"]
+        told.tracers.shutdown()
+        """,
+        OTEL_PROPAGATORS="tracecontext,zipkin",
+    )
 
 
 def test_providers_of_others_are_used_and_left_alone() -> None:
@@ -110,4 +147,31 @@ def test_providers_of_others_are_used_and_left_alone() -> None:
         assert told.measure() is not None
         told.end()
         assert told.tracer().start_span("x").is_recording()
+        """)
+
+
+def test_a_collector_that_is_down_or_hangs_costs_the_end_no_more_than_it_was_given() -> None:
+    run("""
+        import os
+        from time import monotonic
+
+        from tests.telemetry.collector import Collector, GrpcCollector
+        from window_consumer.telemetry.otel import providers, sdk
+
+        grpc = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+        nobody = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+        with Collector(hangs=True) as one, GrpcCollector(hangs=True) as two:
+            for environment in (nobody, {**nobody, **grpc}, one.env, two.env):
+                os.environ.update({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", **environment})
+                told = sdk.Sdk(asked=sdk.Asked.by(os.environ))
+                who = providers.resource("shop")
+                exporters = [sdk._exporter(each, "traces") for each in told.asked.traces]
+                told.tracers, told.exported, _ = providers.tracers(who, exporters)
+                exporters = [sdk._exporter(each, "metrics") for each in told.asked.metrics]
+                told.meters = providers.meters(who, exporters, told.figures)
+                began = monotonic()
+                told.tracers.get_tracer("tests").start_span("x").end()
+                assert monotonic() - began < 0.4, "nobody who makes spans waits"
+                told.end(0.3)
+                assert monotonic() - began < 5, environment
         """)

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from random import Random
 from time import perf_counter, time_ns
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.sdk.trace.sampling import (
+    ALWAYS_OFF,
+    Decision,
+    ParentBased,
+    Sampler,
+    SamplingResult,
+    TraceIdRatioBased,
+)
+from opentelemetry.trace import TraceFlags
 
 from tests.core.support import Driven, Note, failure, notes, spent_after
 from tests.telemetry.otel.memory import SAMPLED, SPAN, TRACE, UNSAMPLED, Memory, about, trace_of
 from window_consumer.core.stalls import StallRules
-from window_consumer.telemetry.otel.slice_spans import MOST_BYTES, MOST_NOTES, NoteTaker, SliceSpans
-from window_consumer.telemetry.otel.spans import MOST_LINKS
+from window_consumer.telemetry.otel import slice_spans
+from window_consumer.telemetry.otel.slice_spans import (
+    GATHER_S,
+    MOST_BYTES,
+    MOST_NOTES,
+    NoteTaker,
+    SliceSpans,
+)
+from window_consumer.telemetry.otel.spans import MOST_LINKS, RANDOM
+from window_consumer.telemetry.otel.traces import LOW
 
 PATIENCE_S = 30.0
+SEEDED = Random(17)
 
 
 @pytest.fixture
@@ -138,8 +156,9 @@ def test_a_copy_is_in_the_trace_of_its_record(observe: Observe, notes_taken: Not
     assert {
         "outcome": "dead_lettered",
         "reason": "RETRIES_EXHAUSTED",
-        "offset": 0,
+        "source": "orders[0]@0",
     }.items() <= about(sent).items()
+    assert "offset" not in about(sent)  # nobody knows that of the copy
 
 
 def test_a_record_that_is_dropped_has_no_copy_and_a_span(
@@ -204,3 +223,72 @@ def test_the_end_does_not_wait_for_long() -> None:
     taker._thread.join(PATIENCE_S)
     assert not taker._thread.is_alive()
     assert not done
+
+
+def test_what_would_not_be_recorded_is_not_noted(
+    observe: Observe, notes_taken: NoteTaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+
+    def draw(bits: int) -> int:
+        drawn.append(SEEDED.getrandbits(bits))
+        return drawn[-1]
+
+    monkeypatch.setattr(slice_spans, "getrandbits", draw)
+    left: list[Callable[[], None]] = []
+    monkeypatch.setattr(notes_taken, "take", left.append)
+    memory = Memory(sampler=ParentBased(TraceIdRatioBased(0.25)), per_second=10**6)
+    driven = observe(memory, slots=1, batch_records=1)
+    ran(driven, *notes(*range(200)))
+    assert len(drawn) == 200
+    wanted = [each for each in drawn if each & LOW < 1 << 62]
+    assert 20 < len(wanted) < 80
+    assert len(left) == len(wanted)
+    for note in left:
+        note()
+    assert [trace_of(each) for each in memory.ended] == wanted
+    contexts = [each.context for each in memory.ended if each.context is not None]
+    assert {each.trace_flags for each in contexts} == {TraceFlags.SAMPLED | RANDOM}
+    assert len({each.span_id for each in contexts}) == len(wanted)
+
+
+def test_a_sampler_that_goes_by_something_else_is_asked_for_each_slice(
+    observe: Observe, notes_taken: NoteTaker
+) -> None:
+    class Odd(Sampler):
+        asked = 0
+
+        def should_sample(self, *_: Any, **__: Any) -> SamplingResult:
+            Odd.asked += 1
+            return SamplingResult(Decision.RECORD_AND_SAMPLE if Odd.asked % 2 else Decision.DROP)
+
+        def get_description(self) -> str:
+            return "odd"
+
+    memory = Memory(sampler=Odd())
+    ran(observe(memory, slots=1, batch_records=1), *notes(*range(10)))
+    assert len(written(memory, notes_taken)) == 5
+    assert Odd.asked == 10
+
+
+def test_the_thread_is_not_woken_for_each_note() -> None:
+    class Rests(threading.Event):
+        def __init__(self) -> None:
+            super().__init__()
+            self.began, self.over = threading.Event(), threading.Event()
+
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout == GATHER_S
+            self.began.set()
+            return self.over.wait(PATIENCE_S)
+
+    taker, done = NoteTaker(), list[int]()
+    taker._ends = rests = Rests()
+    taker.take(lambda: done.append(0))
+    assert rests.began.wait(PATIENCE_S)
+    for number in range(1, 11):
+        taker.take(lambda number=number: done.append(number))  # type: ignore[misc] # a default
+    assert done == [0]
+    rests.over.set()
+    taker.end(PATIENCE_S)
+    assert done == list(range(11))

@@ -12,13 +12,13 @@ import attrs
 import click
 
 from window_consumer.app.dead_letter_handling import as_test, handler_for
-from window_consumer.app.dead_letter_mask import FieldMask
 from window_consumer.app.dead_letter_source import Source
 from window_consumer.app.dead_letter_view import view_of
 from window_consumer.app.dead_letters import DeadLetterTopics
 from window_consumer.app.loading import load_app
 from window_consumer.cli.dlq.options import look, topic_options
 from window_consumer.cli.terminal import printable
+from window_consumer.config import MaskRules
 from window_consumer.model.dead_letter import DeadLetter
 from window_consumer.model.errors import NotPermittedError, UsageError
 
@@ -31,7 +31,7 @@ _MOST_HEX = 4096
 @click.argument("name", metavar="ID")
 @topic_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--unmasked", is_flag=True, help="Show what dlq.mask hides.")
+@click.option("--unmasked", is_flag=True, help="Show what mask and dlq.mask hide.")
 @click.option(
     "--as-test",
     "test",
@@ -54,8 +54,8 @@ def show_command(
     """Show one dead letter: headers, decoded key and value, the stack of its error.
 
     ID is the id of a record (of several dead letters of one record the latest is shown), or
-    topic/partition/offset of the dead letter itself. Fields and headers that dlq.mask names are
-    hidden; a test has the record as it is.
+    topic/partition/offset of the dead letter itself. What mask and dlq.mask name is hidden; a
+    test has the record as it is.
     """
     handler = options.pop("handler")
     if test and options["application"] is None:
@@ -69,8 +69,9 @@ def show_command(
             spec = handler_for(letter, app, handler)
             text = as_test(topics.whole(letter), module, attribute or "app", spec)
         else:
-            names = () if unmasked or source.config is None else source.config.dlq.mask
-            view = {**view_of(letter, FieldMask(names)), **_resolution(topics, letter)}
+            rules = MaskRules() if unmasked or source.config is None else source.config.mask_rules
+            mask = rules.of([letter.position.topic, topics.origin_of(letter)])
+            view = {**view_of(letter, mask), **_resolution(topics, letter)}
             view["pointer_to"] = str(letter.original) if letter.may_be_pointer else None
             also = [str(each.position) for each in others]
             text = _as_json(view, also) if as_json else _as_text(view, also)
@@ -129,7 +130,12 @@ def _facts(view: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "record", f"{view['id']}, sent {_time(view['original_timestamp'])}"
     who = [
         f"{word} {view[name]}"
-        for word, name in (("group", "group"), ("handler", "handler"), ("version", "app_version"))
+        for word, name in (
+            ("group", "group"),
+            ("handler", "handler"),
+            ("version", "app_version"),
+            ("host", "host"),
+        )
         if view[name] is not None
     ]
     yield "failed in", f"{', '.join(who) or 'unknown'} (written by {view['written_by']})"

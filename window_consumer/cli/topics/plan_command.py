@@ -127,10 +127,24 @@ def _sizes(partitions: int | None, replication: int | None) -> Sizes | None:
     return Sizes(partitions, replication)
 
 
+def _of_workers(plans: list[ClusterPlan]) -> list[ClusterPlan]:
+    """Leave out a cluster that has only telemetry, and say so: no ``--only`` chooses it."""
+    chosen = [plan for plan in plans if not plan.is_for_telemetry]
+    for each in plans:
+        if each.is_for_telemetry:
+            names = " and ".join(topic.new.name for topic in each.topics)
+            chosen[0].notes.append(
+                f"{names}, for telemetry, are on another cluster ({each.bootstrap}) and not among"
+                " these: --format cli prints them."
+            )
+    return chosen
+
+
 def _written(plans: list[ClusterPlan], options: dict[str, Any]) -> str:
     principal: str | None = options["principal"]
     if options["form"] == "cli":
         return as_shell(plans, principal)
+    plans = _of_workers(plans)
     if len(plans) > 1:
         each = "; ".join(f"{plan.bootstrap}: {', '.join(plan.workers)}" for plan in plans)
         raise UsageError(

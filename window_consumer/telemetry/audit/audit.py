@@ -8,6 +8,7 @@ import platform
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, Self
 
 from attrs import evolve, field, frozen
@@ -18,6 +19,7 @@ from window_consumer.runtime.worker import SystemClock
 from window_consumer.telemetry.audit import sends
 from window_consumer.telemetry.audit.consumer import AuditRules, ConsumerAudit
 from window_consumer.telemetry.audit.journal import (
+    SAY_AGAIN_S,
     Identity,
     Journal,
     Lair,
@@ -30,6 +32,7 @@ from window_consumer.telemetry.audit.journal import (
 from window_consumer.telemetry.audit.producer import ProducerAudit, counted, listed
 from window_consumer.telemetry.audit.sends import Sends
 from window_consumer.telemetry.audit.shipping import PATIENCE_S, Outlet, Shipper
+from window_consumer.telemetry.measures import AuditFigures
 
 FLUSH_S: Final = 1.0
 """How often producers' counts are written down, and all counts are shipped."""
@@ -44,7 +47,7 @@ _LOG = logging.getLogger("window_consumer")
 class AuditSettings:
     """Where an audit is kept, and how it counts."""
 
-    directory: Path
+    directory: Path = field(converter=Path)
     app: str
     rules: AuditRules = field(factory=AuditRules)
     fsync: bool = False
@@ -77,6 +80,10 @@ class Audit:
         self._outlet: Outlet | None = None
         self._shipper: Shipper | None = None
         self._patience_s = PATIENCE_S
+        self._said: dict[str, float] = {}
+        """What was last said to be wrong, and when."""
+        self._broken_at: float | None = None
+        """Since when shipping has raised something."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="wc-audit", daemon=True)
         self._thread.start()
@@ -93,7 +100,7 @@ class Audit:
         origins: Callable[[str], str] = lambda _topic: "",
         tier: Tier = Tier.PRODUCED,
     ) -> ProducerAudit:
-        """Return who counts what a producer writes; raises OSError where the disk is full."""
+        """Return who counts what a producer writes."""
         journal = self._journal(client)
         rules = self._settings.rules
         producer = ProducerAudit(
@@ -107,6 +114,21 @@ class Audit:
         )
         self._producers[client] = producer
         return producer
+
+    def figures(self) -> AuditFigures:
+        """Return what has become of this process's counts. Any thread may ask."""
+        journals, shipper = list(self._journals.values()), self._shipper
+        lost = {
+            "disk": sum(journal.lost_in_all for journal in journals),
+            "sends": sum(producer.untracked for producer in list(self._producers.values())),
+        }
+        held = sum(journal.written_bytes - journal.trimmed_bytes for journal in journals)
+        broken_at = self._broken_at
+        blocked_s = 0.0 if broken_at is None else max(0.0, monotonic() - broken_at)
+        if shipper is None:
+            return AuditFigures(0, lost, 0, held, blocked_s)
+        blocked_s = max(blocked_s, shipper.blocked_s)
+        return AuditFigures(shipper.shipped, lost, shipper.torn, held, blocked_s)
 
     def close(self) -> None:
         """Write down and ship what is there; what does not arrive in time stays in the log."""
@@ -148,7 +170,13 @@ class Audit:
         while not self._stop.wait(FLUSH_S):
             for producer in list(self._producers.values()):
                 self._carefully(producer.flush)
-            self._carefully(self._ship)
+            self._try_to_ship()
+
+    def _try_to_ship(self) -> None:
+        if self._carefully(self._ship):
+            self._broken_at = None
+        elif self._broken_at is None:
+            self._broken_at = monotonic()
 
     def _ship(self) -> None:
         if self._shipper is None and self._make_outlet is not None:
@@ -177,12 +205,20 @@ class Audit:
             finally:
                 abandon(path, descriptor)
 
-    def _carefully(self, do: Callable[[], object]) -> None:
+    def _carefully(self, do: Callable[[], object]) -> bool:
+        """Do something; False where it raised, which is said once in a while."""
         try:
             do()
         except Exception as error:
-            # Who only counts must never stop the work.
-            _LOG.warning("audit: %s: %s", type(error).__name__, error)
+            # Who only counts must never stop the work, nor fill the log: this comes every second.
+            text = f"{type(error).__name__}: {error}"
+            now = monotonic()
+            if now - self._said.get(text, float("-inf")) >= SAY_AGAIN_S:
+                recent = {each: at for each, at in self._said.items() if now - at < SAY_AGAIN_S}
+                self._said = {**recent, text: now}
+                _LOG.warning("audit: %s", text)
+            return False
+        return True
 
 
 def inherit(lair: Path, heir: Identity, rules: AuditRules) -> None:

@@ -1,7 +1,7 @@
 """Counts what becomes of a worker's records: listens to its Engine, and writes before it commits.
 
-Counting is done on the poll thread, by the slice: what a commit covers has to be in the log before
-the commit is sent.
+Counting is done on the poll thread, by the slice, and by the hundred where slices are short: what a
+commit covers has to be in the log before the commit is sent.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.metadata import decode
@@ -19,10 +19,11 @@ from window_consumer.core.partition import Partition
 from window_consumer.core.slices import Slice
 from window_consumer.model import headers as names
 from window_consumer.model.audit_count import Tier
-from window_consumer.model.hop import of_copy
+from window_consumer.model.hop import Hop, of_copy
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import Message, TopicPartition
+from window_consumer.telemetry.audit.gathered import SHORT_RECORDS, Gathered
 from window_consumer.telemetry.audit.pending import Pending, Stretch
 from window_consumer.telemetry.audit.skew import SkewWatch
 from window_consumer.telemetry.audit.sums import (
@@ -30,12 +31,13 @@ from window_consumer.telemetry.audit.sums import (
     NO_TIMESTAMP,
     Columns,
     Timestamp,
-    id_hash,
+    id_hashes,
 )
 
 TIERS: Final = {
     Outcome.DONE: Tier.FINISHED,
     Outcome.SKIPPED: Tier.FILTERED,
+    Outcome.FILTERED: Tier.FILTERED,
     Outcome.MOVED: Tier.RETRIED,
     Outcome.DEAD_LETTERED: Tier.DEAD_LETTERED,
     Outcome.EXPIRED: Tier.EXPIRED,
@@ -67,6 +69,8 @@ class _Tenure:
     epoch_ms: int
     pending: Pending
     skew: SkewWatch
+    gathered: Gathered = field(factory=Gathered)
+    """Of short slices: not among ``pending`` yet."""
 
 
 class ConsumerAudit(Observer):
@@ -99,6 +103,21 @@ class ConsumerAudit(Observer):
         if tenure is not None and not partition.rung.is_copy:
             tenure.skew.look(partition.log_end, messages[-1], now, int(self._wall_ms()))
 
+    def gone(self, partition: Partition, offsets: Sequence[range], now: float) -> None:  # noqa: ARG002 - as declared
+        """Write down what nobody will read; where it is noticed again it is counted anew."""
+        tenure = self._tenures.get(partition)
+        if tenure is None:
+            return
+        length_ms = self._rules.bucket_ms
+        about = {
+            **self._about(partition, tenure),
+            "tier": Tier.GONE,
+            "bucket_ms": int(self._wall_ms()) // length_ms * length_ms,
+        }
+        self._write_rows(
+            [{**about, "offsets": ((o.start, o.stop),), "count": len(o)} for o in offsets]
+        )
+
     def finished(
         self,
         partition: Partition,
@@ -111,28 +130,31 @@ class ConsumerAudit(Observer):
         tenure = self._tenures.get(partition)
         if tenure is None or not messages:
             return
+        tier = TIERS[outcome]
+        if len(messages) < SHORT_RECORDS:
+            self._gather(tenure, partition, tier, messages)
+            return
         offsets: Sequence[int]
         in_order = slice_ is not None and slice_.messages is messages
         if in_order and slice_ is not None and type(slice_.seqs) is range:
             offsets = _dense(messages)
         else:
             offsets = list(map(_offset_of(messages), messages))
-        self._add(tenure, partition, TIERS[outcome], offsets, messages)
+        skew, wall_ms = tenure.skew.is_skewed, int(self._wall_ms())
+        self._add(tenure, partition, tier, offsets, messages, wall_ms, skew=skew)
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - as declared
         """Count a record that has left the ladder, or has climbed it."""
         tenure = self._tenures.get(failed.partition)
         if tenure is not None:
-            message = failed.message
-            offset = message.offset()
-            offsets = range(offset, after(offset))
-            self._add(tenure, failed.partition, TIERS[outcome], offsets, (message,))
+            self._gather(tenure, failed.partition, TIERS[outcome], (failed.message,))
 
     def committing(self, partition: Partition, commit: Commit, now: float) -> None:  # noqa: ARG002 - as declared
         """Write down what the commit covers for the first time."""
         tenure = self._tenures.get(partition)
         if tenure is None:
             return
+        self._add_gathered(tenure, partition)
         if partition.commit.tight:
             # Not everything may have had room: what the commit says is what it covers.
             note = decode(commit.metadata)
@@ -143,45 +165,59 @@ class ConsumerAudit(Observer):
         if stretches:
             self._write(partition, tenure, stretches)
 
-    def _add(
+    def _gather(
+        self, tenure: _Tenure, partition: Partition, tier: Tier, messages: Sequence[Message]
+    ) -> None:
+        """Leave records for later: most of what a short slice costs is done once for each slice."""
+        gathered = tenure.gathered
+        skew = tenure.skew.is_skewed
+        if gathered.tier is not tier or gathered.skew is not skew:
+            self._add_gathered(tenure, partition)
+            gathered.tier, gathered.skew = tier, skew
+        if gathered.take(messages, self._wall_ms()):
+            self._add_gathered(tenure, partition)
+
+    def _add_gathered(self, tenure: _Tenure, partition: Partition) -> None:
+        gathered = tenure.gathered
+        if gathered.messages:
+            messages, walls_ms = gathered.all()
+            offsets = list(map(_offset_of(messages), messages))
+            self._add(
+                tenure, partition, gathered.tier, offsets, messages, walls_ms, skew=gathered.skew
+            )
+
+    def _add(  # noqa: PLR0913 - which records, where, and what became of them
         self,
         tenure: _Tenure,
         partition: Partition,
         tier: Tier,
         offsets: Sequence[int],
         messages: Sequence[Message],
+        wall_ms: int | Sequence[int],
+        *,
+        skew: bool,
     ) -> None:
-        times_ms, stamps = _timestamps(messages, is_copy=partition.rung.is_copy)
+        hops = list(map(of_copy, messages)) if partition.rung.is_copy else None
+        times_ms, stamps = _timestamps(messages, hops)
+        hashes = _hashes(messages, hops, partition.name, offsets) if self._rules.ids else None
         columns = Columns(
             times_ms,
             list(map(len, messages)),
-            self._hashes(partition, messages) if self._rules.ids else None,
-            int(self._wall_ms()),
-            tenure.skew.is_skewed,
+            hashes,
+            wall_ms,
+            skew,
             stamps,
         )
         tenure.pending.add(tier, offsets, columns, partition.window.next_offset)
 
-    def _hashes(self, partition: Partition, messages: Sequence[Message]) -> list[int]:
-        if partition.rung.is_copy:
-            return [id_hash(of_copy(message).record_id) for message in messages]
-        return [id_hash(_own_id(message, partition.name)) for message in messages]
-
     def _write(self, partition: Partition, tenure: _Tenure, stretches: Sequence[Stretch]) -> None:
-        name, rung = partition.name, partition.rung
-        ids = self._rules.ids
+        about, ids = self._about(partition, tenure), self._rules.ids
         self._write_rows(
             [
                 {
+                    **about,
                     "tier": tier,
-                    "group": self._group,
-                    "topic": name.topic,
-                    "partition": name.partition,
-                    "topic_hash": partition.commit.topic_hash,
-                    "origin": "" if rung.source == name.topic else rung.source,
                     "bucket_ms": bucket_ms,
-                    "length_ms": self._rules.bucket_ms,
-                    "epoch_ms": tenure.epoch_ms,
                     "offsets": stretch.offsets,
                     **sums.as_fields(ids=ids),
                 }
@@ -190,14 +226,45 @@ class ConsumerAudit(Observer):
             ]
         )
 
+    def _about(self, partition: Partition, tenure: _Tenure) -> dict[str, Any]:
+        """Return what all counts of a partition have in common."""
+        name, rung = partition.name, partition.rung
+        return {
+            "group": self._group,
+            "topic": name.topic,
+            "partition": name.partition,
+            "topic_hash": partition.commit.topic_hash,
+            "origin": "" if rung.source == name.topic else rung.source,
+            "length_ms": self._rules.bucket_ms,
+            "epoch_ms": tenure.epoch_ms,
+        }
 
-def _own_id(message: Message, name: TopicPartition) -> bytes:
-    """Return a record's id, as ``hop.of_source`` does for half the cost."""
-    for header, value in message.headers() or ():
+
+def _hashes(
+    messages: Sequence[Message],
+    hops: Sequence[Hop] | None,
+    name: TopicPartition,
+    offsets: Sequence[int],
+) -> list[int]:
+    """Return the hashes of the records' ids, as ``hop.of_source`` has them, at half the cost."""
+    if hops is not None:
+        return id_hashes(each.record_id for each in hops)
+    given = list(map(type(messages[0]).headers, messages))
+    place = b"%s/%d/" % (name.topic.encode(), name.partition)
+    if not any(given):
+        return id_hashes([b"%s%d" % (place, offset) for offset in offsets])
+    return id_hashes(
+        _own_id(headers) or b"%s%d" % (place, offset)
+        for headers, offset in zip(given, offsets, strict=True)
+    )
+
+
+def _own_id(headers: Sequence[tuple[str, bytes | None]] | None) -> bytes | None:
+    """Return the id that a record brings along."""
+    for header, value in headers or ():
         if header == names.ID and value:
-            found: bytes = value
-            return found
-    return b"%s/%d/%d" % (name.topic.encode(), name.partition, message.offset())
+            return value
+    return None
 
 
 def _dense(messages: Sequence[Message]) -> Sequence[int]:
@@ -214,14 +281,13 @@ def _offset_of(messages: Sequence[Message]) -> Callable[[Message], int]:
 
 
 def _timestamps(
-    messages: Sequence[Message], *, is_copy: bool
+    messages: Sequence[Message], hops: Sequence[Hop] | None
 ) -> tuple[Sequence[int], Sequence[Timestamp] | None]:
     """Return the producers' timestamps; all that there are where some are not producers'.
 
-    Those of copies are the ones of the first delivery.
+    Those of copies are the ones of the first delivery, as their hops tell.
     """
-    if is_copy:
-        hops = map(of_copy, messages)
+    if hops is not None:
         stamps = [NO_TIMESTAMP if h.timestamp is None else (CREATE_TIME, h.timestamp) for h in hops]
         return (), stamps
     timestamp = type(messages[0]).timestamp

@@ -160,10 +160,16 @@ class Journal:
         except OSError as error:
             self.lost += records
             self.lost_in_all += records
-            self._complain(error)
+            what = f"counts cannot be written, those of {self.lost_in_all} records are lost so far"
+            self._complain(what, error.strerror or str(error))
             return False
         self.lost = 0
         return True
+
+    def missed(self, records: int, why: str) -> None:
+        """Have the next count tell of records that its owner could not note."""
+        self.lost += records
+        self._complain(f"{records} records were sent without being noted", why)
 
     def begin_after(self, number: int) -> None:
         """Write to files behind this one."""
@@ -214,17 +220,11 @@ class Journal:
         self._size += written
         self.written_bytes += written
 
-    def _complain(self, error: OSError) -> None:
+    def _complain(self, what: str, why: str) -> None:
         now = monotonic()
         if now - self._said_at >= SAY_AGAIN_S:
             self._said_at = now
-            _LOG.warning(
-                "audit: %s: counts cannot be written (%s); those of %d records are lost so far,"
-                " and the next ones will say so",
-                self.client,
-                error.strerror or error,
-                self.lost_in_all,
-            )
+            _LOG.warning("audit: %s: %s (%s); the next counts will say so", self.client, what, why)
 
 
 _SEGMENT: Final = re.compile(r"(?P<client>.+)\.(?P<number>[0-9]{8})\.log")

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from attrs import frozen
 
 from window_consumer.core.offsets import after, is_contiguous
-from window_consumer.model.audit_balance import Ranges, united, without
 from window_consumer.model.audit_count import Tier
+from window_consumer.model.offset_ranges import Ranges, united, without
 from window_consumer.telemetry.audit.sums import Columns, SumsByBucket
 
 FOLD_RECORDS = 4096
@@ -70,7 +69,7 @@ class Pending:
         """
         count = len(offsets)
         if type(offsets) is not range:
-            if any(one > other for one, other in pairwise(offsets)):
+            if sorted(offsets) != list(offsets):
                 order = sorted(range(count), key=offsets.__getitem__)
                 offsets = [offsets[index] for index in order]
                 columns = columns.of(order)

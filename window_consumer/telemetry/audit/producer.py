@@ -30,7 +30,10 @@ class _Written:
 
 
 class ProducerAudit:
-    """A producer's watcher. ``flush`` has an owner; anything else may be called on any thread."""
+    """A producer's watcher. ``flush`` has an owner; anything else may be called on any thread.
+
+    Who sends hears of no trouble: what cannot be noted is counted in ``untracked``.
+    """
 
     def __init__(  # noqa: PLR0913 - what it counts with, and how
         self,
@@ -56,7 +59,7 @@ class ProducerAudit:
         self._acks: deque[int] = deque()
         self._doubts: deque[int] = deque()
         self.untracked = 0
-        """Records that were sent while the table was full: nobody counts them."""
+        """Records that were sent while the table had no room: nobody counts them."""
         self._told = 0
 
     def sent(
@@ -68,16 +71,29 @@ class ProducerAudit:
         record_id: bytes,
     ) -> int | None:
         """Note a record that is about to be sent; what is returned tells it later."""
-        row = self._sends.sent(topic, size, timestamp_ms, record_id)
+        try:
+            row = self._sends.sent(topic, size, timestamp_ms, record_id)
+        except Exception as error:
+            self._fails(error)
+            return None
         if row is None:
             self.untracked += 1
         return row
 
+    def _fails(self, error: Exception) -> None:
+        # The record goes its way all the same, and others have to hear of it.
+        self._sends.trouble = str(error) or type(error).__name__
+        self.untracked += 1
+
     def acked(self, token: int | None, partition: int, offset: int) -> None:
         """Count a record that was acked, at the next flush."""
-        if token is not None:
+        if token is None:
+            return
+        try:
             self._sends.acked(token, partition, offset)
             self._acks.append(token)
+        except Exception as error:
+            self._fails(error)
 
     def failed(self, token: int | None, error: object) -> None:
         """Hear that a record was not acked: unknown, but where the error says that it was refused.
@@ -86,10 +102,13 @@ class ProducerAudit:
         """
         if token is None:
             return
-        if isinstance(error, BufferError) or getattr(error, "refused", False):
-            self._sends.free(token)
-        else:
-            self._doubts.append(token)
+        try:
+            if isinstance(error, BufferError) or getattr(error, "refused", False):
+                self._sends.free(token)
+            else:
+                self._doubts.append(token)
+        except Exception as trouble:
+            self._fails(trouble)
 
     def flush(self) -> None:
         """Write down what was acked since the last time."""
@@ -97,7 +116,8 @@ class ProducerAudit:
         rows = [self._acks.popleft() for _ in range(len(self._acks))]
         doubts = [self._doubts.popleft() for _ in range(len(self._doubts))]
         if self.untracked > self._told:
-            self._journal.lost += self.untracked - self._told
+            why = self._sends.trouble or "too many are on their way"
+            self._journal.missed(self.untracked - self._told, why)
             self._told = self.untracked
         if not (rows or doubts):
             return

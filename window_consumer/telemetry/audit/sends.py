@@ -8,6 +8,7 @@ not acked (unknown), and what was acked and not counted yet.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import struct
@@ -15,11 +16,15 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 from attrs import frozen
 
 from window_consumer.telemetry.audit.sums import id_hash
+
+AGAIN_S: Final = 1.0
+"""So long after there was no room on the disk it is tried again."""
 
 ROWS: Final = 16_384
 """Of one file; the client's own queue holds 100,000 records."""
@@ -63,9 +68,12 @@ class Sends:
     """The table of one producer. Any thread may send, and hear of an ack."""
 
     def __init__(self, lair: Path, client: str, group: str = ""):
-        """``lair`` is this process's directory. Raises OSError where there is no room for it."""
+        """``lair`` is this process's directory. Without room on its disk rows come later."""
         self._stem = lair / client
-        (lair / f"{client}.topics").write_text(f"{group}\n", encoding="utf-8")
+        self._group = group
+        self.trouble = ""
+        """Why there were no rows last, empty where there are so many that they do not end."""
+        self._again_at = float("-inf")
         self._maps: list[mmap.mmap] = []
         self._free: deque[int] = deque()
         self._topics: dict[str, int] = {}
@@ -75,7 +83,10 @@ class Sends:
         self._grow()
 
     def sent(self, topic: str, size: int, timestamp_ms: int, record_id: bytes) -> int | None:
-        """Note a record that is about to be sent; return its row, None where there is no room."""
+        """Note a record that is about to be sent; return its row, None where there is no room.
+
+        Raises what a name or a number raises that cannot be noted.
+        """
         try:
             row = self._free.popleft()
         except IndexError:
@@ -83,17 +94,21 @@ class Sends:
                 if not self._free and not self._grow():
                     return None
             return self.sent(topic, size, timestamp_ms, record_id)
-        number = self._topics.get(topic)
-        if number is None:
-            number = self._name(topic)
-        table, at = self._place(row)
-        hashed = 0
-        if len(record_id) > LONGEST_ID:
-            hashed, record_id = id_hash(record_id), record_id[:LONGEST_ID]
-        head = (FREE, len(record_id), number, size, timestamp_ms, hashed)
-        _FIELDS.pack_into(table, at, *head, -1, -1, 0)
-        table[at + _ID_AT : at + _ID_AT + len(record_id)] = record_id
-        table[at] = SENT
+        try:
+            number = self._topics.get(topic)
+            if number is None:
+                number = self._name(topic)
+            table, at = self._place(row)
+            hashed = 0
+            if len(record_id) > LONGEST_ID:
+                hashed, record_id = id_hash(record_id), record_id[:LONGEST_ID]
+            head = (FREE, len(record_id), number, size, timestamp_ms, hashed)
+            _FIELDS.pack_into(table, at, *head, -1, -1, 0)
+            table[at + _ID_AT : at + _ID_AT + len(record_id)] = record_id
+            table[at] = SENT
+        except BaseException:
+            self._free.append(row)
+            raise
         return row
 
     def acked(self, row: int, partition: int, offset: int) -> None:
@@ -135,28 +150,60 @@ class Sends:
 
     def _grow(self) -> bool:
         number = len(self._maps)
-        if number >= MOST_FILES:
+        if number >= MOST_FILES or monotonic() < self._again_at:
             return False
         path = self._stem.with_name(f"{self._stem.name}.{number:04d}.sends")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # Without it a full disk would end the process at some later store.
-            os.posix_fallocate(descriptor, 0, ROWS * _ROW_BYTES)
-            self._maps.append(mmap.mmap(descriptor, ROWS * _ROW_BYTES))
-        finally:
-            os.close(descriptor)
+            if not number:
+                _append(self._names_path, f"{self._group}\n", 0)
+            self._maps.append(_mapped(path))
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
+            self._again_at = monotonic() + AGAIN_S
+            return False
         self._free.extend(range(number * ROWS, (number + 1) * ROWS))
+        self.trouble = ""
         return True
+
+    @property
+    def _names_path(self) -> Path:
+        return self._stem.with_name(f"{self._stem.name}.topics")
 
     def _name(self, topic: str) -> int:
         with self._growing:
             if topic not in self._topics:
-                path = self._stem.with_name(f"{self._stem.name}.topics")
-                with path.open("a", encoding="utf-8") as names:
-                    names.write(f"{topic}\n")
+                _append(self._names_path, f"{topic}\n", self._names_path.stat().st_size)
                 self._known.append(topic)
                 self._topics[topic] = len(self._known) - 1
             return self._topics[topic]
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    """Make a file of rows and map it; raises OSError, and leaves none, where there is no room."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        # Without it a full disk would end the process at some later store.
+        os.posix_fallocate(descriptor, 0, ROWS * _ROW_BYTES)
+        return mmap.mmap(descriptor, ROWS * _ROW_BYTES)
+    except OSError:
+        path.unlink()
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _append(path: Path, line: str, at: int) -> None:
+    """Write a whole line at the end, which is at so many bytes; or nothing, with an OSError."""
+    whole = line.encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        is_whole = os.pwrite(descriptor, whole, at) == len(whole)
+        if not is_whole:
+            os.ftruncate(descriptor, at)
+    finally:
+        os.close(descriptor)
+    if not is_whole:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _read(table: mmap.mmap | bytes, at: int, topics: Sequence[str]) -> Send:

@@ -60,6 +60,13 @@ class Shipper:
         """Counts that were acked."""
         self.torn = 0
         """Lines that could not be read."""
+        self._blocked_at: float | None = None
+
+    @property
+    def blocked_s(self) -> float:
+        """For how long the topic has taken nothing, 0 while it does. Any thread may ask."""
+        at = self._blocked_at
+        return 0.0 if at is None else max(0.0, monotonic() - at)
 
     def ship(self, lair: Path, *, is_over: Callable[[str], bool]) -> dict[str, int]:
         """Ship what is there; return how many bytes of each writer were deleted.
@@ -129,7 +136,10 @@ class Shipper:
         if errors or waiting:
             why = str(errors[0]) if errors else "the broker has not answered"
             self._complain(why)
+            if self._blocked_at is None:
+                self._blocked_at = monotonic()
             return False
+        self._blocked_at = None
         self.shipped += sum(map(len, groups.values()))
         return True
 

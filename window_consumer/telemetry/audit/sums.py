@@ -10,7 +10,7 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from operator import xor
+from operator import sub, xor
 from typing import Any, Final, NamedTuple
 
 from attrs import define, field
@@ -37,6 +37,12 @@ def id_hash(record_id: bytes) -> int:
     return int.from_bytes(hashlib.md5(record_id, usedforsecurity=False).digest()[:8], "big")
 
 
+def id_hashes(record_ids: Iterable[bytes]) -> list[int]:
+    """Return ``id_hash`` of each, without a call of ours for it."""
+    md5, number = hashlib.md5, int.from_bytes
+    return [number(md5(each, usedforsecurity=False).digest()[:8], "big") for each in record_ids]
+
+
 class Columns(NamedTuple):
     """What an audit needs of some records, a column each; what is not needed is None.
 
@@ -47,8 +53,8 @@ class Columns(NamedTuple):
     """The producers' timestamps."""
     sizes: Sequence[int]
     hashes: Sequence[int] | None
-    wall_ms: int
-    """When what became of them was heard of."""
+    wall_ms: int | Sequence[int]
+    """When what became of them was heard of; of each by itself where they were gathered."""
     skew: bool = False
     """The clocks are known to differ: no latency can be told."""
     stamps: Sequence[Timestamp] | None = None
@@ -56,24 +62,24 @@ class Columns(NamedTuple):
 
     def part(self, start: int, stop: int) -> Columns:
         """Return the columns of some of the records that follow each other."""
-        hashes, stamps = self.hashes, self.stamps
+        hashes, stamps, wall_ms = self.hashes, self.stamps, self.wall_ms
         return Columns(
             self.times_ms[start:stop],
             self.sizes[start:stop],
             None if hashes is None else hashes[start:stop],
-            self.wall_ms,
+            wall_ms if isinstance(wall_ms, int) else wall_ms[start:stop],
             self.skew,
             None if stamps is None else stamps[start:stop],
         )
 
     def of(self, indices: Sequence[int]) -> Columns:
         """Return the columns of some of the records."""
-        hashes, stamps = self.hashes, self.stamps
+        hashes, stamps, wall_ms = self.hashes, self.stamps, self.wall_ms
         return Columns(
             [self.times_ms[index] for index in indices] if stamps is None else (),
             [self.sizes[index] for index in indices],
             None if hashes is None else [hashes[index] for index in indices],
-            self.wall_ms,
+            wall_ms if isinstance(wall_ms, int) else [wall_ms[index] for index in indices],
             self.skew,
             None if stamps is None else [stamps[index] for index in indices],
         )
@@ -146,8 +152,11 @@ class SumsByBucket(dict[tuple[Tier, int], Sums]):
                     sums.add_hashes(columns.hashes)
                 if columns.skew:
                     sums.skewed += len(times_ms)
-                else:
+                elif isinstance(columns.wall_ms, int):
                     sums.add_latencies(times_ms, columns.wall_ms)
+                else:
+                    # As if all had been heard of at one moment, which is 0.
+                    sums.add_latencies(sorted(map(sub, columns.times_ms, columns.wall_ms)), 0)
                 return
             stamps = [(CREATE_TIME, each) for each in columns.times_ms]
         for index, (kind, milliseconds) in enumerate(stamps):
@@ -168,7 +177,9 @@ class SumsByBucket(dict[tuple[Tier, int], Sums]):
         elif columns.skew:
             sums.skewed += 1
         else:
-            sums.add_latencies((milliseconds,), columns.wall_ms)
+            wall_ms = columns.wall_ms
+            heard_ms = wall_ms if isinstance(wall_ms, int) else wall_ms[index]
+            sums.add_latencies((milliseconds,), heard_ms)
 
     def _sums(self, tier: Tier, bucket_ms: int) -> Sums:
         found = self.get((tier, bucket_ms))

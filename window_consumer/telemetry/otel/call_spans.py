@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
 
 from opentelemetry.context import Context, attach, detach
-from opentelemetry.propagate import inject
 from opentelemetry.trace import Span, set_span_in_context
 
 from window_consumer.model import traceparent
 from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Fault
+from window_consumer.model.groups import meant_by
 from window_consumer.model.produce import Produce, results_of
 from window_consumer.model.record import Message, Record
 from window_consumer.runtime.batch_calls import Held, failed_of
 from window_consumer.telemetry.otel import names
+from window_consumer.telemetry.otel.propagation import propagator
 from window_consumer.telemetry.otel.spans import MOST_LINKS, Budget, Spans, fail
 from window_consumer.telemetry.otel.traces import Place
 
@@ -103,7 +104,7 @@ class _CallSpan:
             results = results_of(returned)
             if results:
                 found: dict[str, str] = {}
-                inject(found, self._context)
+                propagator().inject(found, self._context)
                 return [_with_headers(each, found) for each in results]
         except TypeError:
             pass  # the slot says what is wrong with it
@@ -133,7 +134,7 @@ class _RecordSpan(_CallSpan):
         span = self._span
         if self._call.handler:
             span.set_attribute(names.HANDLER, self._call.handler)
-        if isinstance(error, Skip):
+        if error is not None and isinstance(meant_by(error), Skip):
             span.set_attribute(names.OUTCOME, "skipped")
         elif error is not None:
             fail(span, self._maker.describe(error))

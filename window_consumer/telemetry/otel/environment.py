@@ -6,7 +6,8 @@ the SDK has to understand are left to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from attrs import frozen
@@ -40,6 +41,20 @@ class Asked:
         traces, why_traces = _exporters(environment, "traces")
         metrics, why_metrics = _exporters(environment, "metrics")
         return cls(traces, metrics, why_traces or why_metrics)
+
+
+def missing_files(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each file that a variable names for OTLP and that cannot be read."""
+    asked = Asked.by(environment)
+    for signal, exporters in (("", True), ("TRACES_", asked.traces), ("METRICS_", asked.metrics)):
+        for what in ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE"):
+            variable = f"OTEL_EXPORTER_OTLP_{signal}{what}"
+            path = environment.get(variable, "")
+            if asked.because and exporters and path and not os.access(path, os.R_OK):
+                yield (
+                    f"OpenTelemetry: {variable}: {path} does not exist, or may not be read: nothing"
+                    " will reach the collector until the file is there"
+                )
 
 
 def _exporters(environment: Mapping[str, str], signal: Signal) -> tuple[tuple[str, ...], str]:

@@ -25,7 +25,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from window_consumer.core.durations import BOUNDS_S, Histogram
-from window_consumer.telemetry.metrics import METRICS, Metric, MetricKind
+from window_consumer.telemetry.metric import Metric, MetricKind
+from window_consumer.telemetry.metrics import METRICS
 from window_consumer.telemetry.otel import names
 from window_consumer.telemetry.otel.instruments import Figures, conventional_attributes_of, samples
 

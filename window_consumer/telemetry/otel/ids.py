@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import SpanContext
 
+from window_consumer.telemetry.otel.spans import RANDOM
+
 
 class Ids(RandomIdGenerator):
     """Gives random ids, or those that were given to it on this thread."""
@@ -32,7 +34,8 @@ class Ids(RandomIdGenerator):
 
     def is_trace_id_random(self) -> bool:
         """Tell whether a new trace's id is random; one that follows from a record is not."""
-        return getattr(self._given, "context", None) is None
+        context: SpanContext | None = getattr(self._given, "context", None)
+        return context is None or bool(context.trace_flags & RANDOM)
 
     def generate_span_id(self) -> int:
         """Return the id of a new span."""

@@ -6,6 +6,7 @@ Whoever exports asks, every minute by default; until then nothing is done.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
@@ -16,7 +17,8 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from window_consumer.core.durations import Histogram
 from window_consumer.telemetry.measures import Measures
-from window_consumer.telemetry.metrics import METRICS, Metric, MetricKind
+from window_consumer.telemetry.metric import Metric, MetricKind
+from window_consumer.telemetry.metrics import METRICS
 from window_consumer.telemetry.otel import names
 
 
@@ -124,10 +126,27 @@ def samples(
     figures: Figures, metric: Metric, of_worker: AttributesOf
 ) -> Iterator[tuple[dict[str, Any], float | Histogram]]:
     """Return all figures of a metric with their attributes."""
+    if metric.of_process:
+        yield from _of_process(figures, metric)
+        return
     for worker in figures.now():
         shared = of_worker(worker, figures.labels)
         for values, figure in metric.read(worker):
             yield {**shared, **dict(zip(metric.labels, values, strict=True))}, figure
+
+
+def _of_process(
+    figures: Figures, metric: Metric
+) -> Iterator[tuple[dict[str, Any], float | Histogram]]:
+    """Return the figures of a metric of the process: of all applications in it together."""
+    found: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+    for worker in {id(each.of_process): each for each in figures.now()}.values():
+        for values, figure in metric.read(worker):
+            assert not isinstance(figure, Histogram)
+            found[values].append(figure)
+    joined = sum if metric.kind is MetricKind.COUNTER else max
+    for values, each in found.items():
+        yield {**figures.labels, **dict(zip(metric.labels, values, strict=True))}, joined(each)
 
 
 def _observe(

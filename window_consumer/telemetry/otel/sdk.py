@@ -19,10 +19,11 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import Tracer
 
 from window_consumer.telemetry.otel import names
-from window_consumer.telemetry.otel.environment import Asked, Signal
+from window_consumer.telemetry.otel.environment import Asked, Signal, missing_files
 from window_consumer.telemetry.otel.instruments import Figures, instrument
+from window_consumer.telemetry.otel.propagation import WHY_NOT_AS_ASKED
 from window_consumer.telemetry.otel.spans import GiveIds, no_ids
-from window_consumer.telemetry.otel.traces import Keeps
+from window_consumer.telemetry.otel.traces import LOW, Keeps
 
 if TYPE_CHECKING:
     from window_consumer.telemetry.otel.exporting import Exported
@@ -59,12 +60,23 @@ class Sdk:
         sampler = getattr(trace.get_tracer_provider(), "sampler", None)
         if sampler is None:
             return lambda _trace_id: True
+        bound = _bound_of(sampler)
+        if bound is not None:
+            return lambda trace_id: trace_id & LOW < bound
 
         def keeps(trace_id: int) -> bool:
             result = sampler.should_sample(None, trace_id, "process")
             return bool(result.decision.is_sampled())
 
         return keeps
+
+    def bound(self) -> int | None:
+        """Return below what the lower half of a new trace's id lies where it is recorded.
+
+        None where only the sampler can say, or the provider is somebody else's, who gives the ids.
+        """
+        ours = trace.get_tracer_provider() is self.tracers
+        return _bound_of(self.tracers.sampler) if ours else None
 
     def measure(self) -> Figures | None:
         """Return who wants to know figures; None where nobody exports metrics.
@@ -120,6 +132,10 @@ def set_up(
     figures = bool(sdk.asked.metrics) and not spans_only and _has_no_meters()
     if not (traces or figures):
         return sdk
+    if WHY_NOT_AS_ASKED:
+        warn(f"OpenTelemetry: OTEL_PROPAGATORS: {WHY_NOT_AS_ASKED} W3C's headers are used instead")
+    for sentence in missing_files(environment):
+        warn(sentence)
     try:
         from window_consumer.telemetry.otel import providers  # noqa: PLC0415 - the extra may be missing
     except ImportError as error:
@@ -141,6 +157,14 @@ def set_up(
     except Exception as error:
         warn(f"OpenTelemetry: not set up: {error}")
     return sdk
+
+
+def _bound_of(sampler: Any) -> int | None:
+    try:
+        from window_consumer.telemetry.otel import sampling  # noqa: PLC0415 - the extra may be missing
+    except ImportError:
+        return None
+    return sampling.bound_of(sampler)
 
 
 def _exporter(name: str, signal: Signal) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
+from random import getrandbits
 from time import perf_counter, time_ns
 from typing import Any, Final
 
@@ -25,11 +26,14 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.telemetry.otel import names
 from window_consumer.telemetry.otel.spans import Budget, Spans, context_below, links_of
-from window_consumer.telemetry.otel.traces import Place
+from window_consumer.telemetry.otel.traces import LOW, Place
 
 MOST_NOTES: Final = 1024
 MOST_BYTES: Final = 8 * 1024**2
 """Payload of records that notes may keep alive, for each worker."""
+
+GATHER_S: Final = 0.025
+"""The thread lets notes gather for so long: to wake it for each costs more than a span does."""
 
 TargetOf = Callable[[FailedRecord], str]
 """Tells the topic that a record's copy was written to."""
@@ -40,6 +44,7 @@ class NoteTaker:
 
     def __init__(self) -> None:
         self._notes: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="wc-spans", daemon=True)
         self._thread.start()
 
@@ -55,6 +60,7 @@ class NoteTaker:
     def end(self, timeout_s: float) -> None:
         """Work through what is there, as far as it gets in this time."""
         self._notes.put(None)
+        self._ends.set()
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             self._throw_away()
@@ -70,6 +76,8 @@ class NoteTaker:
         while (note := self._notes.get()) is not None:
             note()
             del note
+            if self._notes.empty():
+                self._ends.wait(GATHER_S)
 
 
 @frozen
@@ -84,6 +92,8 @@ class _Ran:
     started: float
     elapsed: float
     size: int
+    trace_id: int
+    """0 where the provider is to choose one, and to decide whether it is recorded."""
 
 
 @frozen
@@ -107,6 +117,9 @@ class SliceSpans(Observer):
 
     def __init__(self, spans: Spans, budget: Budget, notes: NoteTaker, target_of: TargetOf):
         self._spans = spans
+        is_drawn = spans.bound is not None and spans.bound <= LOW
+        self._bound = spans.bound if is_drawn else None
+        """None where nothing is gained by drawing an id here: all are recorded, or nobody knows."""
         self._budget = budget
         self._notes = notes
         self._target_of = target_of
@@ -119,7 +132,14 @@ class SliceSpans(Observer):
     def over(self, slice_: Slice, now: float) -> None:  # noqa: ARG002 - the slot's own times are better
         """Note a slice; a batch has a span around its call already."""
         messages = slice_.messages
-        if slice_.is_batch or not messages or self._budget.is_spent():
+        if slice_.is_batch or not messages:
+            return
+        trace_id = 0
+        if self._bound is not None:
+            trace_id = getrandbits(128)
+            if trace_id & LOW >= self._bound:
+                return
+        if self._budget.is_spent():
             return
         noted = slice_.deviations
         ran = _Ran(
@@ -131,6 +151,7 @@ class SliceSpans(Observer):
             slice_.started,
             slice_.elapsed,
             slice_.bytes,
+            trace_id,
         )
         if self._noted_bytes - self._done_bytes + ran.size > MOST_BYTES:
             self._budget.counts.lost += 1
@@ -188,7 +209,7 @@ class SliceSpans(Observer):
             if ran.handler:
                 more[names.HANDLER] = ran.handler
             start_ns = end_ns - round(ran.elapsed * 1e9)
-            span = self._spans.of_many(ran.messages, ran.count, more, start_ns)
+            span = self._spans.of_many(ran.messages, ran.count, more, start_ns, ran.trace_id)
             if span.is_recording():
                 self._budget.spend()
             span.end(end_ns)
@@ -196,22 +217,25 @@ class SliceSpans(Observer):
             self._done_bytes += ran.size
 
     def _write_copy(self, left: _Left) -> None:
-        about = {
-            **self._about(left.name, left.message.offset()),
+        offset = left.message.offset()
+        about: dict[str, Any] = {
             names.OUTCOME: left.outcome.name.lower(),
             names.REASON: left.reason,
             names.ATTEMPT: left.calls,
         }
         if left.topic is None:
             name, kind = f"settle {left.name.topic}", SpanKind.INTERNAL
+            about |= self._about(left.name, offset)
             about |= {names.OPERATION: "settle", names.OPERATION_TYPE: "settle"}
         else:
             name, kind = f"send {left.topic}", SpanKind.PRODUCER
+            # Partition and offset would be read as the copy's, and only the source's are known.
             about |= {
+                **self._spans.about,
                 names.OPERATION: "send",
                 names.OPERATION_TYPE: "send",
                 names.DESTINATION: left.topic,
-                "window_consumer.source": str(left.name),
+                names.SOURCE: f"{left.name}@{offset}",
             }
         wall_ns = _wall_ns()
         start_ns, end_ns = wall_ns(left.since), wall_ns(left.until)

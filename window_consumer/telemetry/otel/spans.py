@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from random import getrandbits
 from time import monotonic
 from typing import Any, Final
 
 from attrs import define, field, frozen
 from opentelemetry.context import Context
-from opentelemetry.propagate import extract
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
@@ -28,6 +28,7 @@ from window_consumer.model import traceparent
 from window_consumer.model.fault import Fault
 from window_consumer.model.record import Message
 from window_consumer.telemetry.otel import names
+from window_consumer.telemetry.otel.propagation import propagator
 from window_consumer.telemetry.otel.traces import Place, Traces
 
 MOST_LINKS: Final = 128
@@ -35,6 +36,9 @@ MOST_LINKS: Final = 128
 
 _BURST_S: Final = 0.25
 """So many seconds' spans may come at once: more would keep handlers waiting for milliseconds."""
+
+RANDOM: Final = TraceFlags(0x02)
+"""Says that a trace's id was drawn; W3C's level 2, which not every version of the API names."""
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 
@@ -102,6 +106,9 @@ class Spans:
     about: Attributes
     """The attributes of all of them."""
     give_ids: GiveIds = no_ids
+    bound: int | None = None
+    """A new trace is recorded whose id has a lower half below this: what is not need not be begun.
+    None where the sampler goes by something else, or the provider takes no ids from us."""
 
     def of_record(
         self, message: Message, place: Place, *, is_first: bool, start_ns: int | None = None
@@ -142,11 +149,13 @@ class Spans:
         count: int,
         more: Attributes,
         start_ns: int | None = None,
+        trace_id: int = 0,
     ) -> Span:
         """Begin the span of a slice, or of a batch: the root of a trace of its own.
 
-        ``messages`` are those of the ``count`` records that may still be asked. Only where the
-        span is recorded is their producers' spans looked for.
+        With ``trace_id`` that is its trace's, else the provider chooses one. ``messages`` are those
+        of the ``count`` records that may still be asked. Only where the span is recorded is their
+        producers' spans looked for.
         """
         first, last = messages[0], messages[-1]
         topic = first.topic()
@@ -161,9 +170,11 @@ class Spans:
             names.MESSAGE_COUNT: count,
             **more,
         }
-        span = self.tracer.start_span(
-            f"process {topic}", Context(), SpanKind.CONSUMER, attributes, start_time=start_ns
-        )
+        ids = nullcontext() if not trace_id else self.give_ids(_new_ids(trace_id))
+        with ids:
+            span = self.tracer.start_span(
+                f"process {topic}", Context(), SpanKind.CONSUMER, attributes, start_time=start_ns
+            )
         if span.is_recording():
             link(span, messages)
         return span
@@ -173,7 +184,7 @@ def context_below(place: Place, message: Message | None = None) -> Context:
     """Return a context whose current span is a record's parent; with the producer's baggage."""
     context = Context()
     if message is not None and not place.is_own:
-        context = extract(dict(_texts(message.headers() or ())), context)
+        context = propagator().extract(dict(_texts(message.headers() or ())), context)
         found = get_current_span(context).get_span_context()
         if found.span_id == place.parent.span_id and found.trace_flags.sampled:
             return context  # with the state of the trace
@@ -221,6 +232,10 @@ def _sampled_parents(messages: Iterable[Message]) -> Iterator[SpanContext]:
             parent = traceparent.read(value)
             if parent is not None:
                 yield _context_of(parent)
+
+
+def _new_ids(trace_id: int) -> SpanContext:
+    return SpanContext(trace_id, getrandbits(64) or 1, is_remote=False, trace_flags=RANDOM)
 
 
 def _context_of(parent: traceparent.TraceParent) -> SpanContext:

@@ -19,7 +19,8 @@ from window_consumer.model.hop import of_copy
 from window_consumer.model.record import Message
 
 _RANGE: Final = 1 << 64
-_LOW: Final = _RANGE - 1
+LOW: Final = _RANGE - 1
+"""The half of a trace's id that samplers go by."""
 
 # Multiples of these lie as evenly in the range as can be, however many there are (Knuth 6.4).
 _OF_OFFSETS: Final = 0x9E3779B97F4A7C15
@@ -97,9 +98,9 @@ class Traces:
         return Place(SpanContext(trace_id, span_id, is_remote=True, trace_flags=_SAMPLED), True)
 
     def _chooses(self, trace_id: int) -> bool:
-        return trace_id & _LOW < self._bound and self._keeps(trace_id)
+        return trace_id & LOW < self._bound and self._keeps(trace_id)
 
 
 def _low_of(partition: int, offset: int) -> int:
     """Return the lower half of the id of a record's own trace."""
-    return (offset * _OF_OFFSETS + partition * _OF_PARTITIONS + 1) & _LOW
+    return (offset * _OF_OFFSETS + partition * _OF_PARTITIONS + 1) & LOW

@@ -25,6 +25,8 @@ MAX_BATCH_RECORDS = 5_000
 _MAX_TEXT = 1_000
 """Characters of an id, or of tags: longer ones are cut."""
 
+_FINISHED = frozenset({Step.PROCESSED, Step.SKIPPED, Step.FILTERED})
+
 _TRACEPARENT = "traceparent"
 
 ROOT = "root"
@@ -52,19 +54,17 @@ class BatchMaker:
 
         One record whose event alone is too large is left out: its batch has no data.
         """
-        if len(notes) > 1 and sum(len(note.messages) for note in notes) > MAX_BATCH_RECORDS:
+        count = sum(len(note.messages) for note in notes)
+        if count > MAX_BATCH_RECORDS:
             return self._halved(group, notes)
         made = self._batch(group, notes)
         if len(made[0].data) <= MAX_BATCH_BYTES:
             return made
-        if len(notes) > 1:
-            return self._halved(group, notes)
-        (note,) = notes
-        if len(note.messages) > 1:
-            return self._halved(group, _split(note))
-        return [Written(b"", 1)]
+        return self._halved(group, notes) if count > 1 else [Written(b"", 1)]
 
     def _halved(self, group: Group, notes: Sequence[Note]) -> list[Written]:
+        if len(notes) == 1:
+            notes = _split(notes[0])
         half = len(notes) // 2
         return self.batches(group, notes[:half]) + self.batches(group, notes[half:])
 
@@ -74,17 +74,17 @@ class BatchMaker:
         made = [Written(self._encoded(group, len(messages), columns), len(messages))]
         if group.may_be_redriven:
             group = evolve(group, step=Step.REDRIVEN, may_be_redriven=False)
-            back = [Note(group, found, each.time_us) for each in notes if (found := _back(each))]
+            back = [found for each in notes if (found := _back(group, each)) is not None]
             made += self.batches(group, back) if back else []
         return made
 
     def _columns(
         self, group: Group, notes: Sequence[Note], messages: Sequence[Message]
     ) -> dict[str, AnyColumn]:
-        columns = _times(notes, len(messages))
+        columns = _times(notes)
         kind = type(messages[0])
         if group.partition is not None:
-            columns["offset"] = _offsets(notes, messages)
+            columns["offset"] = _offsets(notes)
         if self.form_key is not None:
             columns["key"] = Keys.of(list(map(kind.key, messages)), self.form_key)
         given = list(map(kind.headers, messages))
@@ -119,16 +119,15 @@ class BatchMaker:
         return encoded(self.writer, next(self.sequence), events, constants, columns)
 
 
-def _times(notes: Sequence[Note], records: int) -> dict[str, AnyColumn]:
+def _times(notes: Sequence[Note]) -> dict[str, AnyColumn]:
     """Return the columns of times and durations."""
     times, durations = Column(), Column()
-    if len(notes) == records:  # slow handlers: each record is a slice of its own
-        times.values = [note.time_us for note in notes]
-        durations.values = [_alone(note) for note in notes]
-        return {"time_us": times, "duration_us": durations}
     for note in notes:
         count = len(note.messages)
-        times.add(note.time_us, count)
+        if isinstance(note.time_us, Sequence):
+            times.extend(note.time_us)
+        else:
+            times.add(note.time_us, count)
         if isinstance(note.durations_us, Sequence):
             durations.extend(note.durations_us)
         else:
@@ -136,17 +135,8 @@ def _times(notes: Sequence[Note], records: int) -> dict[str, AnyColumn]:
     return {"time_us": times, "duration_us": durations}
 
 
-def _alone(note: Note) -> int | None:
-    """Return the duration of a note of one record."""
-    duration = note.durations_us
-    return duration[0] if isinstance(duration, Sequence) else duration
-
-
-def _offsets(notes: Sequence[Note], messages: Sequence[Message]) -> Places:
-    places, kind = Places(), type(messages[0])
-    if len(notes) == len(messages):
-        places.add(list(map(kind.offset, messages)))
-        return places
+def _offsets(notes: Sequence[Note]) -> Places:
+    places, kind = Places(), type(notes[0].messages[0])
     for note in notes:
         places.add(list(map(kind.offset, note.messages)))
     return places
@@ -158,12 +148,12 @@ def _messages(notes: Sequence[Note]) -> Iterator[Message]:
 
 def _split(note: Note) -> list[Note]:
     half = len(note.messages) // 2
-    durations = note.durations_us
-    split = isinstance(durations, Sequence)
+    durations, times = note.durations_us, note.time_us
     return [
         note._replace(
             messages=note.messages[part],
-            durations_us=durations[part] if split else durations,  # type: ignore[index] # a list
+            time_us=times[part] if isinstance(times, Sequence) else times,
+            durations_us=durations[part] if isinstance(durations, Sequence) else durations,
         )
         for part in (slice(None, half), slice(half, None))
     ]
@@ -199,7 +189,7 @@ def _from_hops(group: Group, messages: Sequence[Message]) -> dict[str, AnyColumn
         "orig_partition": _column([each.origin.partition for each in hops]),
         "orig_offset": _column([each.offset for each in hops]),
     }
-    if group.attempt is not None and group.step in {Step.PROCESSED, Step.SKIPPED}:
+    if group.attempt is not None and group.step in _FINISHED:
         columns["attempt"] = _column([group.attempt + each.attempts for each in hops])
     return columns
 
@@ -216,14 +206,22 @@ def _short(value: bytes | None) -> str | None:
     return text and text[:_MAX_TEXT]
 
 
-def _back(note: Note) -> list[Message]:
-    """Return those records of a note that somebody has put back."""
+def _back(group: Group, note: Note) -> Note | None:
+    """Return a note of those records of a note that somebody has put back; None without any."""
     given = map(type(note.messages[0]).headers, note.messages)
-    return [
-        message
-        for message, pairs in zip(note.messages, given, strict=True)
+    found = [
+        index
+        for index, pairs in enumerate(given)
         if pairs and header_values.count(dict(pairs).get(headers.REDRIVES))
     ]
+    if not found:
+        return None
+    times = note.time_us
+    return Note(
+        group,
+        [note.messages[index] for index in found],
+        [times[index] for index in found] if isinstance(times, Sequence) else times,
+    )
 
 
 def _trace_and_span(value: bytes | None) -> tuple[str, str] | None:

@@ -15,12 +15,13 @@ from window_consumer.model.record import Message
 from window_consumer.model.trace_event import Step
 from window_consumer.model.trace_sampling import Sampling
 from window_consumer.telemetry.trace.deliveries import Deliveries, Kind
-from window_consumer.telemetry.trace.notes import Group, Note, Writer
+from window_consumer.telemetry.trace.notes import Group, Line, Note, Writer
 from window_consumer.telemetry.trace.writer import TraceWriter
 
 _STEPS = {
     Outcome.DONE: Step.PROCESSED,
     Outcome.SKIPPED: Step.SKIPPED,
+    Outcome.FILTERED: Step.FILTERED,
     Outcome.MOVED: Step.RETRIED,
     Outcome.DEAD_LETTERED: Step.DEAD_LETTERED,
     Outcome.EXPIRED: Step.EXPIRED,
@@ -56,7 +57,9 @@ class ConsumerTrace(Observer):
 
     def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
         """Forget a partition."""
-        self._partitions.pop(partition, None)
+        known = self._partitions.pop(partition, None)
+        for line in () if known is None else known.lines.values():
+            line.is_over = True
 
     def taken(self, partition: Partition, messages: Sequence[Message], now: float) -> None:
         """Note that records came."""
@@ -81,11 +84,19 @@ class ConsumerTrace(Observer):
         if known is None or not messages:
             return
         traced = known.traced(messages)
-        if traced:
-            attempt = None if slice_ is None else slice_.call.attempt
-            kind = outcome, attempt, self._handler(slice_)
-            group = known.groups.get(kind) or self._remembered(known, kind)
-            self._note(group, traced, now, known.durations_us(traced, now))
+        if not traced:
+            return
+        attempt = None if slice_ is None else slice_.call.attempt
+        handler: str | None = self._handler(slice_)
+        if outcome is Outcome.FILTERED:  # nobody was called
+            attempt, handler = None if attempt is None else attempt - 1, None
+        kind = outcome, attempt, handler
+        if len(traced) == 1:
+            line = known.lines.get(kind) or self._line(known, kind)
+            self._writer.note_single(self._inbox, line, traced[0], now, known.came(traced[0]))
+            return
+        group = known.groups.get(kind) or self._remembered(known, kind)
+        self._note(group, traced, now, known.durations_us(traced, now))
 
     def failed(self, failed: FailedRecord, now: float) -> None:
         """Note a failed call."""
@@ -119,6 +130,11 @@ class ConsumerTrace(Observer):
         step = _STEPS.get(outcome, Step.RECEIVED)
         group = known.groups[kind] = self._new_group(known, step, attempt, handler)
         return group
+
+    def _line(self, known: Deliveries, kind: Kind) -> Line:
+        group = known.groups.get(kind) or self._remembered(known, kind)
+        line = known.lines[kind] = self._inbox.line(group)
+        return line
 
     def _new_group(
         self, known: Deliveries, step: Step, attempt: int | None, handler: str | None

@@ -11,7 +11,7 @@ from window_consumer.model import headers, hop
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 from window_consumer.model.trace_sampling import Sampling, seed_of
-from window_consumer.telemetry.trace.notes import Group
+from window_consumer.telemetry.trace.notes import Group, Line
 
 Durations = int | Sequence[int | None] | None
 """Microseconds: of each record, or one figure for all; None where nothing is known."""
@@ -36,7 +36,10 @@ class Deliveries:
         self.rung = partition.rung
         self.groups: dict[Kind, Group] = {}
         """What its events have in common: made once for each kind."""
+        self.lines: dict[Kind, Line] = {}
+        """Where records of a kind go that come one by one."""
         self._sampling = sampling
+        self._takes_all = sampling.takes_all
         self._seed = seed_of(*partition.name)
         self._shuffles = isinstance(partition.ordering.plain, ByKey)
         self._firsts: list[int] = []
@@ -94,7 +97,7 @@ class Deliveries:
 
     def traced(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return those of some records of a slice that are traced."""
-        if self._sampling.takes_all:
+        if self._takes_all:
             return messages
         chosen = self._chosen
         if not chosen:
@@ -124,12 +127,17 @@ class Deliveries:
             return first
         return [self._duration_us(message, now) for message in messages]
 
-    def _duration_us(self, message: Message, now: float) -> int | None:
+    def came(self, message: Message) -> float | None:
+        """Return when a record was delivered, in monotonic seconds; None where nobody knows."""
         offset = message.offset()
         index = bisect_right(self._firsts, offset) - 1
         if index < 0 or self._lasts[index] < offset:
             return None
-        return max(0, int((now - self._times[index]) * 1e6))
+        return self._times[index]
+
+    def _duration_us(self, message: Message, now: float) -> int | None:
+        came = self.came(message)
+        return None if came is None else max(0, int((now - came) * 1e6))
 
     def _forget(self, next_offset: int) -> None:
         """Forget what lies before an offset: it is finished."""

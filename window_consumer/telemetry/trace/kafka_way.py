@@ -9,7 +9,7 @@ from functools import partial
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.telemetry.trace.trouble import Trouble
-from window_consumer.telemetry.trace.way import Written
+from window_consumer.telemetry.trace.way import WayFigures, Written
 
 
 class KafkaWay:
@@ -25,6 +25,10 @@ class KafkaWay:
     def lost(self) -> int:
         """How many events the broker did not take."""
         return self._lost
+
+    def figures(self) -> WayFigures:
+        """Return how many events the broker did not take, and for how long it takes none."""
+        return WayFigures({"broker": self._lost}, blocked_s=self._trouble.seconds)
 
     def start(self) -> None:
         """Nothing to do: the producer connects by itself."""

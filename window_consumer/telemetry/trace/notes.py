@@ -6,7 +6,7 @@ A note is made for a slice or a delivery, not for a record, and keeps the record
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from attrs import frozen
@@ -54,8 +54,39 @@ class Note(NamedTuple):
 
     group: Group
     messages: Sequence[Message]
-    time_us: int
+    time_us: int | Sequence[int]
+    """When it happened; of each by itself where they come from a ``Line``."""
     durations_us: int | Sequence[int | None] | None = None
+
+
+Single = tuple[Message, float, float | None]
+"""A record, when something happened to it, and when it was delivered, None where nobody knows."""
+
+
+class Line:
+    """Records of one group that come one by one, as those of slow handlers do.
+
+    No note is made for each of them. Owner: who makes the notes; the writer's thread takes.
+    """
+
+    def __init__(self, group: Group):
+        self.group = group
+        self.singles: deque[Single] = deque()
+        self.is_over = False
+        """Nobody will add to it."""
+
+    def take(self, time_us: Callable[[float], int]) -> Note | None:
+        """Return what is there as one note, None where nothing is."""
+        take = self.singles.popleft
+        found = [take() for _ in range(len(self.singles))]
+        if not found:
+            return None
+        messages, moments, came = zip(*found, strict=True)
+        durations = [
+            None if begin is None else max(0, int((now - begin) * 1e6))
+            for now, begin in zip(moments, came, strict=True)
+        ]
+        return Note(self.group, messages, list(map(time_us, moments)), durations)
 
 
 class Inbox:
@@ -68,6 +99,7 @@ class Inbox:
         self._max_records = max_records
         self._max_bytes = max_bytes
         self.notes: deque[Note] = deque()
+        self._lines: list[Line] = []
         self.made: deque[Written] = deque()
         """Batches that were made by who makes the notes, because the thread is behind."""
         self._put_records = self._put_bytes = self._put_made = 0
@@ -95,6 +127,26 @@ class Inbox:
         self.notes.append(note)
         return True
 
+    def line(self, group: Group) -> Line:
+        """Return a place for the single records of a group. Owner: who makes the notes."""
+        line = Line(group)
+        self._lines.append(line)
+        return line
+
+    def put_single(self, line: Line, message: Message, now: float, came: float | None) -> int:
+        """Keep a note of one record; return how many records wait, 0 where no more fits.
+
+        Owner: who makes the notes.
+        """
+        records = self._put_records - self._taken_records + 1
+        size = self._put_bytes - self._taken_bytes + len(message)
+        if records > self._max_records or size > self._max_bytes:
+            return 0
+        self._put_records += 1
+        self._put_bytes += len(message)
+        line.singles.append((message, now, came))
+        return records
+
     @property
     def may_make(self) -> bool:
         """Batches may be made by who makes the notes: there is room for some."""
@@ -112,9 +164,18 @@ class Inbox:
         self._taken_made += sum(len(batch.data) for batch in taken)
         return taken
 
-    def take(self) -> list[Note]:
-        """Return the notes that are there. Owner: the writer's thread."""
+    def take(self, time_us: Callable[[float], int]) -> list[Note]:
+        """Return the notes that are there, those of each line as one. Owner: the writer's thread.
+
+        ``time_us`` tells the time of the wall at a monotonic one.
+        """
         taken = [self.notes.popleft() for _ in range(len(self.notes))]
+        for line in self._lines.copy():
+            is_over = line.is_over  # before it is emptied
+            if (note := line.take(time_us)) is not None:
+                taken.append(note)
+            if is_over:
+                self._lines.remove(line)
         for note in taken:
             self._taken_records += len(note.messages)
             self._taken_bytes += sum(map(len, note.messages))
@@ -141,6 +202,6 @@ class SharedInbox(Inbox):
         """Nobody else makes batches: whoever sends goes on."""
         return False
 
-    def take(self) -> list[Note]:
+    def take(self, time_us: Callable[[float], int]) -> list[Note]:  # noqa: ARG002 - there are no lines
         """Return the notes that are there. Owner: the writer's thread."""
         return [self.notes.popleft() for _ in range(len(self.notes))]

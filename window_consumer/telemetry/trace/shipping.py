@@ -13,6 +13,7 @@ from typing import Final
 
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.trace_batch import count_of
 from window_consumer.telemetry.trace.spool import Orphans, batches_in
 from window_consumer.telemetry.trace.trouble import Trouble
 
@@ -46,7 +47,7 @@ class Shipping:
         self.busy = False
         """A file is being shipped. Any thread may look."""
         self.refused = 0
-        """Batches that the broker does not take, however often they are sent."""
+        """Events that the broker does not take, however often they are sent."""
         self.torn = 0
         """Batches of which only a part was on disk."""
         self._thread = threading.Thread(target=self._run, name="wc-trace-shipper", daemon=True)
@@ -60,6 +61,11 @@ class Shipping:
         self._deadline = monotonic() + timeout_s
         self._ends.set()
         self._thread.join(timeout_s + 1.0)
+
+    @property
+    def blocked_s(self) -> float:
+        """For how long the topic has taken nothing, 0 while it does. Any thread may ask."""
+        return self._trouble.seconds
 
     def _run(self) -> None:
         writer: EventWriter | None = None
@@ -146,9 +152,9 @@ class Shipping:
         if error is None:
             unacked.pop(index, None)
         elif error.too_large:
-            unacked.pop(index, None)
-            self.refused += 1
-            self._logger.warning("trace: a batch is lost: %s", error.why)
+            lost = count_of(unacked.pop(index, b""))
+            self.refused += lost
+            self._logger.warning("trace: a batch of %d events is lost: %s", lost, error.why)
         else:
             self._trouble.begins(
                 f"trace: {self._topic} does not take events ({error.why}); they stay in the spool"

@@ -96,7 +96,7 @@ class Spool:
     def _append(self, batches: Sequence[Written]) -> None:
         data = b"".join(_line(batch.data) for batch in batches)
         try:
-            if self._used() + len(data) > self._max_bytes:
+            if self.held_bytes() + len(data) > self._max_bytes:
                 self._lose(batches, f"{self._directory} is full, trace.max_bytes is reached")
                 return
             file = self._open()
@@ -116,7 +116,13 @@ class Spool:
             f"trace: events are lost: {why}; the next events that are written tell how many"
         )
 
-    def _used(self) -> int:
+    @property
+    def blocked_s(self) -> float:
+        """For how long the disk has taken nothing, 0 while it does. Any thread may ask."""
+        return self._trouble.seconds
+
+    def held_bytes(self) -> int:
+        """Return how much lies in the directory, of all processes."""
         sizes = (_size(path) for path in self._directory.glob(f"{PREFIX}*.spool"))
         return sum(sizes)
 
@@ -126,7 +132,7 @@ class Spool:
         if self._lock is None:
             self._owner = uuid.uuid4().hex[:12]
             self._directory.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(self._directory / f"{PREFIX}{self._owner}.lock")
+            self._lock = _made_and_locked(self._directory / f"{PREFIX}{self._owner}.lock")
         if self._file is None:
             self._number += 1
             name = f"{PREFIX}{self._owner}-{self._number:09}.spool"
@@ -240,6 +246,18 @@ def _data_of(line: bytes) -> bytes | None:
 def _locked(path: Path) -> int:
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return lock
+
+
+def _made_and_locked(path: Path) -> int:
+    """Make a lock that nobody sees before it is held: it would be taken for one that is left."""
+    hidden = path.with_name(f".{path.name}")
+    lock = _locked(hidden)
+    try:
+        hidden.rename(path)
+    except OSError:
+        os.close(lock)
+        raise
     return lock
 
 

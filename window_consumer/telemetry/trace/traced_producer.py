@@ -6,9 +6,9 @@ import logging
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
-from attrs import frozen
+from attrs import field, frozen
 from opentelemetry import trace as opentelemetry
 
 from window_consumer.kafka.client_log import ClientLog
@@ -43,7 +43,8 @@ class TraceSettings:
     failures: Literal["all", "sampled"] = "all"
     topic: str = "wc.trace"
     keys: KeyMode = "off"
-    key_secret: str = ""
+    key_secret: str = field(default="", repr=False)
+    """For ``keys="hmac"``, 16 characters or more: the same wherever events are to be compared."""
     directory: str | Path | None = None
     """The directory of the spool; None sends events straight to Kafka."""
     max_bytes: int = 1024**3
@@ -100,10 +101,16 @@ class TracedProducer(WatchedProducer):
         super().__init__(
             conf, trace=sends, watchers=watchers, parent=current_parent, tags=tags, **more
         )
+        self._writer = writer
         self._end = None
         if writer is not None:
             writer.start()
             self._end = weakref.finalize(self, writer.close)
+
+    @property
+    def events_dropped(self) -> int:
+        """How many events of its records were lost so far: for a metric of the application's."""
+        return 0 if self._writer is None else self._writer.dropped
 
     def close(self, *args: Any, **more: Any) -> Any:
         """Close the producer as confluent_kafka does, then write the last events."""
@@ -114,11 +121,35 @@ class TracedProducer(WatchedProducer):
                 self._end()
 
 
+_WORDS: Final[Mapping[str, Sequence[str]]] = {
+    "by": get_args(By),
+    "failures": ("all", "sampled"),
+    "keys": get_args(KeyMode),
+    "acks": ("0", "1", "all"),
+}
+_SHORTEST_SECRET: Final = 16
+
+
+def _check(trace: TraceSettings) -> None:
+    """Raise UsageError for what stands in no configuration file either."""
+    for name, words in _WORDS.items():
+        given = getattr(trace, name)
+        if given not in words:
+            raise UsageError(f"TraceSettings: {name} is {given!r}; write {' or '.join(words)}")
+    sample: object = trace.sample  # in the file it is a text, "1%"
+    if not isinstance(sample, int | float) or not 0.0 <= sample <= 1.0:
+        raise UsageError(f"TraceSettings: sample is {sample!r}; write a share, from 0 to 1")
+    if not trace.flush_s > 0:
+        raise UsageError(f"TraceSettings: flush_s is {trace.flush_s!r}; write seconds, above 0")
+    if trace.keys == "hmac" and len(trace.key_secret) < _SHORTEST_SECRET:
+        raise UsageError(
+            "TraceSettings: keys is hmac, which needs a key_secret of"
+            f" {_SHORTEST_SECRET} characters or more"
+        )
+
+
 def _writer(trace: TraceSettings, conf: Mapping[str, Any]) -> TraceWriter:
-    if not 0.0 <= trace.sample <= 1.0:
-        raise UsageError(f"TraceSettings: sample is {trace.sample:g}; write a share, from 0 to 1")
-    if trace.keys == "hmac" and not trace.key_secret:
-        raise UsageError("TraceSettings: keys is hmac, which needs a key_secret")
+    _check(trace)
     form = None if trace.keys == "off" else key_form(trace.keys, trace.key_secret.encode())
     log = ClientLog(LOGGER.getChild("client"))
     user = {

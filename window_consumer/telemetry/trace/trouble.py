@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from time import monotonic
 
 
 class Trouble:
@@ -12,15 +13,22 @@ class Trouble:
         self._logger = logger
         self._over = over
         self._said: str | None = None
+        self._since = 0.0
 
     @property
     def lasts(self) -> bool:
         """It was said to have begun, and not that it is over."""
         return self._said is not None
 
+    @property
+    def seconds(self) -> float:
+        """For how long it has lasted, 0 where all is well. Any thread may ask."""
+        return 0.0 if self._said is None else max(0.0, monotonic() - self._since)
+
     def begins(self, text: str) -> None:
         """Say what is wrong, unless that was said already."""
         if self._said is None:
+            self._since = monotonic()
             self._logger.warning("%s", text)
         self._said = text
 

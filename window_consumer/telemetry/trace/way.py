@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
+
+from attrs import frozen
 
 
 class Written(NamedTuple):
@@ -13,12 +16,29 @@ class Written(NamedTuple):
     events: int
 
 
+@frozen
+class WayFigures:
+    """What has become of what a way out has got."""
+
+    lost: Mapping[str, int] = MappingProxyType({})
+    """Events that it had to give up, by why: see the list of metrics."""
+    torn: int = 0
+    """Batches that earlier processes have left on disk in part."""
+    held_bytes: int | None = None
+    """What waits on disk; None where nothing does."""
+    blocked_s: float = 0.0
+    """For how long it has got rid of nothing that it tried to; 0 while all is well."""
+
+
 class Way(Protocol):
     """Where batches go. Owner: the writer's thread."""
 
     @property
     def lost(self) -> int:
         """How many events it had to give up so far. Any thread may ask."""
+
+    def figures(self) -> WayFigures:
+        """Return what has become of what it got. Any thread may ask."""
 
     def start(self) -> None:
         """Begin; never raises."""

@@ -17,6 +17,10 @@ export async function cellOf(worker, partition, rest) {
   return answer(await fetch(path(worker, partition, rest)));
 }
 
+export async function valueOf(worker, partition, offset) {
+  return answer(await fetch(path(worker, partition, `records/${offset}/value`), { method: "POST" }));
+}
+
 export async function halt(worker, partition, halted) {
   const done = await answer(await fetch(path(worker, partition, halted ? "pause" : "resume"), { method: "POST" }));
   if (done === null) throw new Error("it is not here any more");

@@ -9,12 +9,12 @@ const HEIGHT = 64;
 // What is drawn: a title, how figures are written, and the lines of a sample by their names.
 export const CHARTS = [
   { title: "lag, records", write: words.count, lines: (s) => ({ lag: s.lag }) },
-  { title: "oldest record", write: words.duration, lines: (s) => ({ oldest: s.lag_s }) },
+  { title: "oldest", write: words.duration, lines: (s) => ({ oldest: s.lag_s }) },
   { title: "processed /s", write: words.rate, lines: (s) => ({ processed: s.rate }) },
   { title: "call takes", write: words.duration, lines: (s) => ({ p50: s.p50_s, p95: s.p95_s, p99: s.p99_s }) },
-  { title: "retries /s", write: words.rate, lines: (s) => ({ local: s.retried, ...s.moved }) },
-  { title: "dead letters /s", write: words.rate, lines: (s) => s.dead },
-  { title: "slots busy", write: words.count, lines: (s) => ({ busy: s.busy, slots: s.limit }), band: (s) => s.breaker !== "closed" },
+  { title: "retries /s", write: words.rate, lines: (s) => ({ local: s.retried, ...s.moved }), named: true },
+  { title: "dead letters /s", write: words.rate, lines: (s) => s.dead, named: true },
+  { title: "slots busy", write: words.count, lines: (s) => ({ busy: s.busy, slots: s.limit }), band: (s) => s.breaker !== "closed", banded: "breaker not closed" },
 ];
 
 function shape(name, attributes) {
@@ -81,11 +81,14 @@ export class Chart {
     const first = names[0];
     say(this.latest, first === undefined ? "none" : this.about.write(now[first]));
     say(this.top, names.length ? `max ${this.about.write(most)}` : "");
-    const texts = names.length > 1 || more ? names.map((name) => `${name} ${this.about.write(now[name])}`) : [];
-    if (more > 0) texts.push(`and ${more} more`);
-    while (this.keys.children.length > texts.length) this.keys.lastChild.remove();
-    texts.forEach((text, index) => {
-      if (!this.keys.children[index]) this.keys.append(make("li", { cls: `s${index}` }));
+    const isNamed = names.length > 1 || more || this.about.named;
+    const keys = isNamed ? names.map((name, index) => [`s${index}`, `${name} ${this.about.write(now[name])}`]) : [];
+    if (more > 0) keys.push(["", `and ${more} more`]);
+    if (this.about.band && samples.some(this.about.band)) keys.push(["banded", this.about.banded]);
+    while (this.keys.children.length > keys.length) this.keys.lastChild.remove();
+    keys.forEach(([cls, text], index) => {
+      if (!this.keys.children[index]) this.keys.append(make("li"));
+      this.keys.children[index].className = cls;
       say(this.keys.children[index], text);
     });
     const label = `${this.about.title}: ${names.map((name) => `${name} ${this.about.write(now[name])}`).join(", ") || "none"}`;

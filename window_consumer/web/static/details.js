@@ -1,6 +1,7 @@
 // One cell: where its running calls stand, and what its records wait for.
 import { cellOf } from "./ask.js";
 import { make, say } from "./dom.js";
+import { RecordsTable } from "./records.js";
 import { count, duration } from "./words.js";
 
 const AGAIN_MS = 1000;
@@ -20,7 +21,9 @@ export class Details {
   // `rest` is cells/NUMBER or records/OFFSET.
   open(worker, partition, rest) {
     this.place = { worker, partition, rest };
+    this.records = new RecordsTable(this.place, () => this.redraw());
     this.shown = "";
+    this.last = null;
     say(this.title, `${partition.topic}[${partition.partition}]`);
     this.body.replaceChildren(make("p", { text: "Asking …" }));
     if (!this.dialog.open) this.dialog.showModal();
@@ -38,15 +41,40 @@ export class Details {
     }
     if (place !== this.place || !this.dialog.open) return;
     const text = JSON.stringify(found);
-    if (text !== this.shown) this.show(found);
-    this.shown = text;
+    // Whoever has marked something wants to copy it.
+    if (text !== this.shown && !this.isMarked()) {
+      this.found = found;
+      this.redraw();
+      this.shown = text;
+    }
     if (found !== null) this.timer = setTimeout(() => this.refresh(), AGAIN_MS);
+  }
+
+  isMarked() {
+    const selection = getSelection();
+    return !selection.isCollapsed && this.body.contains(selection.anchorNode);
+  }
+
+  // Draws what is known anew; who had the focus keeps it, and so does what was scrolled.
+  redraw() {
+    const kept = document.activeElement?.dataset?.keep;
+    const scrolled = new Map([...this.body.querySelectorAll("pre[data-keep]")].map((each) => [each.dataset.keep, [each.scrollLeft, each.scrollTop]]));
+    const top = this.dialog.scrollTop;
+    this.show(this.found);
+    this.dialog.scrollTop = top;
+    for (const each of this.body.querySelectorAll("[data-keep]")) {
+      const [left, down] = scrolled.get(each.dataset.keep) ?? [0, 0];
+      if (left || down) each.scrollTo(left, down);
+      if (each.dataset.keep === kept) each.focus({ preventScroll: true });
+    }
   }
 
   show(cell) {
     const { topic, partition } = this.place.partition;
     if (cell === null) {
-      this.body.replaceChildren(make("p", { text: "It has slid out of the window: all of its records are finished. Or the partition has moved to another member." }));
+      const gone = "It has slid out of the window: all of its records are finished. Or the partition has moved to another member.";
+      const was = this.last ? [make("p", { text: "This is how it was:" }), ...this.partsOf(this.last)] : [];
+      this.body.replaceChildren(make("p", { text: gone, role: "status" }), ...was);
       return;
     }
     if (cell.error !== undefined) {
@@ -55,46 +83,25 @@ export class Details {
     }
     if (this.place.rest.startsWith("records/")) this.place.rest = `cells/${cell.number}`;
     say(this.title, `${topic}[${partition}] · offsets ${cell.first_offset} to ${cell.last_offset} · ${count(cell.open)} of ${count(cell.count)} open`);
+    this.last = cell;
+    this.body.replaceChildren(...this.partsOf(cell));
+  }
+
+  partsOf(cell) {
     const parts = [];
     if (cell.hovering_s >= 1) parts.push(make("p", { text: `Nothing has become of it for ${duration(cell.hovering_s)}.` }));
     for (const call of cell.calls) {
       const given = call.abandoned ? ", given up" : "";
       const where = call.process ? ` in the process ${call.process}` : "";
       parts.push(make("h3", { text: `Offset ${call.offset}, attempt ${call.attempt}, running for ${duration(call.seconds)}${given}${where}; it stands at` }));
-      parts.push(make("pre", { text: dedented(call.stack), tabindex: 0 }));
+      parts.push(make("pre", { text: dedented(call.stack), tabindex: 0, "data-keep": `stack ${call.offset}` }));
     }
     parts.push(make("h3", { text: cell.records.length < cell.count ? `The first ${cell.records.length} of its ${count(cell.count)} records` : "Its records" }));
-    parts.push(recordsTable(cell.records));
-    const scroll = this.dialog.scrollTop;
-    this.body.replaceChildren(...parts);
-    this.dialog.scrollTop = scroll;
+    parts.push(this.records.draw(cell));
+    return parts;
   }
 }
 
 function dedented(stack) {
   return stack.replace(/^ {2}/gm, "").trimEnd();
-}
-
-// Finished records in a row that have the same end become one line.
-function runsOf(records) {
-  const runs = [];
-  for (const each of records) {
-    const last = runs.at(-1);
-    const isPlain = each.key === null && !each.error && !each.attempts && each.state !== "waiting";
-    if (last && isPlain && last.isPlain && last.state === each.state && last.to + 1 === each.offset) last.to = each.offset;
-    else runs.push({ ...each, isPlain, to: each.offset });
-  }
-  return runs;
-}
-
-function recordsTable(records) {
-  const head = make("tr", {}, ...["offset", "state", "key", "attempts", "last error", "next call"].map((text) => make("th", { text, scope: "col" })));
-  const rows = runsOf(records).map((each) => make("tr", {},
-    make("td", { cls: "number", text: each.to > each.offset ? `${each.offset} – ${each.to}` : String(each.offset) }),
-    make("td", { text: each.running_s === null ? each.state : `${each.state}, ${duration(each.running_s)}` }),
-    make("td", {}, make("code", { text: each.key ?? "" })),
-    make("td", { cls: "number", text: each.attempts ? String(each.attempts) : "" }),
-    make("td", { cls: "error", text: each.error }),
-    make("td", { text: each.due_s === null ? "" : each.due_s ? `in ${duration(each.due_s)}` : "due" })));
-  return make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
 }

@@ -77,8 +77,19 @@ window.wcCounts = counts;
 let number = null;
 let asked = false;
 
+// Only the first frame has the samples of all minutes: those of a frame that is not drawn go on to the next.
+function keepSamples(earlier) {
+  for (const worker of frame.workers) {
+    const was = earlier.workers.find((each) => each.name === worker.name && each.process === worker.process);
+    const last = was?.samples.at(-1)?.t;
+    if (last !== undefined) worker.samples = [...was.samples, ...worker.samples.filter((each) => each.t > last)];
+  }
+}
+
 function take(event) {
+  const earlier = frame;
   frame = JSON.parse(event.data);
+  if (asked) keepSamples(earlier);
   heardAt = performance.now();
   counts.frames += 1;
   if (frame.number !== undefined) {
@@ -97,7 +108,10 @@ function take(event) {
 
 async function offerLogout() {
   const response = await fetch("api/session").catch(() => null);
-  if (response?.ok) show(document.getElementById("logout"), (await response.json()).token);
+  if (!response?.ok) return;
+  const session = await response.json();
+  show(document.getElementById("logout"), session.token);
+  show(document.getElementById("trace"), session.trace);
 }
 
 async function mayLook() {

@@ -3,6 +3,7 @@ import { duration } from "./words.js";
 
 const HOVERS_S = 2;
 const LONG_S = 10;
+const MOST = 8;
 
 function whyOf(call, offset) {
   if (!call) return `offset ${offset} waits for its next call, for one before it in its lane, or for the ack of its copy`;
@@ -19,20 +20,25 @@ export function troublesOf(worker) {
   if (worker.halted) found.push({ what: "Paused", text: "somebody has paused this worker; nothing new starts" });
   else if (!worker.ready) found.push({ bad: true, what: "Not ready", text: `phase ${worker.phase}; it is not in its group, or on its way out` });
   const breaker = worker.breaker;
-  if (breaker.state !== "closed") {
-    found.push({ bad: true, what: "Breaker", text: `${breaker.state} for ${duration(breaker.seconds)}: ${breaker.failed} of the last ${breaker.calls} calls failed` });
+  const isHeld = breaker.state !== "closed"; // windows that hover without a call do so for that
+  if (isHeld) {
+    const failed = breaker.calls ? `${breaker.failed} of the last ${breaker.calls} calls failed` : "calls failed one after another";
+    const held = breaker.state === "open" ? "; nothing starts until its cool-down is over" : "; one call at a time finds out whether it is over";
+    found.push({ bad: true, what: "Breaker", text: `${breaker.state} for ${duration(breaker.seconds)}: ${failed}${held}` });
   }
   if (worker.abandoned) found.push({ bad: true, what: "Abandoned", text: `${worker.abandoned} ${worker.abandoned === 1 ? "call was given up and still runs" : "calls were given up and still run"}` });
   const calls = new Set();
-  for (const each of worker.partitions) {
+  for (const each of [...worker.partitions].sort((one, other) => other.hovering - one.hovering)) {
     const name = `${each.topic}[${each.partition}]`;
     if (each.halted && !worker.halted) found.push({ what: "Paused", text: `${name} by hand; nothing new starts` });
     if (each.hovering >= HOVERS_S && each.row[0] === "H") {
       const here = worker.calls.filter((one) => one.topic === each.topic && one.partition === each.partition);
       const call = here.find((one) => one.offset === each.first_open) ?? here.find((one) => one.abandoned);
+      if (!call && isHeld) continue;
       if (call && !call.abandoned) calls.add(call);
       const why = whyOf(call, each.first_open);
-      found.push({ bad: true, what: "Hovers", text: `${name} for ${duration(each.hovering)} while later cells are done: ${why}`, partition: each, number: each.slid });
+      const beside = each.row.includes("d") ? " while later cells are done" : "";
+      found.push({ bad: true, what: "Hovers", text: `${name} for ${duration(each.hovering)}${beside}: ${why}`, partition: each, number: each.slid });
     }
   }
   for (const call of worker.calls) {
@@ -40,5 +46,7 @@ export function troublesOf(worker) {
     const how = call.abandoned ? "given up, still running" : "running";
     found.push({ what: "Slow call", text: `${call.topic}[${call.partition}] offset ${call.offset}, attempt ${call.attempt}: ${how} for ${duration(call.seconds)}`, call });
   }
-  return found.slice(0, 8);
+  if (found.length <= MOST) return found;
+  const more = found.length - MOST + 1;
+  return [...found.slice(0, MOST - 1), { what: "And more", text: `${more} further troubles; the rows of the partitions below show where` }];
 }

@@ -13,6 +13,10 @@ export function rate(value) {
   return count(value);
 }
 
+export function share(value) {
+  return `${Number((100 * value).toPrecision(2))} %`;
+}
+
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds === 0) return "0 s";

@@ -4,7 +4,7 @@ import { Strip } from "./cells.js";
 import { CHARTS, Chart } from "./charts.js";
 import { make, say } from "./dom.js";
 import { troublesOf } from "./troubles.js";
-import { count, duration, rate } from "./words.js";
+import { count, duration, rate, share } from "./words.js";
 
 const KEPT_MS = 600_000;
 const SURE_MS = 4000;
@@ -13,14 +13,24 @@ const LATE_S = 60;
 const FIGURES = [
   ["lag", (w, s) => [count(s?.lag), "records"]],
   ["oldest record", (w, s) => [duration(s?.lag_s ?? null), ""]],
-  ["rate", (w, s) => [rate(s?.rate), "/s"]],
+  ["rate", (w, s) => [`${rate(s?.rate)} /s`, ""]],
   ["a call takes, p50", (w, s) => [duration(s?.p50_s ?? null), s?.p99_s ? `p99 ${duration(s.p99_s)}` : ""]],
   ["slots busy", (w) => [`${w.busy}`, `of ${w.limit ? w.limit.now : w.slots}`]],
   ["time to drain", (w) => [duration(w.time_to_drain_s), ""]],
   ["processed", (w) => [count(w.did.processed), ""]],
-  ["retried", (w) => [count(w.did.retried), w.did.moved ? `${count(w.did.moved)} moved` : ""]],
-  ["dead letters", (w) => [count(w.did.dead), ""]],
+  ["retried", (w) => [count(w.did.retried), counted(w.did.moved_to)]],
+  ["dead letters", (w) => [count(w.did.dead), counted(w.did.dead_by)]],
+  ["breaker", (w) => [w.breaker.state, w.breaker.failed ? `${share(w.breaker.failed / w.breaker.calls)} failed` : ""]],
 ];
+
+// What became of records by level or reason, the most first.
+function counted(by) {
+  return Object.entries(by)
+    .sort(([, one], [, other]) => other - one)
+    .slice(0, 4)
+    .map(([name, number]) => `${name} ${count(number)}`)
+    .join(", ");
+}
 
 export class WorkerView {
   constructor(details, tell) {
@@ -189,7 +199,7 @@ class Row {
     this.canvas = make("canvas", { tabindex: 0, role: "button" });
     this.strip = new Strip(this.canvas);
     this.clip = make("div", { cls: "clip" }, this.canvas);
-    this.cells = { next: make("td", { cls: "number optional" }), lag: make("td", { cls: "number" }), age: make("td", { cls: "number lag-s" }), open: make("td", { cls: "number optional" }), flag: make("td", { cls: "flag" }) };
+    this.cells = { next: make("td", { cls: "number optional" }), lag: make("td", { cls: "number lag" }), age: make("td", { cls: "number lag-s" }), open: make("td", { cls: "number optional" }), flag: make("td", { cls: "flag" }) };
     this.pause = make("button", { type: "button", cls: "quiet" });
     this.pause.addEventListener("click", () => view.halt(this.partition, !this.partition.halted));
     const full = `${partition.topic}[${partition.partition}]`;

@@ -1,24 +1,12 @@
-"""Keeping secrets out of texts: which settings are secret, and how they are replaced."""
+"""Keeping out of texts what must not be told: how it is found, and what stands for it."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from typing import Final
 
 MASKED: Final = "***"
-
-_SECRET_KEY = re.compile(
-    r"password|passphrase|secret|token(?!\.endpoint)|private\.key"
-    r"|ssl\.key\.pem|sasl\.oauthbearer\.config|sasl\.jaas\.config",
-    re.IGNORECASE,
-)
-
-
-def is_secret_key(key: str) -> bool:
-    """Tell whether the value of a Kafka property, named by its dotted key, is a secret."""
-    return _SECRET_KEY.search(key) is not None
 
 
 class Mask:

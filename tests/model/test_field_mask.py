@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+
+from window_consumer.model.contents import (
+    NOT_SHOWN,
+    TOO_LARGE,
+    WHOLE,
+    content_of,
+    key_text,
+    pretty,
+)
+from window_consumer.model.field_mask import FieldMask
+from window_consumer.model.mask import MASKED
+
+
+@pytest.mark.parametrize("name", ["iban", "IBAN", "pay.iban", "order.PAY.iban", "p*y.ib*", "*"])
+def test_a_field_is_hidden_by_its_name_or_by_those_of_the_fields_that_it_is_in(name: str) -> None:
+    mask = FieldMask([name])
+    shown = mask.json({"order": {"pay": [{"iban": "DE4711"}]}})
+    assert "DE4711" not in str(shown)
+
+
+@pytest.mark.parametrize("name", ["ban", "iba", "pay", "buy.iban", "iban.pay", "a.order.pay.iban"])
+def test_other_fields_are_left_as_they_are(name: str) -> None:
+    value = {"order": {"buyer": {"iban": "DE4711"}}}
+    assert FieldMask([name]).json(value) == value
+
+
+def test_a_field_whose_own_name_has_a_dot_is_found() -> None:
+    assert FieldMask(["pay.iban"]).json({"pay.iban": 5}) == {"pay.iban": MASKED}
+
+
+def test_what_is_hidden_is_hidden_wherever_else_it_is_told() -> None:
+    mask = FieldMask(["iban", "x-*"])
+    mask.json({"iban": {"no": "DE4711", "of": [True, None, "x"]}})
+    mask.header("X-Auth", "sesame")
+    assert mask.text("no DE4711 with sesame, x and True") == "no *** with ***, x and True"
+
+
+def test_a_name_that_is_too_long_to_be_compared_is_hidden() -> None:
+    mask = FieldMask(["a*b*c*d.e"])
+    name = "ab" * 50_000
+    assert mask.json({name: "DE4711"}) == {name: MASKED}
+
+
+def test_headers_are_hidden_as_a_whole_but_for_those_that_say_how_it_failed() -> None:
+    mask = FieldMask([], {"headers"})
+    assert mask.header("tenant", "europe") == MASKED
+    assert mask.header("wc-tags", "europe") == MASKED
+    assert mask.header("wc-reason", "FATAL") == "FATAL"
+    assert mask.header("tenant", None) is None
+    assert mask.text("in europe") == "in europe"
+
+
+@pytest.mark.parametrize(
+    ("data", "form", "why"),
+    [
+        (b'{"iban": 1}', "json", None),
+        (b'{"iban": 1', "hidden", NOT_SHOWN),
+        (b"\xff", "hidden", NOT_SHOWN),
+        (b'{"iban": "' + b"1" * 100 + b'"}', "hidden", TOO_LARGE),
+        (b"\xff" * 101, "hidden", TOO_LARGE),
+    ],
+)
+def test_a_value_is_shown_only_where_what_is_to_be_hidden_can_be_found(
+    data: bytes, form: str, why: str | None
+) -> None:
+    told = content_of(data, "value", FieldMask(["iban"]), most_json=100)
+    assert told is not None
+    assert (told["bytes"], told["form"], told.get("why")) == (len(data), form, why)
+
+
+@pytest.mark.parametrize(
+    ("data", "form"), [(b"[" * 101, "text"), (b"\xff" * 101, "binary"), (b"[1]", "json")]
+)
+def test_where_nothing_is_to_be_hidden_large_values_are_not_read_as_json(
+    data: bytes, form: str
+) -> None:
+    told = content_of(data, "value", FieldMask([]), most_json=100)
+    assert told is not None
+    assert told["form"] == form
+
+
+def test_a_part_that_is_hidden_as_a_whole_tells_its_size_and_nothing_else() -> None:
+    told = content_of(b'{"name": "anna"}', "value", FieldMask([], {"value"}))
+    assert told == {"bytes": 16, "form": "hidden", "why": WHOLE}
+
+
+@pytest.mark.parametrize(
+    ("key", "mask", "shown"),
+    [
+        (None, FieldMask([]), None),
+        (b'{"a":  1}', FieldMask([]), '{"a":  1}'),
+        (b'{"iban": 1, "a": 2}', FieldMask(["iban"]), '{"iban": "***", "a": 2}'),
+        (b"\xff", FieldMask(["iban"]), "\\xff"),
+        (b"anna", FieldMask([], {"key"}), MASKED),
+        (b"1" * 101, FieldMask(["iban"]), MASKED),
+    ],
+)
+def test_a_key_is_one_line(key: bytes | None, mask: FieldMask, shown: str | None) -> None:
+    assert key_text(key, mask, 100) == shown
+
+
+def test_json_that_is_nested_deeply_is_not_written_with_all_its_indents() -> None:
+    value: list[object] = [1] * 10_000
+    for _ in range(300):
+        value = [value]
+    assert len(pretty(value, 1000)) < 3000
+    assert pretty({"a": [1, "é"]}, 1000) == '{\n  "a": [\n    1,\n    "é"\n  ]\n}'

@@ -1,0 +1,190 @@
+"""Records of short slices are gathered, and counted as if each had been counted at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import xor
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.core.support import Driven, Note
+from window_consumer.core.decisions import Decisions
+from window_consumer.core.slices import Slice
+from window_consumer.model.audit_count import Tier, latency_bucket, signed64
+from window_consumer.telemetry.audit import gathered as gathering
+from window_consumer.telemetry.audit.consumer import AuditRules, ConsumerAudit
+from window_consumer.telemetry.audit.gathered import MOST_BYTES, MOST_RECORDS, Gathered
+from window_consumer.telemetry.audit.pending import Pending
+from window_consumer.telemetry.audit.sums import Columns, id_hash
+
+START_MS = 1_700_000_000_000
+MINUTE_MS = 60_000
+COMMIT_S = 0.6
+
+
+class Counting:
+    """An Engine whose records are counted, each in a slice of its own."""
+
+    def __init__(self, slots: int = 1):
+        self.rows: list[Mapping[str, Any]] = []
+        self.driven = Driven(slots=slots, window_cells=64, cell_records=100, batch_records=1)
+        self.audit = ConsumerAudit("shop", AuditRules(ids=True), self.rows.extend, self.wall_ms)
+        self.driven.engine.observe(self.audit)
+        # The audit has not heard of the assignment that was there before it.
+        (self.partition,) = self.driven.engine.partitions.values()
+        self.audit.assigned(self.partition, self.driven.now)
+
+    def wall_ms(self) -> float:
+        return START_MS + (self.driven.now - 1000.0) * 1000
+
+    def tick(self, seconds: float = 0.0) -> Decisions:
+        """Let time pass; the broker takes every commit at once."""
+        driven = self.driven
+        decisions = driven.tick(seconds)
+        driven.engine.on_committed({each.name: None for each in decisions.commit}, driven.now)
+        return decisions
+
+    def run(self, skipping: int = 0) -> dict[int, int]:
+        """Let all calls return, and tell when each record was heard of."""
+        heard = {}
+        while self.tick(0.001).dispatch or self.driven.out:
+            for slice_ in list(self.driven.out):
+                (message,) = slice_.messages
+                skipped = bool(skipping) and message.offset() % skipping == 0
+                heard[message.offset()] = self.over(slice_, skipped=skipped)
+        self.tick(COMMIT_S)
+        return heard
+
+    def over(self, slice_: Slice, *, skipped: bool = False) -> int:
+        """Let a slice's call return at once, and tell when that was heard of."""
+        if skipped:
+            slice_.deviate().skipped += slice_.messages
+        self.driven.finish(slice_)
+        return int(self.wall_ms())
+
+    @property
+    def gathered(self) -> Gathered:
+        return self.audit._tenures[self.partition].gathered
+
+
+def told(rows: Sequence[Mapping[str, Any]], tier: Tier = Tier.FINISHED) -> dict[str, Any]:
+    """Return the sums of all counts of a tier."""
+    mine = [row for row in rows if row["tier"] is tier]
+    latency: Counter[int] = Counter()
+    for row in mine:
+        latency.update(row["latency"])
+    return {
+        "count": sum(row["count"] for row in mine),
+        "bytes": sum(row["bytes"] for row in mine),
+        "id_xor": reduce(xor, [row["id_xor"] for row in mine], 0),
+        "latency": dict(latency),
+    }
+
+
+@pytest.mark.parametrize("span_ms", [MINUTE_MS // 4, 2 * MINUTE_MS], ids=["one", "several"])
+def test_each_record_is_counted_with_its_own_latency_in_its_bucket(span_ms: int) -> None:
+    counting, rng = Counting(), Random(7)
+    sent = [
+        Note(offset, size=offset % 7, written_ms=START_MS - rng.randrange(span_ms))
+        for offset in range(MOST_RECORDS + 40)
+    ]
+    counting.driven.deliver(*sent)
+    heard = counting.run()
+    ages = [heard[each.offset()] - each.timestamp()[1] for each in sent]
+    assert told(counting.rows) == {
+        "count": len(sent),
+        "bytes": sum(map(len, sent)),
+        "id_xor": signed64(
+            reduce(xor, [id_hash(b"orders/0/%d" % each.offset()) for each in sent], 0)
+        ),
+        "latency": dict(Counter(map(latency_bucket, ages))),
+    }
+    buckets = {each.timestamp()[1] // MINUTE_MS * MINUTE_MS for each in sent}
+    assert {row["bucket_ms"] for row in counting.rows} == buckets
+    assert (len(buckets) == 1) is (span_ms < MINUTE_MS)
+
+
+def test_what_a_commit_covers_is_written_with_it_however_little_was_gathered() -> None:
+    counting = Counting()
+    counting.driven.deliver(Note(0))
+    (slice_,) = counting.tick().dispatch
+    counting.over(slice_)
+    assert not counting.rows
+    assert counting.tick(COMMIT_S).commit
+    assert told(counting.rows)["count"] == 1
+    assert not counting.gathered.messages
+
+
+def test_records_that_were_skipped_are_not_counted_with_those_that_were_not() -> None:
+    counting = Counting()
+    counting.driven.deliver(*map(Note, range(6)))
+    counting.run(skipping=3)
+    assert told(counting.rows)["count"] == 4
+    assert told(counting.rows, Tier.FILTERED)["count"] == 2
+
+
+def test_what_was_gathered_of_a_partition_that_goes_without_a_commit_is_forgotten() -> None:
+    counting = Counting()
+    counting.driven.deliver(Note(0))
+    (slice_,) = counting.tick().dispatch
+    counting.over(slice_)
+    counting.driven.engine.on_lost([counting.partition.name], counting.driven.now)
+    assert not counting.rows
+    assert not counting.audit._tenures
+
+
+def test_clocks_that_turn_out_to_differ_say_nothing_of_what_was_gathered_before() -> None:
+    counting = Counting(slots=2)
+    driven = counting.driven
+    driven.deliver(*map(Note, range(2)))
+    first, second = counting.tick().dispatch
+    counting.over(first)
+    counting.audit._tenures[counting.partition].skew.is_skewed = True
+    counting.over(second)
+    counting.tick(COMMIT_S)
+    assert [(row["count"], row["skewed"], row["latency"]) for row in counting.rows] == [
+        (2, 1, {0: 1})
+    ]
+
+
+def test_no_more_is_kept_than_so_many_records_and_bytes() -> None:
+    gathered = Gathered()
+    assert not any(gathered.take((Note(each),), 1.0) for each in range(MOST_RECORDS - 1))
+    assert gathered.take((Note(0),), 1.0)
+    gathered.all()
+    assert not gathered.take((Note(0, size=MOST_BYTES // 2),), 1.0)
+    assert gathered.take((Note(1, size=MOST_BYTES // 2 - 1), Note(2, size=1)), 1.0)
+    gathered.all()
+    assert not gathered.take((Note(0),), 1.0)
+
+
+def test_what_is_done_once_is_not_done_for_each_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "MOST_RECORDS", 8)
+    counting = Counting(slots=4)
+    added = list[int]()
+    pending = counting.audit._tenures[counting.partition].pending
+
+    def add(tier: Tier, offsets: Sequence[int], columns: Columns, next_offset: int) -> None:
+        added.append(len(offsets))
+        Pending.add(pending, tier, offsets, columns, next_offset)
+
+    monkeypatch.setattr(pending, "add", add)
+    counting.driven.deliver(*map(Note, range(20)))
+    counting.run()
+    assert max(added) == 8
+    assert sum(added) == 20
+    assert len(added) <= 4  # one more than there are full ones: the first commit is made at once
+
+
+def test_what_was_gone_is_counted_by_its_offsets_when_it_is_noticed() -> None:
+    counting = Counting()
+    driven = counting.driven
+    driven.engine.on_gone(counting.partition.name, range(5, 15), driven.now)
+    (row,) = counting.rows
+    assert (row["tier"], row["count"], row["offsets"]) == (Tier.GONE, 10, ((5, 15),))
+    assert row["bucket_ms"] <= counting.wall_ms() < row["bucket_ms"] + MINUTE_MS
+    assert driven.engine.counters.gone == 10

@@ -1,0 +1,26 @@
+"""Whether a topic is there, and which of those that had its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from window_consumer.kafka import settings
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.model.errors import MissingTopicError
+
+PATIENCE_S: Final = 15.0
+
+
+def topic_id(name: str, client: Mapping[str, Any], log: ClientLog) -> str | None:
+    """Return a topic's id, None where the cluster has no ids.
+
+    Raises MissingTopicError, BrokerUnavailableError after 15 s, or another WindowConsumerError.
+    """
+    cluster = Cluster(settings.admin_settings(client, "pipeline"), log)
+    cluster.wait_until_there(PATIENCE_S, lambda _reason, _waited_s: None)
+    found = cluster.topics([name]).get(name)
+    if found is None:
+        raise MissingTopicError(f"the cluster at {cluster.bootstrap} has no topic {name}")
+    return found.topic_id

@@ -1,0 +1,230 @@
+"""From the records of the audit topic to a balance: pure, DataFrame to DataFrame.
+
+The same arithmetic as ``model.audit_balance``, which says what it means; a test compares the two
+over random histories.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from window_consumer.model.audit_balance import Verdict
+from window_consumer.model.audit_count import FORMAT, WRITTEN, AuditCount, Tier
+from window_consumer.pipeline.schemas import AUDIT_COUNTS, AUDIT_RECORD, CORRUPT
+
+ID: Final = ("client", "incarnation", "sequence")
+"""What tells a count that came twice."""
+
+_PLACE: Final = ("group", "topic", "partition")
+_EPOCH: Final = ("epoch_ms", "client", "incarnation")
+_STRETCH: Final = 100_000
+"""Offsets that are compared with each other: ranges are looked up by their stretches."""
+
+_DEFAULTS: Final = {
+    each.name: each.default
+    for each in attrs.fields(AuditCount)
+    if isinstance(each.default, str | int | bool)
+}
+_NEEDED: Final = [each.name for each in attrs.fields(AuditCount) if each.default is attrs.NOTHING]
+_TIERS: Final = [str(tier) for tier in Tier]
+_WRITTEN: Final = [str(tier) for tier in WRITTEN]
+_KEYS: Final = ["topic", "bucket_ms", "group"]
+
+
+def read(records: DataFrame) -> DataFrame:
+    """Return records of the audit topic with ``content``, and ``reason`` where they have none.
+
+    Takes the columns of Spark's Kafka source; they stay.
+    """
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    text = F.col("value").cast("string")
+    judged = records.withColumn("content", F.from_json(text, AUDIT_RECORD, options))
+    content = F.col("content")
+    counts = content["counts"]
+
+    def lacks(count: Column) -> Column:
+        missing = ~count["tier"].isin(_TIERS)
+        for name in _NEEDED:
+            missing |= count[name].isNull()
+        return count.isNull() | F.coalesce(missing, F.lit(True))
+
+    reason = (
+        F.when(content.isNull() | content[CORRUPT].isNotNull(), "malformed")
+        .when(content["format"].isNull() | counts.isNull(), "malformed")
+        .when(content["format"] != FORMAT, F.concat(F.lit("format "), content["format"]))
+        .when(F.exists(counts, lacks), "a count without what it needs")
+    )
+    return judged.withColumn("reason", reason)
+
+
+def counts(readable: DataFrame) -> DataFrame:
+    """Return the counts of the records of ``read`` that have no reason, as ``AUDIT_COUNTS``."""
+    rows = readable.select(
+        F.explode("content.counts").alias("count"), F.col("timestamp").alias("written_at")
+    ).select("count.*", "written_at")
+    rows = rows.fillna({key: value for key, value in _DEFAULTS.items() if key in rows.columns})
+    day = F.timestamp_millis("bucket_ms").cast("date")
+    return rows.withColumn("day", day)[[each.name for each in AUDIT_COUNTS]]
+
+
+def effective(rows: DataFrame) -> DataFrame:
+    """Return each count once, with ``replaced``: a later epoch has an offset in common with it.
+
+    Takes and gives ``AUDIT_COUNTS``, in any order and any number of times.
+    """
+    once = rows.dropDuplicates(list(ID))
+    epoch = F.struct(*_EPOCH)
+    ranges = once.where(F.size("offsets") > 0).select(
+        *ID, *_PLACE, "topic_hash", epoch.alias("epoch"), F.explode("offsets").alias("range")
+    )
+    first, stop = F.col("range")[0], F.col("range")[1]
+    pieces = ranges.where(first < stop).withColumn(
+        "stretch",
+        F.explode(
+            F.sequence(F.floor(first / _STRETCH), F.floor((stop - 1) / _STRETCH)),
+        ),
+    )
+    contested = (
+        pieces.groupBy(*_PLACE, "stretch")
+        .agg(F.min("epoch").alias("earliest"), F.max("epoch").alias("latest"))
+        .where("earliest < latest")
+        .select(*_PLACE, "stretch")
+    )
+    mine = pieces.join(contested, [*_PLACE, "stretch"], "left_semi").alias("mine")
+    theirs = mine.select(
+        *_PLACE,
+        "stretch",
+        F.col("epoch").alias("their_epoch"),
+        F.col("topic_hash").alias("their_hash"),
+        F.col("range").alias("their_range"),
+    )
+    gone = (
+        mine.join(theirs, [*_PLACE, "stretch"])
+        .where("their_epoch > epoch")
+        .where("topic_hash = their_hash OR topic_hash = 0 OR their_hash = 0")
+        .where("range[0] < their_range[1] AND their_range[0] < range[1]")
+        .select(*ID)
+        .distinct()
+        .withColumn("replaced", F.lit(True))
+    )
+    return once.join(gone, list(ID), "left").withColumn(
+        "replaced", F.coalesce("replaced", F.lit(False))
+    )
+
+
+def sums(rows: DataFrame) -> DataFrame:
+    """Return counts added up by ``topic``, ``bucket_ms``, ``group`` and ``tier``.
+
+    Takes rows of ``effective`` that are not replaced. Columns: ``count``, ``bytes``,
+    ``without_timestamp``, ``skewed``, ``lost``, the checksums ``id_xor`` and ``id_sum`` as signed
+    64-bit numbers, and ``has_ids``, which is false where some had none.
+    """
+    with_ids = F.col("id_xor").isNotNull() & F.col("id_sum").isNotNull()
+    wide = F.sum(F.coalesce("id_sum", F.lit(0)).cast("decimal(38,0)"))
+    return rows.groupBy("topic", "bucket_ms", "group", "tier").agg(
+        F.sum("count").alias("count"),
+        F.sum("bytes").alias("bytes"),
+        F.sum("without_timestamp").alias("without_timestamp"),
+        F.sum("skewed").alias("skewed"),
+        F.sum("lost").alias("lost"),
+        F.bit_xor(F.when(with_ids, F.col("id_xor")).otherwise(0)).alias("id_xor"),
+        signed64(wide).alias("id_sum"),
+        F.every(with_ids | (F.col("count") == 0)).alias("has_ids"),
+    )
+
+
+def balance(rows: DataFrame) -> DataFrame:
+    """Return what came into each topic and what left it, by group and bucket.
+
+    Takes rows of ``effective`` that are not replaced. A row for each ``topic``, ``bucket_ms`` and
+    ``group`` (empty where nobody has consumed the topic): a column for each tier, ``came``,
+    ``left``, ``difference`` (what came and has not left), ``verdict`` as in
+    ``model.audit_balance``.
+    """
+    added = sums(rows)
+    is_written = F.col("tier").isin(*_WRITTEN, str(Tier.UNKNOWN))
+    written = _side(added.where(is_written), ["topic", "bucket_ms"], "came")
+    is_gone = F.col("tier") == str(Tier.GONE)
+    gone = added.where(is_gone).select("topic", "group", "bucket_ms", "count")
+    consumed = _side(added.where(~is_written & ~is_gone), _KEYS, "left")
+    groups = consumed.select("topic", "group").union(gone.select("topic", "group")).distinct()
+    spread = written.join(groups, ["topic"], "left").fillna({"group": ""})
+    both = _with_gone(spread.join(consumed, _KEYS, "full"), gone)
+    numbers = {name: 0 for name in both.columns if name not in _KEYS}
+    flags = {"came_has_ids": True, "left_has_ids": True}
+    both = both.fillna({**numbers, **flags})
+    differs = (F.col("came_xor") != F.col("left_xor")) | (F.col("came_sum") != F.col("left_sum"))
+    came, left, unknown = F.col("came"), F.col("left"), F.col("unknown")
+    is_explained = left + F.col("gone") >= came
+    verdict = (
+        F.when(came + unknown == 0, str(Verdict.UNAUDITED))
+        .when(left > came + unknown, str(Verdict.TOO_MANY))
+        .when((left < came) & is_explained, str(Verdict.WITHIN_GONE))
+        .when(left < came, str(Verdict.IN_PROGRESS))
+        .when(
+            (left == came) & (unknown == 0),
+            F.when(
+                F.col("came_has_ids") & F.col("left_has_ids") & differs, str(Verdict.EXCHANGED)
+            ).otherwise(str(Verdict.BALANCED)),
+        )
+        .otherwise(str(Verdict.WITHIN_UNKNOWN))
+    )
+    return (
+        both.withColumn("difference", came - left)
+        .withColumn("verdict", verdict)
+        .where("came + left + unknown > 0")
+        .select(*_KEYS, *_TIERS, "came", "left", "difference", "verdict")
+    )
+
+
+def _with_gone(sides: DataFrame, gone: DataFrame) -> DataFrame:
+    """Add ``gone``: what of a topic was noticed to be gone in this bucket or later."""
+    lost = gone.select(
+        F.col("topic").alias("of_topic"),
+        F.col("group").alias("of_group"),
+        F.col("bucket_ms").alias("noticed_ms"),
+        F.col("count").alias("missed"),
+    )
+    later = (
+        (F.col("of_topic") == F.col("topic"))
+        & (F.col("of_group") == F.col("group"))
+        & (F.col("noticed_ms") >= F.col("bucket_ms"))
+    )
+    keys = sides.select(*_KEYS)
+    missed = keys.join(lost, later).groupBy(*_KEYS).agg(F.sum("missed").alias(str(Tier.GONE)))
+    return sides.join(missed, _KEYS, "left")
+
+
+def _side(added: DataFrame, keys: list[str], name: str) -> DataFrame:
+    """Add up one side of the balance: its tiers as columns, its sum and its checksums."""
+    tiers = [*_WRITTEN, str(Tier.UNKNOWN)] if name == "came" else _LEFT
+    summed = [tier for tier in tiers if tier != Tier.UNKNOWN]
+    counts_in = F.col("tier").isin(summed)
+
+    def only(column: str, otherwise: int = 0) -> Column:
+        return F.when(counts_in, F.col(column)).otherwise(otherwise)
+
+    return added.groupBy(*keys).agg(
+        *[F.sum(F.when(F.col("tier") == t, F.col("count")).otherwise(0)).alias(t) for t in tiers],
+        F.sum(only("count")).alias(name),
+        F.bit_xor(only("id_xor")).alias(f"{name}_xor"),
+        signed64(F.sum(only("id_sum").cast("decimal(38,0)"))).alias(f"{name}_sum"),
+        F.every(F.col("has_ids") | ~counts_in).alias(f"{name}_has_ids"),
+    )
+
+
+_LEFT: Final = [
+    tier for tier in _TIERS if tier not in {*_WRITTEN, str(Tier.UNKNOWN), str(Tier.GONE)}
+]
+
+
+def signed64(wide: Column) -> Column:
+    """Return the low 64 bits of a decimal as a signed number."""
+    modulus = F.lit(str(2**64)).cast("decimal(38,0)")
+    low = F.pmod(wide, modulus.cast("decimal(38,0)"))
+    half = F.lit(str(2**63)).cast("decimal(38,0)")
+    return F.when(low >= half, low - modulus).otherwise(low).cast("bigint")

@@ -1,0 +1,264 @@
+"""What is found in each bucket of an audit: states and verdicts. Pure, DataFrame to DataFrame.
+
+The words are those of ``model.audit_states``. Nothing is called lost that may be explained
+otherwise: false alarms are worse than a missing statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from attrs import frozen
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from window_consumer.model.audit_states import Finding, State
+from window_consumer.pipeline.audit import signed64
+from window_consumer.pipeline.audit_sides import (
+    CAME,
+    GONE,
+    KEYS,
+    KINDS,
+    LEFT,
+    UNKNOWN,
+    aligned,
+    in_stretches,
+    sides,
+)
+
+MOST_FOREIGN_BUCKETS: Final = 10
+"""So many buckets of a topic with more than was sent, and half of all, are no duplicates any more:
+somebody writes who does not count."""
+
+_DAY_MS: Final = 86_400_000
+FINDINGS: Final = (
+    *KEYS,
+    "length_ms",
+    "state",
+    "was_reopened",
+    "finding",
+    *CAME,
+    *LEFT,
+    "came",
+    "left",
+    UNKNOWN,
+    GONE,
+    "uncounted",
+    "in_flight",
+    "lost",
+    "duplicated",
+)
+
+
+@frozen(kw_only=True)
+class Rules:
+    """How buckets are judged."""
+
+    now_ms: int
+    grace_ms: int
+    """How long after its end, or after its last count, a bucket may still be counted for."""
+    unaudited: Sequence[str] = ()
+    """Topics to which others write, who do not count."""
+    compacted: Sequence[str] = ()
+    """Topics of which compaction may take what was not read yet."""
+
+
+def findings(judged: DataFrame, rules: Rules, caught_up: DataFrame | None = None) -> DataFrame:
+    """Return what is found in each bucket, for each group: the columns of ``FINDINGS``.
+
+    Takes rows of ``audit.effective``, with those that were replaced; they are read several times,
+    so have them cached. ``caught_up`` as in ``audit_sides.sides``. ``in_flight`` are records that
+    are on their way, or whose counts are; ``gone`` what of the missing retention and its like
+    explain; ``lost`` and ``duplicated`` are the least that explains what was counted; ``lost`` is 0
+    until a bucket is final.
+    """
+    rows = aligned(judged)
+    by_partition = sides(rows, copies_wait_ms=rules.grace_ms, caught_up=caught_up)
+    explained = _explained(_added(by_partition, rules), rows, rules)
+    return _named(_audited(explained, rules), rules)[list(FINDINGS)]
+
+
+def _added(by_partition: DataFrame, rules: Rules) -> DataFrame:
+    """Add partitions up; ``anywhere`` was written to partitions that are not known.
+
+    ``counted_ms`` is when the last count came; ``was_reopened``: a count came after a silence of
+    more than the grace period.
+    """
+    is_known = F.col("partition") >= 0
+    has_ids = F.col("came_ids") & F.col("left_ids")
+    differs = (F.col("came_xor") != F.col("left_xor")) | (F.col("came_sum") != F.col("left_sum"))
+    is_other = is_known & has_ids & differs & (F.col("came") == F.col("left"))
+    summed = [*CAME, *LEFT, UNKNOWN, "came", "left", "over", *KINDS]
+
+    came_s, left_s = (
+        F.coalesce(name, F.array().cast("array<bigint>")) for name in ("came_s", "left_s")
+    )
+
+    def total(name: str) -> Column:
+        return signed64(F.sum(F.col(name).cast("decimal(38,0)")))
+
+    seconds = F.array_sort(F.array_distinct(F.flatten(F.collect_list(F.concat(came_s, left_s)))))
+    gaps = F.zip_with(
+        F.slice(seconds, 2, F.greatest(F.size(seconds) - 1, F.lit(0))),
+        F.slice(seconds, 1, F.greatest(F.size(seconds) - 1, F.lit(0))),
+        lambda later, earlier: (later - earlier) * 1000,
+    )
+    return by_partition.groupBy(*KEYS).agg(
+        *[F.sum(name).alias(name) for name in summed],
+        F.sum(F.when(is_known, 0).otherwise(F.col("came"))).alias("anywhere"),
+        F.sum(is_other.cast("int")).alias("others"),
+        F.every(has_ids).alias("has_ids"),
+        (
+            (F.bit_xor("came_xor") == F.bit_xor("left_xor"))
+            & (total("came_sum") == total("left_sum"))
+        ).alias("same_ids"),
+        F.every(F.col("has_passed") | ~is_known).alias("has_passed"),
+        F.every(F.expr("came_fits AND left_fits")).alias("fits"),
+        F.max(F.greatest("came_length_ms", "left_length_ms")).alias("length_ms"),
+        (F.array_max(seconds) * 1000).alias("counted_ms"),
+        F.exists(gaps, lambda gap: gap > rules.grace_ms).alias("was_reopened"),
+    )
+
+
+def _explained(added: DataFrame, rows: DataFrame, rules: Rules) -> DataFrame:
+    """Divide differences into what is missing and what else they may be."""
+    is_even = (F.col("came") == F.col("left")) & (F.col(UNKNOWN) == 0)
+    is_same = is_even & F.col("has_ids") & F.col("same_ids")
+    is_other = is_even & F.col("has_ids") & ~F.col("same_ids")
+    # Of what was written to an unknown partition as much has left as is over in the others.
+    nowhere = F.greatest(F.col("anywhere") - F.col("over"), F.lit(0))
+    others = F.when(F.col("anywhere") > 0, is_other.cast("int")).otherwise(F.col("others"))
+    found = {
+        "missing": F.col("missing") + F.when(F.col("has_passed"), nowhere).otherwise(0),
+        "waiting": F.col("waiting") + F.when(F.col("has_passed"), 0).otherwise(nowhere),
+        "over": F.greatest(F.col("over") - F.col("anywhere") - F.col(UNKNOWN), F.lit(0)),
+        "exchanged": F.when(F.col(UNKNOWN) == 0, others).otherwise(0),
+        "early": F.col("early"),
+        "uncounted": F.col("uncounted"),
+    }
+    # The same records have left, whatever partitions they were counted in.
+    known = added.withColumns({k: F.when(is_same, 0).otherwise(v) for k, v in found.items()})
+    known = _with_noticed(_with_untold(known, rows), rows)
+    is_compacted = F.col("topic").isin(*rules.compacted) if rules.compacted else F.lit(False)
+    gone = F.when(is_compacted, F.col("missing")).otherwise(F.least("missing", "noticed"))
+    known = known.withColumn(GONE, gone).withColumn("missing", F.col("missing") - F.col(GONE))
+    untold = F.least("missing", "untold")
+    known = known.withColumn("uncounted", F.col("uncounted") + untold)
+    return known.withColumn("missing", F.col("missing") - untold)
+
+
+def _with_noticed(added: DataFrame, rows: DataFrame) -> DataFrame:
+    """Add ``noticed``: what of the topic was noticed to be gone in this bucket or later."""
+    gone = rows.where(F.col("tier") == GONE).where("NOT replaced")
+    return _with_sum(
+        added,
+        gone,
+        ["topic", "group"],
+        "count",
+        "noticed",
+        lambda at_ms: at_ms >= F.col("bucket_ms"),
+    )
+
+
+def _with_untold(added: DataFrame, rows: DataFrame) -> DataFrame:
+    """Add ``untold``: of how many records the counts could not be written, within a day.
+
+    The next count tells of it, and no more than how many.
+    """
+    told = rows.where("lost > 0 AND `group` != ''")
+
+    def is_near(at_ms: Column) -> Column:
+        return F.abs(at_ms - F.col("bucket_ms")) <= _DAY_MS
+
+    return _with_sum(added, told, ["group"], "lost", "untold", is_near)
+
+
+def _with_sum(
+    added: DataFrame,
+    rows: DataFrame,
+    keys: list[str],
+    number: str,
+    name: str,
+    counts: Callable[[Column], Column],
+) -> DataFrame:
+    """Add the sum of a number of the rows with the same keys whose time counts: there are few."""
+    told = F.struct(F.col("bucket_ms").alias("at_ms"), F.col(number).alias("number"))
+    events = rows.groupBy(*keys).agg(F.collect_list(told).alias("events"))
+    joined = added.join(F.broadcast(events), keys, "left")
+    chosen = F.filter("events", lambda each: counts(each["at_ms"]))
+    total = F.aggregate(chosen, F.lit(0).cast("bigint"), lambda sum_, each: sum_ + each["number"])
+    return joined.withColumn(name, F.coalesce(total, F.lit(0))).drop("events")
+
+
+def _audited(timed: DataFrame, rules: Rules) -> DataFrame:
+    """Add ``settled``, and ``unaudited`` where not all who wrote can have counted.
+
+    That is: nobody has; more than twice as much has left as was sent; a bucket with too much lies
+    in a row with such ones (who writes began to count, or ceased to); or half of a topic's
+    buckets have too much, and ``MOST_FOREIGN_BUCKETS`` at least.
+    """
+    sent = F.col("came") + F.col(UNKNOWN)
+    topic = Window.partitionBy("topic")
+    settled = timed.withColumn(
+        "settled", (F.col("bucket_ms") > 0) & (F.col("counted_ms") + rules.grace_ms <= rules.now_ms)
+    )
+    listed = F.col("topic").isin(*rules.unaudited) if rules.unaudited else F.lit(False)
+    never = F.max(sent).over(topic) == 0
+    alone = F.col("settled") & (F.col("left") > 0) & (F.col("over") > sent)
+    flagged = settled.withColumn("is_sure", listed | never | alone | ~F.col("fits"))
+    is_over = (F.col("over") > 0) | F.col("is_sure")
+    flagged = flagged.withColumn("is_over", is_over)
+    by = ("topic", "group")
+    stretched = in_stretches(flagged, by, F.col("is_over"), F.col("is_sure"), "nobody_counts")
+    over = F.sum((F.col("settled") & (F.col("over") > 0)).cast("int")).over(topic)
+    all_ = F.sum((F.col("settled") & (F.col("left") > 0)).cast("int")).over(topic)
+    most = (over >= MOST_FOREIGN_BUCKETS) & (over * 2 >= all_)
+    return stretched.withColumn(
+        "unaudited", F.col("nobody_counts") | F.coalesce(most, F.lit(False))
+    )
+
+
+def _named(known: DataFrame, rules: Rules) -> DataFrame:
+    """Add ``state``, ``finding`` and the numbers that they are about."""
+    counts = (F.col("group") != "") & ~F.col("unaudited")
+    settled = F.col("settled")
+    missing = F.col("missing") + F.col("exchanged")
+    numbers = known.withColumns(
+        {
+            "lost": F.when(counts & settled, missing).otherwise(0),
+            "duplicated": F.when(counts, F.col("over") + F.col("exchanged")).otherwise(0),
+            "in_flight": F.when(
+                counts, F.col("waiting") + F.when(settled, 0).otherwise(F.col("missing"))
+            ).otherwise(0),
+        }
+    )
+    still_open = (F.col("bucket_ms") == 0) | (
+        F.col("bucket_ms") + F.col("length_ms") > rules.now_ms
+    )
+    state = (
+        F.when(still_open, str(State.OPEN))
+        .when(settled, str(State.FINAL))
+        .when(F.col("was_reopened"), str(State.REOPENED))
+        .otherwise(str(State.CLOSING))
+    )
+    only_exchanged = (F.col("missing") == 0) & (F.col("over") == 0)
+    finding = (
+        F.when(F.col("unaudited"), str(Finding.UNAUDITED))
+        .when(F.col("group") == "", str(Finding.NOT_CONSUMED))
+        .when(
+            F.col("lost") > 0,
+            F.when(only_exchanged, str(Finding.EXCHANGED)).otherwise(str(Finding.LOST)),
+        )
+        .when(
+            (F.col("in_flight") > 0) | (~settled & (F.col("duplicated") > 0)),
+            str(Finding.IN_PROGRESS),
+        )
+        .when(F.col("uncounted") > 0, str(Finding.UNCOUNTED))
+        .when(F.col("duplicated") > 0, str(Finding.DUPLICATED))
+        .when(F.col(GONE) > 0, str(Finding.WITHIN_GONE))
+        .when(F.col("early") > 0, str(Finding.BEFORE))
+        .when(F.col("came") != F.col("left"), str(Finding.WITHIN_UNKNOWN))
+        .otherwise(str(Finding.BALANCED))
+    )
+    return numbers.withColumn("state", state).withColumn("finding", finding)

@@ -1,0 +1,94 @@
+"""The audit's report: the table of counts, what is found in it, and how long records took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from attrs import frozen
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from window_consumer.model.errors import UsageError
+from window_consumer.pipeline.audit import effective
+from window_consumer.pipeline.audit_explaining import explanation
+from window_consumer.pipeline.audit_findings import Rules, findings
+from window_consumer.pipeline.audit_latency import latencies
+from window_consumer.pipeline.schemas import AUDIT_COUNTS
+
+BEFORE: Final = timedelta(days=1)
+"""So much further back counts are read: where groups stood, and what replaced what."""
+
+
+class NoCountsError(UsageError):
+    """The pipeline has not made the table of counts yet, or it lies elsewhere."""
+
+
+@frozen(kw_only=True)
+class Scope:
+    """What is asked for; what is empty does not matter."""
+
+    since_ms: int
+    topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """Return the rows, with ``topic`` and ``group``, that are asked for."""
+        for name, chosen in (("topic", self.topics), ("group", self.groups)):
+            if chosen:
+                rows = rows.where(F.col(name).isin(*chosen))
+        return rows
+
+
+@frozen(eq=False)
+class Report:
+    """What is found, and how long records took; both are computed when they are asked for."""
+
+    findings: DataFrame
+    """See ``audit_findings.findings``."""
+    latencies: DataFrame
+    """See ``audit_latency.latencies``."""
+    explain: Callable[[int], DataFrame]
+    """Of a bucket, given by its start; see ``audit_explaining.explanation``."""
+
+
+def counts(session: SparkSession, path: str, since_ms: int) -> DataFrame:
+    """Return the counts of buckets since then and a day before, as ``AUDIT_COUNTS``.
+
+    Those of records without a timestamp are always among them. Raises NoCountsError.
+    """
+    since = datetime.fromtimestamp(since_ms / 1000, UTC) - BEFORE
+    try:
+        rows = session.read.format("delta").load(path)
+    except AnalysisException as error:
+        raise NoCountsError(
+            f"there is no table of counts at {path}: `window-consumer pipeline run audit` makes it,"
+            f" and so does a report without --no-refresh ({error.getCondition()})"
+        ) from error
+    for each in AUDIT_COUNTS:
+        if each.name not in rows.columns:
+            rows = rows.withColumn(each.name, F.lit(None).cast(each.dataType))
+    asked = (F.col("day") >= F.lit(since.date())) | (F.col("bucket_ms") == 0)
+    return rows.where(asked)[[each.name for each in AUDIT_COUNTS]]
+
+
+def places(rows: DataFrame, scope: Scope) -> DataFrame:
+    """Return each ``topic`` and ``group`` that was counted, an empty group for who wrote."""
+    return scope.of(rows.where("topic != ''").select("topic", "group").distinct())
+
+
+def report(
+    rows: DataFrame, rules: Rules, scope: Scope, caught_up: DataFrame | None = None
+) -> Report:
+    """Return the report on counts, as ``AUDIT_COUNTS``; they are kept in memory or on disk."""
+    judged = effective(rows).cache()
+    asked = (F.col("bucket_ms") + F.col("length_ms") > scope.since_ms) | (F.col("bucket_ms") == 0)
+    found = findings(judged, rules, caught_up).where(asked)
+    took = latencies(judged.where(asked))
+
+    def explain(bucket_ms: int) -> DataFrame:
+        return scope.of(explanation(judged, bucket_ms, copies_wait_ms=rules.grace_ms))
+
+    return Report(scope.of(found), scope.of(took), explain)

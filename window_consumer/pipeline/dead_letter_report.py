@@ -1,0 +1,176 @@
+"""From dead letters to what a report says of them: groups, counts and examples.
+
+Each function takes ``schemas.DEAD_LETTERS`` or what another one here has made, and says what it
+returns; ``dead_letter_summary`` runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from window_consumer.pipeline.dead_letter_findings import HOUR_MS
+
+MOST_CAUSES: Final = 20
+"""That are told one by one."""
+
+MOST_SHARES: Final = 12
+"""Of a side of a cause; of versions more, as a deploy is looked for among them."""
+
+MOST_VERSIONS: Final = 60
+MOST_KEYS: Final = 10
+MOST_EXAMPLES: Final = 3
+"""The latest, and the first."""
+ALL: Final = ""
+"""Stands for all causes together."""
+
+OTHERS: Final = "others"  # those of causes begin with = or -
+"""Stands for the causes that are not told one by one."""
+
+_SIDE_COLUMNS: Final[Mapping[str, tuple[str, str | None]]] = {
+    "reason": ("reason", None),
+    "handler": ("handler", None),
+    "version": ("app_version", "group"),
+    "host": ("host", None),
+    "partition": ("original_partition", "original_topic"),
+    "group": ("group", None),
+    "topic": ("original_topic", None),
+    "dead_letters": ("topic", None),
+    "by": ("written_by", None),
+}
+
+
+def with_cause(letters: DataFrame) -> DataFrame:
+    """Return dead letters with ``cause``: the fingerprint, or what is known without one."""
+    known = F.concat_ws(" ", F.lit("-"), "reason", "error_class")
+    return letters.withColumn("cause", F.coalesce(F.concat(F.lit("="), "fingerprint"), known))
+
+
+def only(counted: DataFrame, chosen: Sequence[str]) -> DataFrame:
+    """Return the same with ``OTHERS`` in place of each cause that is not chosen."""
+    cause = F.when(F.col("cause").isin(*chosen), F.col("cause")).otherwise(OTHERS)
+    return counted.withColumn("cause", cause)
+
+
+def facts(letters: DataFrame) -> DataFrame:
+    """Return how many dead letters there are of each cause, side and hour.
+
+    cause, fingerprint, error_class, hour (whole hours since 1970, or null), one column for each
+    side, count, first_ms, last_ms. Takes dead letters ``with_cause``.
+    """
+    failed_ms = F.unix_millis("failed_at")
+    sides = {column for pair in _SIDE_COLUMNS.values() for column in pair if column is not None}
+    return (
+        letters.withColumn("hour", F.floor(failed_ms / HOUR_MS))
+        .groupBy("cause", "fingerprint", "error_class", "hour", *sorted(sides))
+        .agg(
+            F.count(F.lit(1)).alias("count"),
+            F.min(failed_ms).alias("first_ms"),
+            F.max(failed_ms).alias("last_ms"),
+        )
+    )
+
+
+def causes(of: DataFrame) -> DataFrame:
+    """Return each cause of ``facts``.
+
+    cause, fingerprint, error_class, count, first_ms, last_ms.
+    """
+    return of.groupBy("cause").agg(
+        F.max("fingerprint").alias("fingerprint"),
+        F.max_by("error_class", "last_ms").alias("error_class"),
+        *_counted(),
+    )
+
+
+def sides(of: DataFrame) -> DataFrame:
+    """Return the most frequent values from each side, of each cause and of all together.
+
+    cause (``ALL`` for all together), side, value, of, count, first_ms, last_ms. Takes ``facts``.
+    """
+    pairs = F.array(
+        *[
+            F.struct(
+                F.lit(side).alias("side"),
+                F.col(column).cast("string").alias("value"),
+                (F.lit(None) if owner is None else F.col(owner)).cast("string").alias("of"),
+            )
+            for side, (column, owner) in _SIDE_COLUMNS.items()
+        ]
+    )
+    each = of.select(
+        F.explode(F.array(F.lit(ALL), F.col("cause"))).alias("cause"),
+        pairs.alias("pairs"),
+        *("count", "first_ms", "last_ms"),
+    ).select("cause", F.inline("pairs"), "count", "first_ms", "last_ms")
+    counted = each.groupBy("cause", "side", "value", "of").agg(*_counted())
+    place = F.row_number().over(
+        Window.partitionBy("cause", "side").orderBy(F.desc("count"), "value", "of")
+    )
+    most = F.when(F.col("side") == "version", MOST_VERSIONS).otherwise(MOST_SHARES)
+    return counted.withColumn("place", place).where(F.col("place") <= most).drop("place")
+
+
+def periods(of: DataFrame, hours: int) -> DataFrame:
+    """Return how many failed in each period of so many hours.
+
+    cause (also ``ALL``), begin_ms, count. Takes ``facts``. What does not tell its time is left out.
+    """
+    begin = F.floor(F.col("hour") / hours) * hours * HOUR_MS
+    return (
+        of.where(F.col("hour").isNotNull())
+        .select(
+            F.explode(F.array(F.lit(ALL), F.col("cause"))).alias("cause"),
+            begin.alias("begin_ms"),
+            "count",
+        )
+        .groupBy("cause", "begin_ms")
+        .agg(F.sum("count").alias("count"))
+    )
+
+
+def keys(letters: DataFrame) -> DataFrame:
+    """Return the most frequent keys of each cause and of all together.
+
+    cause (also ``ALL``), key, count, place (1 is the most frequent), distinct (how many keys the
+    cause has), keyed (how many dead letters have one). Takes dead letters ``with_cause``.
+    """
+    each = letters.where(F.col("key").isNotNull()).groupBy("cause", "key").count()
+    both = each.select(
+        F.explode(F.array(F.lit(ALL), F.col("cause"))).alias("cause"), "key", "count"
+    )
+    counted = both.groupBy("cause", "key").agg(F.sum("count").alias("count"))
+    cause = Window.partitionBy("cause")
+    return (
+        counted.withColumn("place", F.row_number().over(cause.orderBy(F.desc("count"), "key")))
+        .withColumn("distinct", F.count(F.lit(1)).over(cause))
+        .withColumn("keyed", F.sum("count").over(cause))
+        .where(F.col("place") <= MOST_KEYS)
+    )
+
+
+def examples(letters: DataFrame) -> DataFrame:
+    """Return the latest dead letters of each cause and the first, whole: as they are, and cause.
+
+    Takes dead letters ``with_cause``. Only where they stand is sorted, not their stacks.
+    """
+    place = F.struct("topic", "partition", "offset")
+    when = F.coalesce(F.unix_millis("failed_at"), F.lit(0))
+    ends = letters.groupBy("cause").agg(
+        F.array_union(
+            F.max_by(place, when, MOST_EXAMPLES - 1), F.array(F.min_by(place, when))
+        ).alias("places")
+    )
+    chosen = ends.select(F.inline("places"))
+    return letters.join(F.broadcast(chosen), ["topic", "partition", "offset"], "left_semi")
+
+
+def _counted() -> list[Column]:
+    return [
+        F.sum("count").alias("count"),
+        F.min("first_ms").alias("first_ms"),
+        F.max("last_ms").alias("last_ms"),
+    ]

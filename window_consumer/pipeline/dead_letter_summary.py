@@ -1,0 +1,208 @@
+"""Runs what a report on dead letters needs, and puts the answers together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from attrs import frozen
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from window_consumer.pipeline import dead_letter_report as report
+from window_consumer.pipeline.dead_letter_findings import (
+    HOUR_MS,
+    SIDES,
+    Cause,
+    Example,
+    Findings,
+    Keys,
+    Share,
+)
+
+MOST_PERIODS: Final = 170
+"""In a chart: a week of hours; of a longer time the periods are longer."""
+
+_LENGTHS_H: Final = (1, 2, 3, 6, 12, 24, 48, 24 * 7, 24 * 28, 24 * 365)
+_NO_KEYS: Final = Keys(distinct=0, count=0, without=0, top=())
+
+
+@frozen(kw_only=True)
+class Wishes:
+    """Which dead letters a report is about."""
+
+    asked_ms: int
+    """Now, in milliseconds since 1970."""
+    since_ms: int | None = None
+    topics: tuple[str, ...] = ()
+    """Those that records came from, or that dead letters lie in; none: all."""
+    groups: tuple[str, ...] = ()
+
+    def of(self, letters: DataFrame) -> DataFrame:
+        """Return those of some ``schemas.DEAD_LETTERS`` that are asked for."""
+        if self.since_ms is not None:
+            since = datetime.fromtimestamp(self.since_ms / 1000, UTC)
+            # The day chooses files, so that the rest need not be read.
+            letters = letters.where(F.col("day") >= F.lit(since.date()))
+            letters = letters.where(F.col("failed_at") >= F.timestamp_millis(F.lit(self.since_ms)))
+        if self.topics:
+            own, origin = F.col("topic").isin(*self.topics), F.col("original_topic")
+            letters = letters.where(own | F.coalesce(origin.isin(*self.topics), F.lit(False)))
+        if self.groups:
+            letters = letters.where(F.col("group").isin(*self.groups))
+        return letters
+
+
+def findings(letters: DataFrame, wishes: Wishes, source: str, unreadable: int) -> Findings:
+    """Return the report on dead letters, ``schemas.DEAD_LETTERS``, that are ``wishes.of`` it.
+
+    Reads them three times: whoever has them from a place that is slow to read persists them first.
+    """
+    named = report.with_cause(letters)
+    facts = report.facts(named).persist()
+    try:
+        return _findings(named, facts, wishes, source, unreadable)
+    finally:
+        facts.unpersist()
+
+
+def _findings(
+    named: DataFrame, facts: DataFrame, wishes: Wishes, source: str, unreadable: int
+) -> Findings:
+    causes = report.causes(facts)
+    (whole,) = causes.agg(
+        F.count(F.lit(1)).alias("causes"),
+        F.coalesce(F.sum("count"), F.lit(0)).alias("count"),
+        F.min("first_ms").alias("first_ms"),
+        F.max("last_ms").alias("last_ms"),
+    ).collect()
+    top = causes.orderBy(F.desc("count"), "cause").limit(report.MOST_CAUSES).collect()
+    chosen = [row["cause"] for row in top]
+    hours = _hours_each(whole["first_ms"], whole["last_ms"])
+    of_chosen = report.only(facts, chosen)
+    sides = _sides(report.sides(of_chosen).collect())
+    periods = _periods(report.periods(of_chosen, hours).collect())
+    keys = _keys(report.keys(report.only(named, chosen)).collect())
+    latest = report.examples(named.where(F.col("cause").isin(*chosen)))
+    examples = _examples(
+        latest.withColumn("failed_ms", F.unix_millis("failed_at"))
+        .drop("failed_at", "first_failed_at", "sent_at", "written_at", "day")
+        .collect()
+    )
+    return Findings(
+        asked_ms=wishes.asked_ms,
+        since_ms=wishes.since_ms,
+        topics=wishes.topics,
+        groups=wishes.groups,
+        source=source,
+        count=whole["count"],
+        first_ms=whole["first_ms"],
+        last_ms=whole["last_ms"],
+        unreadable=unreadable,
+        distinct_causes=whole["causes"],
+        causes=tuple(
+            _cause(
+                row,
+                sides[row["cause"]],
+                _with_the_rest(keys.get(row["cause"], _NO_KEYS), row["count"]),
+                periods[row["cause"]],
+                examples[row["cause"]],
+            )
+            for row in top
+        ),
+        period_ms=hours * HOUR_MS,
+        periods=periods[report.ALL],
+        sides=sides[report.ALL],
+        keys=_with_the_rest(keys.get(report.ALL, _NO_KEYS), whole["count"]),
+    )
+
+
+def _hours_each(first_ms: int | None, last_ms: int | None) -> int:
+    if first_ms is None or last_ms is None:
+        return 1
+    hours = (last_ms - first_ms) // HOUR_MS + 1
+    return next((each for each in _LENGTHS_H if hours <= each * MOST_PERIODS), _LENGTHS_H[-1])
+
+
+def _sides(rows: Iterable[Row]) -> Mapping[str, dict[str, tuple[Share, ...]]]:
+    found: dict[str, dict[str, tuple[Share, ...]]] = defaultdict(lambda: dict.fromkeys(SIDES, ()))
+    for row in sorted(rows, key=lambda row: (-row["count"], row["value"] or "")):
+        share = Share(
+            value=row["value"],
+            of=row["of"],
+            count=row["count"],
+            first_ms=row["first_ms"],
+            last_ms=row["last_ms"],
+        )
+        found[row["cause"]][row["side"]] += (share,)
+    return found
+
+
+def _periods(rows: Iterable[Row]) -> Mapping[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = defaultdict(dict)
+    for row in sorted(rows, key=lambda row: row["begin_ms"]):
+        found[row["cause"]][row["begin_ms"]] = row["count"]
+    return found
+
+
+def _keys(rows: Iterable[Row]) -> dict[str, Keys]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row["place"]):
+        found[row["cause"]].append(row)
+    return {
+        cause: Keys(
+            distinct=of[0]["distinct"],
+            count=of[0]["keyed"],
+            without=0,
+            top=tuple((row["key"], row["count"]) for row in of),
+        )
+        for cause, of in found.items()
+    }
+
+
+def _with_the_rest(keys: Keys, count: int) -> Keys:
+    return Keys(distinct=keys.distinct, count=keys.count, without=count - keys.count, top=keys.top)
+
+
+def _examples(rows: Iterable[Row]) -> Mapping[str, list[Example]]:
+    found: dict[str, list[Example]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row["failed_ms"] or 0, reverse=True):
+        found[row["cause"]].append(
+            Example(
+                dead_letter=f"{row['topic']}/{row['partition']}/{row['offset']}",
+                failed_ms=row["failed_ms"],
+                version=row["app_version"],
+                headers=tuple((each["name"], each["value"]) for each in row["headers"] or ()),
+                **{name: row[name] for name in _AS_THEY_ARE},
+            )
+        )
+    return found
+
+
+_AS_THEY_ARE: Final = (
+    *("id", "handler", "host", "attempts", "redrives", "key", "error_message", "error_stack"),
+    *("value", "value_bytes"),
+)
+
+
+def _cause(
+    row: Row,
+    sides: Mapping[str, tuple[Share, ...]],
+    keys: Keys,
+    periods: Mapping[int, int],
+    examples: Sequence[Example],
+) -> Cause:
+    told: dict[str, Any] = {name: row[name] for name in ("fingerprint", "error_class", "count")}
+    return Cause(
+        **told,
+        reason=next((each.value for each in sides["reason"]), None),
+        error_message=next((each.error_message for each in examples), None),
+        first_ms=row["first_ms"],
+        last_ms=row["last_ms"],
+        sides=sides,
+        keys=keys,
+        periods=periods,
+        examples=tuple(examples),
+    )

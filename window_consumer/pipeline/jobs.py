@@ -1,0 +1,214 @@
+"""The jobs: which source goes through which transforms into which tables, and where it went on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Thread
+from typing import Final
+
+from attrs import define, field, frozen
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.streaming.query import StreamingQuery
+
+from window_consumer.model.errors import RunError
+from window_consumer.pipeline import audit, checkpoints, dead_letters, quality, sources, trace
+from window_consumer.pipeline.checkpoints import Checkpoint
+from window_consumer.pipeline.plan import Plan, writer_of
+from window_consumer.pipeline.tables import AUDIT, BROKEN, LETTERS, TRACE, Table
+
+
+class SecondWriterError(RunError):
+    """Two processes run one job."""
+
+
+@frozen
+class Job:
+    """A topic of events that becomes a table."""
+
+    name: str
+    table: Table
+    judge: Callable[[DataFrame], DataFrame]
+    """Adds ``reason`` to the records of the topic."""
+    rows: Callable[[DataFrame, Plan], DataFrame]
+    """The rows of records without a reason."""
+    topic_of: Callable[[Plan], str]
+    """The topic, or a pattern of Java's for several."""
+    is_pattern: bool = False
+    rows_each: int = 1000
+    """How many rows a record is, roughly: of what is one row a batch takes more records."""
+
+
+def _alone(rows: Callable[[DataFrame], DataFrame]) -> Callable[[DataFrame, Plan], DataFrame]:
+    """Return a transform that needs no plan as one that gets it."""
+    return lambda records, _: rows(records)
+
+
+JOBS: Final = {
+    job.name: job
+    for job in (
+        Job("trace", TRACE, trace.read, _alone(trace.events), lambda plan: plan.trace_topic),
+        Job("audit", AUDIT, audit.read, _alone(audit.counts), lambda plan: plan.audit_topic),
+        Job(
+            "dlq",
+            LETTERS,
+            dead_letters.judge,
+            lambda records, plan: dead_letters.letters(records, plan.dlq_reading),
+            lambda plan: plan.dlq_pattern,
+            is_pattern=True,
+            rows_each=20,
+        ),
+    )
+}
+
+
+def explained(error: Exception) -> str:
+    """Return what a job ended with, and what to do, in a few lines."""
+    said = str(error)
+    text = said.split("=== Streaming Query ===", 1)[0].strip()
+    for sign, advice in _ADVICE:
+        if sign in text:
+            gone = "".join(
+                f"\n{place}: offsets {first} to {int(end) - 1}"
+                for first, end, place in sorted(set(_RANGE.findall(said)))
+            )
+            return f"{advice}{gone}\n{text[:_MOST_TEXT]}"
+    return text[:_MOST_TEXT]
+
+
+def is_absence(error: Exception) -> bool:
+    """Tell whether a job ended because Kafka did not answer: it can go on later."""
+    text = str(error)
+    return any(sign in text for sign in _ABSENCES)
+
+
+_ABSENCES: Final = (
+    "org.apache.kafka.common.errors.TimeoutException",
+    "org.apache.kafka.common.errors.DisconnectException",
+    "java.util.concurrent.TimeoutException",
+)
+_MOST_TEXT: Final = 2000
+_RANGE: Final = re.compile(r"records in offset \[(\d+), (\d+)\) for topic partition (\S+)")
+_GONE: Final = (
+    "records are gone that were not read yet. `fail_on_data_loss: false` goes on with what is there"
+)
+_NO_ROOM: Final = (
+    "there is no room for the tables: what was written is as it was before the batch, and the next"
+    " run goes on with it"
+)
+_ADVICE: Final = tuple(
+    {
+        "DATA_LOSS": _GONE,
+        "not available in Kafka any more": _GONE,
+        "No space left on device": _NO_ROOM,
+        "File too large": _NO_ROOM,
+        "UnknownTopicOrPartition": "a topic of events is not there: workers with a section `trace:`"
+        " or `audit:` make theirs",
+    }.items()
+)
+
+
+def start(
+    session: SparkSession,
+    plan: Plan,
+    job: Job,
+    *,
+    every: str | None,
+    topic_id: str | None = None,
+    restart: bool = False,
+) -> Running:
+    """Start a job: once over what is there, or ``every`` so often, such as ``1 minute``.
+
+    Each batch of records becomes rows exactly once, whatever is killed in between: the checkpoint
+    says what a batch is, and the tables which batches they have. ``restart`` begins at the first
+    record that Kafka has. Raises CheckpointError, see ``checkpoints.of``.
+    """
+    topic = job.topic_of(plan)
+    given = sources.options(plan.kafka, topic, pattern=job.is_pattern)
+    records = sources.stream(
+        session,
+        given,
+        most_records=plan.batch_records * 1000 // job.rows_each,
+        fail_on_data_loss=plan.fail_on_data_loss,
+    )
+    table, broken = job.table.make(session, plan), BROKEN.make(session, plan)
+    topics = {} if job.is_pattern else {topic: topic_id}
+    checkpoint = checkpoints.of(session, plan, job.name, table, topics, restart=restart)
+    sink = Sink(job, plan, table, broken, checkpoint)
+    writer = records.writeStream.queryName(job.name).foreachBatch(sink.write)
+    writer = writer.option("checkpointLocation", checkpoint.path)
+    writer = (
+        writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
+    )
+    return Running(writer.start(), sink)
+
+
+@define
+class Sink:
+    """Writes a job's batches."""
+
+    job: Job
+    plan: Plan
+    path: str
+    broken: str
+    checkpoint: Checkpoint
+    records: int = field(default=0, init=False)
+    """How many Kafka records were written so far."""
+
+    def write(self, records: DataFrame, batch: int) -> None:
+        """Write one batch to the job's table, and what could not be read to the quarantine.
+
+        Raises SecondWriterError where the table has it already, from somebody else.
+        """
+        judged = self.job.judge(records)
+        name, number = writer_of(self.job.name), self.checkpoint.number(batch)
+        has_broken = True
+        if number > self.checkpoint.written:
+            seen = Observation()
+            bad = F.count(F.when(F.col("reason").isNotNull(), 1)).alias("bad")
+            counted = judged.observe(seen, bad, F.count(F.lit(1)).alias("all"))
+            rows = self.job.rows(quality.readable(counted), self.plan)
+            self.job.table.append(rows, self.path, name, number)
+            found = _observed(seen, self.path)
+            self.records += found["all"]
+            has_broken = found["bad"] > 0
+        # Else it was written before a crash, and what could not be read of it perhaps was not.
+        if has_broken:
+            BROKEN.append(quality.quarantined(judged, self.job.name), self.broken, name, number)
+
+
+def _observed(seen: Observation, path: str) -> dict[str, int]:
+    """Return what was counted while a batch was written; nothing is where the table has it."""
+    answer: Future[dict[str, int]] = Future()
+    Thread(target=lambda: answer.set_result(seen.get), name="wc-observed", daemon=True).start()
+    try:
+        return answer.result(_COUNTED_S)
+    except TimeoutError:
+        raise SecondWriterError(
+            f"{path} has this batch from another process: run each job once"
+        ) from None
+
+
+_COUNTED_S: Final = 60.0
+"""The counts are there when the batch is; how long a busy machine may take to hand them over."""
+
+
+@frozen
+class Running:
+    """A job that was started."""
+
+    query: StreamingQuery
+    sink: Sink
+
+    def wait(self, timeout_s: int | None = None) -> bool:
+        """Wait for its end; False where it goes on. Raises what it ended with."""
+        if timeout_s is None:
+            self.query.awaitTermination()
+            return True
+        return bool(self.query.awaitTermination(timeout_s))
+
+    def stop(self) -> None:
+        """End it where it is."""
+        self.query.stop()

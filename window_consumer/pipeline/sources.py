@@ -1,0 +1,126 @@
+"""Kafka as a source of Spark: always read_committed, from where the checkpoint says.
+
+``kafka`` are the client's properties as in the configuration (``bootstrap.servers``,
+``security.protocol`` ...). librdkafka's names for certificates and passwords are turned into those
+of the Java client, which Spark uses; what has no counterpart is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from window_consumer.model.errors import UsageError
+
+_AS_IN_JAVA: Final = frozenset(
+    {
+        "bootstrap.servers",
+        "client.id",
+        "client.rack",
+        "request.timeout.ms",
+        "security.protocol",
+        "sasl.mechanism",
+        "ssl.endpoint.identification.algorithm",
+    }
+)
+_MECHANISMS: Final = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties as the Java client knows them; raises UsageError for what it cannot.
+
+    ``ssl.ca.location``, ``ssl.certificate.location`` and ``ssl.key.location`` (PEM files) are
+    read and handed over as texts; user name and password become ``sasl.jaas.config``.
+    """
+    given = dict(kafka)
+    found = {"isolation.level": "read_committed"}
+    mechanism = given.pop("sasl.mechanisms", None) or given.pop("sasl.mechanism", None)
+    user, password = given.pop("sasl.username", None), given.pop("sasl.password", None)
+    if mechanism is not None:
+        module = _MECHANISMS.get(mechanism)
+        if module is None:
+            raise UsageError(
+                f"sasl.mechanism {mechanism} is not known to the pipeline: it can"
+                f" {', '.join(_MECHANISMS)}"
+            )
+        found["sasl.mechanism"] = mechanism
+        found["sasl.jaas.config"] = (
+            f'{module} required username="{_quoted(user)}" password="{_quoted(password)}";'
+        )
+    for name, key, kind in _FILES:
+        if (path := given.pop(name, None)) is not None:
+            found[key] = _text_of(name, path)
+            found[kind] = "PEM"
+    if (secret := given.pop("ssl.key.password", None)) is not None:
+        found["ssl.key.password"] = secret
+    for name, value in given.items():
+        if name not in _AS_IN_JAVA:
+            raise UsageError(
+                f"kafka: {name} is a property of librdkafka that Spark's client has no counterpart"
+                f" of; known are {', '.join(sorted(_AS_IN_JAVA))}, sasl.username, sasl.password"
+                " and ssl.*.location"
+            )
+        found[name] = value
+    return found
+
+
+_FILES: Final = (
+    ("ssl.ca.location", "ssl.truststore.certificates", "ssl.truststore.type"),
+    ("ssl.certificate.location", "ssl.keystore.certificate.chain", "ssl.keystore.type"),
+    ("ssl.key.location", "ssl.keystore.key", "ssl.keystore.type"),
+)
+
+
+def _quoted(text: str | None) -> str:
+    return (text or "").replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _text_of(name: str, path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - a name from the configuration
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"kafka: {name}: cannot read {path}: {error}") from error
+
+
+def options(kafka: Mapping[str, str], topics: str, *, pattern: bool = False) -> dict[str, str]:
+    """Return the options of Spark's Kafka source for topics (with commas) or a Java pattern."""
+    found = {f"kafka.{key}": value for key, value in java_properties(kafka).items()}
+    found["subscribePattern" if pattern else "subscribe"] = topics
+    found["includeHeaders"] = "true"
+    return found
+
+
+def stream(
+    session: SparkSession,
+    given: Mapping[str, str],
+    *,
+    most_records: int,
+    fail_on_data_loss: bool,
+) -> DataFrame:
+    """Return the stream of a topic from its beginning, ``most_records`` Kafka records a batch."""
+    return (
+        session.readStream.format("kafka")
+        .options(**given)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(most_records))
+        .option("failOnDataLoss", str(fail_on_data_loss).lower())
+        .load()
+    )
+
+
+def bounded(session: SparkSession, given: Mapping[str, str]) -> DataFrame:
+    """Return all that a topic holds now."""
+    return (
+        session.read.format("kafka")
+        .options(**given)
+        .option("startingOffsets", "earliest")
+        .option("endingOffsets", "latest")
+        .load()
+    )

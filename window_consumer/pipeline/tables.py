@@ -1,0 +1,102 @@
+"""The tables: where each lies, how it is laid out, and how it is written exactly once.
+
+Delta, because others than Spark read them: a table is what its log says, whatever files a writer
+that was killed has left behind.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812 - its usual name
+
+from window_consumer.model.errors import UsageError
+from window_consumer.pipeline.plan import Plan
+from window_consumer.pipeline.schemas import (
+    AUDIT_COUNTS,
+    DEAD_LETTERS,
+    QUARANTINE,
+    TRACE_EVENTS,
+    VERSION,
+)
+
+_VERSION: Final = "window_consumer.version"
+"""The table property that tells by which version of the schemas a table was made."""
+
+
+class NewerTableError(UsageError):
+    """A table was written by a later version of the package."""
+
+
+@frozen
+class Table:
+    """One table's layout."""
+
+    name: str
+    schema: T.StructType
+    partitioned_by: tuple[str, ...] = ()
+    sorted_by: tuple[str, ...] = ()
+    """Within each file: who looks for one value reads few of its pages."""
+    looked_up_by: tuple[str, ...] = ()
+    """Columns that get a bloom filter."""
+
+    @property
+    def layout(self) -> dict[str, str]:
+        """How its files are written, as properties of Parquet."""
+        return {f"parquet.bloom.filter.enabled#{name}": "true" for name in self.looked_up_by}
+
+    def make(self, session: SparkSession, plan: Plan) -> str:
+        """Return where it lies, after making it if it is missing; raises NewerTableError."""
+        path = plan.table(self.name)
+        columns = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in self.schema)
+        laid_out = f"PARTITIONED BY ({', '.join(self.partitioned_by)})"
+        # Who reads the files without Spark would see rows that are only marked as deleted.
+        properties = {_VERSION: str(VERSION), "delta.enableDeletionVectors": "false"}
+        if self.sorted_by:
+            properties["delta.dataSkippingStatsColumns"] = ",".join(self.sorted_by)
+        listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+        session.sql(
+            f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({columns}) USING delta"
+            f" {laid_out if self.partitioned_by else ''} TBLPROPERTIES ({listed})"
+        )
+        rows = session.sql(f"SHOW TBLPROPERTIES delta.`{path}`").collect()
+        found = {row["key"]: row["value"] for row in rows}
+        if int(found.get(_VERSION, VERSION)) > VERSION:
+            raise NewerTableError(
+                f"{path} was written by a later version of window_consumer (its tables have version"
+                f" {found[_VERSION]}, known is {VERSION}): update this one"
+            )
+        return path
+
+    def append(self, rows: DataFrame, path: str, writer: str, batch: int) -> None:
+        """Append rows, once for each number of a batch, however often it is tried."""
+        if self.sorted_by:
+            rows = rows.repartition(*self.partitioned_by).sortWithinPartitions(
+                *self.partitioned_by, *self.sorted_by
+            )
+        write = (
+            rows.write.format("delta")
+            .mode("append")
+            .option("mergeSchema", "true")
+            .option("txnAppId", writer)
+            .option("txnVersion", str(batch))
+        )
+        write.options(**self.layout).save(path)
+
+
+TRACE: Final = Table(
+    "trace",
+    TRACE_EVENTS,
+    partitioned_by=("day", "bucket"),
+    sorted_by=("root_id", "time_us"),
+    looked_up_by=("record_id", "root_id", "key"),
+)
+AUDIT: Final = Table(
+    "audit", AUDIT_COUNTS, partitioned_by=("day",), sorted_by=("topic", "bucket_ms")
+)
+LETTERS: Final = Table(
+    "dead_letters", DEAD_LETTERS, partitioned_by=("day",), sorted_by=("fingerprint", "failed_at")
+)
+BROKEN: Final = Table("quarantine", QUARANTINE, partitioned_by=("subject",))

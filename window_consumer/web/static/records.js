@@ -1,0 +1,105 @@
+// The records of a cell as a table; headers of each, and its value for who asks for it.
+import { valueOf } from "./ask.js";
+import { make } from "./dom.js";
+import { count, duration } from "./words.js";
+
+const COLUMNS = ["offset", "state", "key", "attempts", "last error", "next call", "headers, value"];
+const NUMBERS = new Set(["offset", "attempts"]);
+const NO_VALUE = "Values are not shown here: admin.values is false.";
+const FORMS = { json: "JSON", text: "text", binary: "binary", null: "null, a tombstone", hidden: "hidden" };
+
+export class RecordsTable {
+  // `redraw` is called when somebody has asked to see more, or less.
+  constructor(place, redraw) {
+    this.place = place;
+    this.redraw = redraw;
+    this.opened = new Map(); // offset -> whether somebody has opened or closed it
+    this.values = new Map(); // offset -> the value as it was told
+  }
+
+  draw(cell) {
+    const held = cell.records.filter((each) => each.bytes !== null);
+    this.alone = held.length === 1 ? held[0].offset : null;
+    const head = make("tr", {}, ...COLUMNS.map((text) => make("th", { text, scope: "col", cls: NUMBERS.has(text) ? "number" : "" })));
+    const rows = runsOf(cell.records).flatMap((each) => this.rowsOf(each, cell.values));
+    return make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
+  }
+
+  isOpen(offset) {
+    return this.opened.get(offset) ?? offset === this.alone;
+  }
+
+  rowsOf(each, mayShow) {
+    const row = make("tr", {},
+      make("td", { cls: "number", text: each.to > each.offset ? `${each.offset} – ${each.to}` : String(each.offset) }),
+      make("td", { text: each.running_s === null ? each.state : `${each.state}, ${duration(each.running_s)}` }),
+      make("td", { cls: each.key ? "key" : "" }, make("code", { text: each.key ?? "" })),
+      make("td", { cls: "number", text: each.attempts ? String(each.attempts) : "" }),
+      make("td", { cls: each.error ? "error" : "", text: each.error }),
+      make("td", { text: each.due_s === null ? "" : each.due_s ? `in ${duration(each.due_s)}` : "due" }),
+      make("td", {}, ...(each.bytes === null ? [] : [this.opener(each)])));
+    if (each.bytes === null || !this.isOpen(each.offset)) return [row];
+    row.classList.add("opened");
+    const more = make("td", { colspan: COLUMNS.length }, this.headersOf(each), this.valueOf(each, mayShow));
+    return [row, make("tr", { cls: "more" }, more)];
+  }
+
+  opener(each) {
+    const isOpen = this.isOpen(each.offset);
+    const headers = each.headers.length + each.more_headers;
+    const what = `${headers} ${headers === 1 ? "header" : "headers"}, ${count(each.bytes)} B`;
+    const button = make("button", { type: "button", cls: "quiet", text: `${isOpen ? "▾" : "▸"} ${what}`, "aria-expanded": String(isOpen), "aria-label": `Offset ${each.offset}: ${what}`, "data-keep": `open ${each.offset}` });
+    button.addEventListener("click", () => {
+      this.opened.set(each.offset, !isOpen);
+      this.redraw();
+    });
+    return button;
+  }
+
+  headersOf(each) {
+    if (!each.headers.length) return make("p", { cls: "hint", text: "No headers." });
+    const list = make("dl", { cls: "headers" }, ...each.headers.flatMap(([name, text]) => [
+      make("dt", { text: name }), make("dd", text === null ? { cls: "hint", text: "null" } : { text })]));
+    if (!each.more_headers) return list;
+    return make("div", {}, list, make("p", { cls: "hint", text: `and ${count(each.more_headers)} more headers` }));
+  }
+
+  valueOf(each, mayShow) {
+    if (!mayShow) return make("p", { cls: "hint", text: NO_VALUE });
+    const told = this.values.get(each.offset);
+    if (told === undefined) {
+      const button = make("button", { type: "button", text: "Show the value", "data-keep": `value ${each.offset}` });
+      button.addEventListener("click", () => this.ask(each.offset));
+      return make("p", {}, button);
+    }
+    if (told.error) return make("p", { cls: "error", role: "alert", text: told.error });
+    const title = `Value: ${FORMS[told.form] ?? told.form}, ${count(told.bytes)} bytes${told.is_cut ? ", of which this is the beginning" : ""}`;
+    if (told.form === "hidden") return make("p", { cls: "hint", text: `${title}: ${told.text}` });
+    const parts = [make("p", { cls: "hint", text: title })];
+    if (told.form !== "null") parts.push(make("pre", { cls: "value", tabindex: 0, text: told.text, "data-keep": `shown ${each.offset}`, "aria-label": `Value of offset ${each.offset}` }));
+    return make("div", {}, ...parts);
+  }
+
+  async ask(offset) {
+    try {
+      const told = await valueOf(this.place.worker, this.place.partition, offset);
+      this.values.set(offset, told ?? { error: "It is finished by now, and not held any more." });
+    } catch (error) {
+      this.values.set(offset, { error: error.message });
+    }
+    this.redraw();
+    document.querySelector(`[data-keep="shown ${offset}"]`)?.focus();
+  }
+}
+
+// Finished records in a row that have the same end become one line.
+function runsOf(records) {
+  const runs = [];
+  for (const each of records) {
+    const last = runs.at(-1);
+    const isPlain = each.bytes === null;
+    if (last && isPlain && last.isPlain && last.state === each.state && last.to + 1 === each.offset) last.to = each.offset;
+    else runs.push({ ...each, isPlain, to: each.offset });
+  }
+  return runs;
+}
