@@ -17,6 +17,8 @@ from benchmarks import (
     loop,
     outage,
     page,
+    pipeline_dlq,
+    pipeline_trace,
     processes,
     records,
     redriving,
@@ -25,10 +27,28 @@ from benchmarks import (
 from benchmarks.workloads import TopicSpec, Workload
 from window_consumer.model.errors import WindowConsumerError
 
+
+def _backfill(**given: Any) -> Any:
+    """Import what imports Spark only when it is asked for."""
+    from benchmarks import backfilling  # noqa: PLC0415 - optional, and slow
+
+    return backfilling.run(**given)
+
+
+def _audit(**given: Any) -> Any:
+    """Import what imports Spark only when it is asked for."""
+    from benchmarks import pipeline_audit  # noqa: PLC0415 - optional, and slow
+
+    return pipeline_audit.run(**given)
+
+
 PARTS: Mapping[str, Callable[..., Any]] = {
+    "audit_counts": _audit,
+    "backfill": _backfill,
     "bare_loop": bare_loop.run,
     "framework": framework.run,
     "dead_letters": redriving.fill,
+    "dead_letter_topic": pipeline_dlq.fill,
     "downstream": downstream.run,
     "ladder": ladder.run,
     "loop": loop.run,
@@ -37,6 +57,9 @@ PARTS: Mapping[str, Callable[..., Any]] = {
     "processes": processes.run,
     "redrive": redriving.run,
     "stuck": stuck.run,
+    "trace_events": pipeline_trace.fill,
+    "trace_index": pipeline_trace.index,
+    "trace_search": pipeline_trace.search,
     "write": records.write,
 }
 

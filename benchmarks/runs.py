@@ -10,11 +10,13 @@ from typing import Any
 import cattrs
 from attrs import evolve, field, frozen
 
-from benchmarks import children, downstream, redriving, telemetry
+from benchmarks import children, downstream, pipeline_dlq, pipeline_trace, redriving, telemetry
 from benchmarks.results import Measured, Run
 from benchmarks.topics import Say, Topics
 from benchmarks.workloads import PARTITIONS, Baseline, Workload
 from window_consumer.model.errors import RunError
+
+_OF_THE_PIPELINE = {**pipeline_trace.RUNS, "dead-letters": pipeline_dlq.run}
 
 
 def measure(
@@ -75,12 +77,19 @@ class _Bench:
             return self._crowding()
         if self.workload.work == "redrive":
             return self._redrive(kill=checked)
+        if self.workload.work in _OF_THE_PIPELINE:
+            return _OF_THE_PIPELINE[self.workload.work](self.topics, self.workload)
         return self._plain(checked=checked)
 
     def _plain(self, *, checked: bool) -> Run:
         """Run to the end of a topic, with one kind of telemetry after the other if need be."""
         if self.workload.work == "page":
             return cattrs.structure(children.run("page"), Run)
+        if self.workload.work == "audit":
+            found = children.run("audit_counts", records=self.workload.topic.records)
+            return cattrs.structure(found, Run)
+        if self.workload.work == "backfill":
+            return self._backfill()
         if self.workload.work == "outage":
             return self._on_filled_topic("outage")
         if self.workload.work == "telemetry" and not checked:
@@ -130,6 +139,20 @@ class _Bench:
             self.workload.topic.records,
         )
 
+    def _backfill(self) -> Run:
+        """Run on Spark, and beside it as ``window-consumer run`` does; nothing is committed."""
+        topic = self.topics.filled(self.workload.topic, self.say)
+        found = self._child("backfill", topic, to_the_end=False)
+        beside = {
+            "run-noop": evolve(self.workload, work="noop"),
+            "run-wait1": evolve(self.workload, work="wait", wait_s=0.001),
+        }
+        for name, workload in beside.items():
+            run = self._child("framework", topic, workload=workload)
+            self.say(f"{self.workload.name}: {name}: {_in_words(run)}")
+            found = evolve(found, notes={**found.notes, name: run.records_per_s})
+        return found
+
     def _crowding(self) -> Run:
         """Run for each wait; most of the topic is left unread."""
         topic = self.topics.filled(self.workload.topic, self.say)
@@ -169,14 +192,22 @@ class _Bench:
             topics.delete_copies(group)
             topics.delete(topic)
 
-    def _child(self, part: str, topic: str, *, to_the_end: bool = True, **more: Any) -> Run:
+    def _child(
+        self,
+        part: str,
+        topic: str,
+        *,
+        to_the_end: bool = True,
+        workload: Workload | None = None,
+        **more: Any,
+    ) -> Run:
         group = f"wc-bench-{uuid.uuid4().hex[:12]}"
         answer = children.run(
             part,
             bootstrap=self.topics.bootstrap,
             topic=topic,
             group=group,
-            workload=self.workload,
+            workload=workload or self.workload,
             counts=[self.workload.topic.records // PARTITIONS] * PARTITIONS,
             **more,
         )

@@ -22,6 +22,11 @@ Work = Literal[
     "computing",
     "telemetry",
     "page",
+    "backfill",
+    "trace",
+    "trace-growth",
+    "dead-letters",
+    "audit",
 ]
 Baseline = Literal["tuned-loop", "default-loop", "ideal", "no-hang", "without", "one-thread"]
 
@@ -337,6 +342,14 @@ _ALL = (
         floors=(Floor("best-fixed", 0.9),),
     ),
     Workload(
+        "backfill",
+        "a topic through Spark on two cores: a handler that does nothing, one of 1 ms, 64 slots",
+        _MILLION,
+        work="backfill",
+        slots=64,
+        floors=(Floor("noop", 100_000), Floor("wait1", 45_000)),
+    ),
+    Workload(
         "redrive",
         f"100,000 dead letters go back, once killed {_KILLS} times with -9 on the way",
         TopicSpec(records=100_000, keys=10_000),
@@ -344,6 +357,43 @@ _ALL = (
         kills=_KILLS,
         may_repeat=_KILLS * BATCH_RECORDS,
         floors=(Floor("records_per_s", 50_000),),
+    ),
+    Workload(
+        "pipeline-trace",
+        "5,000,000 events of the trace become a table; 10,000,000 are searched",
+        TopicSpec(records=5_000_000),
+        work="trace",
+        floors=(
+            Floor("records_per_s", 60_000),
+            Floor("search_id_ms", 150, at_most=True),
+            Floor("search_key_ms", 300, at_most=True),
+            Floor("command_s", 1, at_most=True),
+        ),
+    ),
+    Workload(
+        "pipeline-trace-growth",
+        "1, 2, 4 and 8 times as many events become a table, with the same memory",
+        TopicSpec(records=5_000_000),
+        work="trace-growth",
+        floors=(Floor("linear", 1.2, at_most=True),),
+    ),
+    Workload(
+        "pipeline-audit",
+        "the counts of 5,000,000 records are balanced, with losses and duplicates among them",
+        TopicSpec(records=5_000_000),
+        work="audit",
+        floors=(
+            Floor("seconds", 10, at_most=True),
+            Floor("missed", 0, at_most=True),
+            Floor("false", 0, at_most=True),
+        ),
+    ),
+    Workload(
+        "pipeline-dlq",
+        "the report on 1,000,000 dead letters, the whole command, from the pipeline's table",
+        TopicSpec(records=1_000_000),
+        work="dead-letters",
+        floors=(Floor("seconds", 20, at_most=True),),
     ),
 )
 

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Page, ViewportSize, sync_playwright
 
-from window_consumer import App, Record
+from window_consumer import App, Fatal, Record
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.embedded_capacity import NewRecord
 from window_consumer.model.errors import RunError
@@ -30,6 +30,9 @@ IMAGES = Path(__file__).parent / "images"
 PORT = 18090
 SECONDS = 75
 """How long the shop has been running when it is looked at."""
+
+VALUE = b'{"order": 4711, "amount": 42.5, "pay": {"iban": "DE02120300000000202051"}}'
+HEADERS = [("wc-tags", b"web,express"), ("tenant", b"eu"), ("x-auth-token", b"a secret")]
 
 SIZE = ViewportSize(width=1280, height=860)
 _SHARES = (8, 2, 1, 1, 1, 2)
@@ -64,6 +67,8 @@ def charge(order: Record) -> None:
     if order.partition == _TROUBLED and time.monotonic() > next_trouble[0]:
         next_trouble[0] += 12
         ask_the_bank()
+    if number % 801 == 0:
+        raise Fatal(f"order {order.offset} has no currency")
     if number % 61 == 0:
         raise ValueError(f"card refused for order {order.offset}: insufficient funds")
     if number % 397 == 0:
@@ -85,7 +90,7 @@ def order_all_the_time(broker: EmbeddedBroker) -> None:
         broker.fill(
             "orders",
             [
-                NewRecord(b'{"amount": 42}', key, (), partition)
+                NewRecord(VALUE, key, HEADERS, partition)
                 for key, partition in zip(keys, partitions, strict=True)
             ],
         )
@@ -102,7 +107,8 @@ def shop() -> Iterator[None]:
         config = {
             "kafka": {"bootstrap.servers": bootstrap, "consumer": settings},
             "workers": {"charge": {}},
-            "admin": {"listen": f"127.0.0.1:{PORT}"},
+            "admin": {"listen": f"127.0.0.1:{PORT}", "values": True},
+            "mask": [{"fields": ["iban", "x-auth-*"]}],
         }
         file = Path(directory, "workers.yaml")
         file.write_text(json.dumps(config), "utf-8")
@@ -136,6 +142,9 @@ def main() -> None:
             if scheme == "light":
                 page.locator(".troubles button", has_text="attempt 1, has been").first.click()
                 page.locator("#details table").wait_for()
+                if not page.locator("#details tr.more").count():
+                    page.locator("#details button[aria-expanded]").first.click()
+                page.get_by_role("button", name="Show the value").first.click()
                 page.wait_for_timeout(1200)
                 page.evaluate(_WITHOUT_OUR_PATHS, [str(IMAGES.parents[1]), sys.base_prefix])
                 page.screenshot(path=IMAGES / "live-window-cell.png")

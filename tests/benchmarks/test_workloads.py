@@ -35,6 +35,14 @@ OWN_FIGURES = {
     "all-on",
     "page",
     "missed",
+    "false",
+    "noop",
+    "wait1",
+    "search_id_ms",
+    "search_key_ms",
+    "command_s",
+    "linear",
+    "seconds",
 }
 PROMISED = {
     "noop-unordered": {"tuned-loop": 0.9, "default-loop": 2.0},
@@ -68,6 +76,16 @@ PROMISED = {
     "cpu-processes": {"one-thread": 1.7},
     "noop-processes": {"records_per_s": 500_000},
     "retry-levels": {"without": 0.8, "early": 0, "p99_lateness_ms": 300},
+    "backfill": {"noop": 100_000, "wait1": 45_000},
+    "pipeline-trace": {
+        "records_per_s": 60_000,
+        "search_id_ms": 150,
+        "search_key_ms": 300,
+        "command_s": 1,
+    },
+    "pipeline-trace-growth": {"linear": 1.2},
+    "pipeline-audit": {"seconds": 10, "missed": 0, "false": 0},
+    "pipeline-dlq": {"seconds": 20},
 }
 each_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.commands import PATIENCE_S, Commands
 from tests.docs.pages import PAGES, ROOT, blocks, module_of
+from tests.web.certificates import make_certificate
+from window_consumer.config.pipeline import load_pipeline
 
 README = ROOT / "README.md"
 WITH_HANDLERS = [ROOT / "docs" / name for name in ("concurrency.md", "handlers.md", "routing.md")]
@@ -76,7 +78,15 @@ def test_configurations_stand_their_check_with_the_handlers_of_their_page(
     with Commands(tmp_path) as commands:
         commands.application(module_of(page) if page in WITH_HANDLERS else SHOP)
         for block in blocks(page, "yaml"):
+            if block.file == "pipeline.yaml":
+                (tmp_path / block.file).write_text(block.text)
+                load_pipeline(tmp_path / block.file, {"KAFKA_BOOTSTRAP": "127.0.0.1:1"})
+                continue
             commands.configure(block.text)
+            if "tls/tls.crt" in block.text:
+                tls = tmp_path / "tls"
+                tls.mkdir()
+                make_certificate(tls / "tls.crt", tls / "tls.key")
             ended = commands.run("check", "shop:app", env={"KAFKA_BOOTSTRAP": "127.0.0.1:1"})
             assert ended.code == 0, ended.said
 

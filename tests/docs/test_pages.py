@@ -9,7 +9,9 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_type_hints
 
+import attrs
 import click
 import pytest
 
@@ -17,6 +19,8 @@ import window_consumer
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, links
 from window_consumer.cli.main import cli
 from window_consumer.config import config_page
+from window_consumer.config.kafka_properties import KafkaConfig
+from window_consumer.config.pipeline import PipelineConfig
 from window_consumer.core.metadata import decode
 from window_consumer.model import headers
 
@@ -28,6 +32,15 @@ def test_the_configuration_page_is_what_the_classes_say() -> None:
     assert committed == config_page().rstrip() + "\n", (
         "stale: python -m window_consumer schema --markdown > docs/config.md"
     )
+
+
+def test_the_pipelines_page_names_every_key_of_its_configuration() -> None:
+    page = (ROOT / "docs/pipeline.md").read_text("utf-8")
+    keys = {"kafka"}
+    for name, kind in get_type_hints(PipelineConfig).items():
+        sections = attrs.has(kind) and kind is not KafkaConfig
+        keys |= {f"{name}.{each.name}" for each in attrs.fields(kind)} if sections else {name}
+    assert {key for key in keys if f"`{key}`" not in page} == set()
 
 
 def test_the_metadata_of_the_wire_page_says_what_the_page_says_of_it() -> None:

@@ -21,6 +21,10 @@ _COMMANDS = {
     "demo": "window_consumer.cli.demo:demo_command",
     "dlq": "window_consumer.cli.dlq:dlq_group",
     "topics": "window_consumer.cli.topics:topics_group",
+    "backfill": "window_consumer.cli.backfill_command:backfill_command",
+    "pipeline": "window_consumer.cli.pipeline:pipeline_group",
+    "audit": "window_consumer.cli.audit:audit_group",
+    "trace": "window_consumer.cli.trace:trace_group",
     "simulate": "window_consumer.cli.simulate:simulate_command",
 }
 

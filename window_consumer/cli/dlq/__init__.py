@@ -10,6 +10,7 @@ _COMMANDS = {
     "list": "window_consumer.cli.dlq.list_command:list_command",
     "show": "window_consumer.cli.dlq.show_command:show_command",
     "debug": "window_consumer.cli.dlq.debug_command:debug_command",
+    "report": "window_consumer.cli.dlq.report_command:report_command",
     "export": "window_consumer.cli.dlq.export_command:export_command",
     "redrive": "window_consumer.cli.dlq.redrive:redrive_command",
     "purge": "window_consumer.cli.dlq.purge_command:purge_command",

@@ -1,0 +1,95 @@
+"""The backlog on Spark: a handler that does nothing and one of a millisecond, over a topic."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from benchmarks.results import Run
+from benchmarks.workloads import Workload
+from window_consumer import App, Record
+from window_consumer.app.patience import LOGGER
+from window_consumer.backfill import planning, ranges
+from window_consumer.backfill.backlog import Backlog
+from window_consumer.backfill.ledger import About, Ledger
+from window_consumer.backfill.ranges import Spans
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.topic_reader import TopicReader
+from window_consumer.model.errors import RunError
+from window_consumer.pipeline import jars, session
+
+MASTER: Final = "local[2]"
+WAIT_S: Final = 0.001
+_WARM: Final = 20_000
+_CHUNK: Final = 500_000
+"""The command's default."""
+
+_PROPERTIES: Final = {"spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+
+app = App("benchmarks")
+
+
+@app.handler(name="noop")
+def noop(_: Record) -> None:
+    """Do nothing."""
+
+
+@app.handler(name="wait1")
+def wait(_: Record) -> None:
+    """Take a millisecond."""
+    time.sleep(WAIT_S)
+
+
+def run(bootstrap: str, topic: str, group: str, workload: Workload, counts: Sequence[int]) -> Run:
+    """Run both handlers over the topic, after a short range that warms everything up.
+
+    From the first chunk to the last one's commit; the session's start is not in it.
+    """
+    spark = session.start("benchmark", MASTER, jars.ready(jars.default_directory()), _PROPERTIES)
+    notes = {}
+    with TemporaryDirectory() as directory:
+        file = Path(directory, "workers.yaml")
+        worker = {
+            "topics": [topic],
+            "concurrency": workload.slots,
+            "retry": {"attempts": 1, "when_spent": "stop"},
+        }
+        config = {
+            "kafka": {"bootstrap.servers": bootstrap},
+            "workers": {name: {**worker, "group": f"{group}-{name}"} for name in app.handlers},
+        }
+        file.write_text(json.dumps(config), "utf-8")
+        for name in app.handlers:
+            chosen = planning.choose(app.plan(file), topic, name=name)
+            with TopicReader(chosen.worker.consumer, ClientLog(LOGGER)) as reader:
+                spans = ranges.resolve(ranges.Wanted(topic), reader)
+            if ranges.count_of(spans) != sum(counts):
+                raise RunError(f"{topic} holds {ranges.count_of(spans)} records, not {sum(counts)}")
+            _rate(spark, directory, chosen, f"{name}, warm", ranges.next_chunk(spans, _WARM))
+            notes[name] = _rate(spark, directory, chosen, name, spans)
+    spark.stop()
+    return Run(notes["noop"], notes=notes)
+
+
+def _rate(
+    spark: SparkSession, directory: str, chosen: planning.Chosen, name: str, spans: Spans
+) -> float:
+    """Run a range and return its records a second."""
+    about = About(name, chosen.worker.name, chosen.worker.config.group, chosen.topic, None, name)
+    ended = Backlog(
+        session=spark,
+        ledger=Ledger(spark, directory),
+        about=about,
+        plan=planning.worker_plan(app, chosen),
+        consumer=chosen.worker.consumer,
+        chunk_records=_CHUNK,
+    ).run(spans)
+    if ended.left or ended.progress.failed:
+        raise RunError(f"{name}: not all records are done: {ended}")
+    return ended.progress.per_s

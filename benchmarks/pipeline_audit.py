@@ -1,0 +1,124 @@
+"""Balances the counts of many records on Spark, with planted losses and duplicates among them."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from attrs import asdict
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from benchmarks.results import Run
+from window_consumer.model.audit_states import Finding
+from window_consumer.pipeline import jars, session
+from window_consumer.pipeline.audit_findings import Rules
+from window_consumer.pipeline.audit_report import Scope, counts, report
+
+PARTITIONS: Final = 4
+MINUTES: Final = 1440
+RECORDS_PER_COUNT: Final = 50
+FAULTY_ONE_IN: Final = 12
+"""Of the minutes: one record is lost, or one came twice, or both."""
+
+PLANTED: Final = (Finding.LOST, Finding.DUPLICATED, Finding.EXCHANGED)
+_FIRST_MS: Final = 1_767_312_000_000
+_MINUTE_MS: Final = 60_000
+_SPARK: Final = {"spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+
+
+def run(records: int) -> dict[str, Any]:
+    """Balance the counts of so many records of a day; return a ``Run``.
+
+    ``notes`` has the ``seconds`` from the table to the last bucket, the session being up, how many
+    planted buckets were ``missed``, and how many ``false`` ones were found.
+    """
+    spark = session.start("balancing", "local[2]", jars.ready(jars.default_directory()), _SPARK)
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            path = str(Path(directory, "audit"))
+            planted = _write(path, records)
+            return asdict(_balanced(spark, path, records, planted))
+    finally:
+        spark.stop()
+
+
+def _balanced(spark: SparkSession, path: str, records: int, planted: dict[int, Finding]) -> Run:
+    began = time.monotonic()
+    rules = Rules(now_ms=_FIRST_MS + 2 * MINUTES * _MINUTE_MS, grace_ms=3_600_000)
+    made = report(counts(spark, path, _FIRST_MS), rules, Scope(since_ms=_FIRST_MS))
+    found = {(row.bucket_ms - _FIRST_MS) // _MINUTE_MS: row for row in made.findings.collect()}
+    seconds = time.monotonic() - began
+    odd = {minute: row.finding for minute, row in found.items() if row.finding != Finding.BALANCED}
+    missed = sum(odd.get(minute) != finding for minute, finding in planted.items())
+    notes = {"seconds": seconds, "missed": missed, "false": len(odd.keys() - planted.keys())}
+    lost = sum(row.came for row in found.values()) - records
+    return Run(records_per_s=records / seconds, lost=abs(lost), notes=notes)
+
+
+def _write(path: str, records: int) -> dict[int, Finding]:
+    """Write the table of counts; return what was planted, by minute."""
+    ids = np.random.default_rng(1).integers(0, 2**64, size=records, dtype=np.uint64)
+    by_count = ids.reshape(-1, RECORDS_PER_COUNT)
+    numbers = np.arange(len(by_count))
+    minutes = numbers * MINUTES // len(by_count)
+    xors, sums = np.bitwise_xor.reduce(by_count, axis=1), by_count.sum(axis=1, dtype=np.uint64)
+    written = _table(numbers, minutes, xors, sums, np.full(len(numbers), RECORDS_PER_COUNT), "")
+    xors, sums = xors.copy(), sums.copy()  # the table of what was written has the others
+    read_counts, planted = np.full(len(numbers), RECORDS_PER_COUNT), {}
+    for minute in range(0, MINUTES - 1, FAULTY_ONE_IN):
+        finding = PLANTED[minute // FAULTY_ONE_IN % len(PLANTED)]
+        at = int(np.searchsorted(minutes, minute))
+        missing, twice = by_count[at][0], by_count[at][1]
+        planted[minute] = finding
+        with np.errstate(over="ignore"):  # sums are of 64 bits
+            if finding != Finding.DUPLICATED:
+                read_counts[at] -= 1
+                xors[at] ^= missing
+                sums[at] -= missing
+            if finding != Finding.LOST:
+                read_counts[at] += 1
+                xors[at] ^= twice
+                sums[at] += twice
+    read = _table(numbers, minutes, xors, sums, read_counts, "readers")
+    write_deltalake(path, pa.concat_tables([written, read]))
+    return planted
+
+
+def _table(numbers: Any, minutes: Any, xors: Any, sums: Any, counted: Any, group: str) -> pa.Table:
+    """Return counts of a side: what was written for no group, else what that group has read."""
+    first = numbers // PARTITIONS * RECORDS_PER_COUNT
+    rows, buckets = len(numbers), _FIRST_MS + minutes * _MINUTE_MS
+    runs = [[[int(each), int(each) + RECORDS_PER_COUNT]] if group else [] for each in first]
+    same: dict[str, Any] = {
+        "client": "reader" if group else "writer",
+        "incarnation": "1",
+        "tier": "finished" if group else "produced",
+        "app": "shop",
+        "instance": "host:1",
+        "group": group,
+        "topic": "orders",
+        "topic_hash": 0,
+        "origin": "",
+        "length_ms": _MINUTE_MS,
+        "epoch_ms": 1 if group else 0,
+        "lost": 0,
+        "final": False,
+        "day": datetime.fromtimestamp(_FIRST_MS / 1000, UTC).date(),
+    }
+    each = {
+        "sequence": numbers,
+        "partition": numbers % PARTITIONS,
+        "bucket_ms": buckets,
+        "count": counted,
+        "id_xor": xors.view(np.int64),
+        "id_sum": sums.view(np.int64),
+        "offsets": pa.array(runs, pa.list_(pa.list_(pa.int64()))),
+        "written_at": pa.array((buckets + _MINUTE_MS) * 1000, pa.timestamp("us", "UTC")),
+    }
+    return pa.table({**each, **{name: [value] * rows for name, value in same.items()}})

@@ -1,0 +1,123 @@
+"""The report on a million dead letters: the whole command, from the table and from Kafka."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from benchmarks import children
+from benchmarks.results import Run
+from benchmarks.topics import Topics
+from benchmarks.workloads import PARTITIONS, Workload
+from window_consumer.model import headers as names
+from window_consumer.model.errors import RunError
+from window_consumer.model.fingerprints import fingerprint
+
+CAUSES = ("shop.NoConnection", "shop.InvalidOrder", "ValueError", "TimeoutError", "KeyError")
+KEYS = 100_000
+_HOURS = 72
+_END_S = 120.0
+_PATIENCE_S = 1800.0
+_STACK = b'  File "/srv/shop.py", line 12, in charge\n    charge(order)\n' * 16
+_MEMORY = {"spark.driver.memory": "3g"}
+
+
+def fill(bootstrap: str, topic: str, count: int) -> None:
+    """Write so many dead letters as our workers do: five causes over three days, stacks of 1 KB."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    now_ms = round(time.time() * 1000)
+    for number in range(count):
+        partition = number % PARTITIONS
+        headers = _headers(number, partition, now_ms - number % (_HOURS * 3600) * 1000)
+        key = b"customer-%d" % (number * 7919 % KEYS)
+        while True:
+            try:
+                producer.produce(topic, b'{"amount": 0}', key, partition, headers=headers)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if left := producer.flush(_END_S):
+        raise RunError(f"{left} dead letters were not acked")
+
+
+def _headers(number: int, partition: int, failed_ms: int) -> list[tuple[str, str | bytes | None]]:
+    cause = CAUSES[number % len(CAUSES)]
+    return [
+        ("tenant", b"eu"),
+        (names.ID, b"orders/%d/%d" % (partition, number)),
+        (names.ORIGINAL_TOPIC, b"orders"),
+        (names.ORIGINAL_PARTITION, b"%d" % partition),
+        (names.ORIGINAL_OFFSET, b"%d" % number),
+        (names.ORIGINAL_TIMESTAMP, b"%d" % failed_ms),
+        (names.FORMAT, names.FORMAT_VERSION),
+        (names.GROUP, b"shop-charge"),
+        (names.HANDLER, b"charge"),
+        (names.APP_VERSION, b"1.%d" % (number % 3)),
+        (names.HOST, b"pod-%d" % (number % 7)),
+        (names.REASON, b"RETRIES_EXHAUSTED"),
+        (names.ERROR_CLASS, cause.encode()),
+        (names.ERROR_FINGERPRINT, fingerprint(cause, "").encode()),
+        (names.ATTEMPTS, b"3"),
+        (names.FIRST_FAILURE, b"%d" % (failed_ms - 500)),
+        (names.LAST_FAILURE, b"%d" % failed_ms),
+        (names.ERROR_MESSAGE, b"order %d" % number),
+        (names.ERROR_STACK, _STACK),
+    ]
+
+
+def run(topics: Topics, workload: Workload) -> Run:
+    """Fill a topic, report on it from Kafka, make the table, and report on that."""
+    topic, count = f"wc-bench-{uuid.uuid4().hex[:12]}.dlq", workload.topic.records
+    topics.make(topic)
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            config = Path(directory, "pipeline.yaml")
+            section = {
+                "kafka": {"bootstrap.servers": topics.bootstrap},
+                "directory": directory,
+                "dlq": {"topics": [topic], "patterns": []},
+                "spark": {"properties": _MEMORY},
+            }
+            config.write_text(json.dumps(section), "utf-8")
+            children.run("dead_letter_topic", bootstrap=topics.bootstrap, topic=topic, count=count)
+            from_kafka_s, direct = _report(config, "--from-kafka")
+            table_s, _ = _timed("pipeline", "run", "dlq", "-c", str(config))
+            seconds, told = _report(config)
+    finally:
+        topics.delete(topic)
+    lost = count - min(each["count"] for each in (direct, told))
+    notes = {"seconds": seconds, "from_kafka_seconds": from_kafka_s, "table_seconds": table_s}
+    return Run(count / seconds, lost=lost, notes=notes)
+
+
+def _report(config: Path, *more: str) -> tuple[float, dict[str, Any]]:
+    page = config.with_name("report.html")
+    seconds, said = _timed("dlq", "report", "-c", str(config), "--json", "-o", str(page), *more)
+    found: dict[str, Any] = json.loads(said)
+    if len(found["causes"]) != len(CAUSES):
+        raise RunError(f"{len(found['causes'])} causes were found, {len(CAUSES)} were planted")
+    return seconds, found
+
+
+def _timed(*arguments: str) -> tuple[float, str]:
+    """Return how long a command takes, Spark's start included, and what it says."""
+    began = time.perf_counter()
+    ended = subprocess.run(
+        [sys.executable, "-m", "window_consumer", *arguments],
+        cwd=children.CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_PATIENCE_S,
+    )
+    if ended.returncode:
+        raise RunError(f"{' '.join(arguments)}: {ended.stderr[-2000:]}")
+    return time.perf_counter() - began, ended.stdout

@@ -1,0 +1,206 @@
+"""The message trace: from its topic into the table, and questions to that."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import cattrs
+from attrs import evolve
+from confluent_kafka import Producer
+
+from benchmarks import children, usage
+from benchmarks.results import Run
+from benchmarks.topics import Topics
+from benchmarks.workloads import PARTITIONS, Workload
+from window_consumer.model.errors import RunError
+from window_consumer.model.trace_batch import AnyColumn, Column, Keys, Places, encoded
+
+BATCH = 2_000
+"""Records of one batch, as a slice of quick calls has them."""
+
+STEPS = ("received", "processed")
+KEYS = 100_000
+_END_S = 120.0
+_ASKED = 15
+_MEMORY = {"spark.driver.memory": "3g"}
+
+
+def record_id(number: int) -> str:
+    """Return an id as producers give them: in the order of time, 36 characters."""
+    return f"01a202e9-{number >> 32 & 0xFFFF:04x}-7{number >> 20 & 0xFFF:03x}-8000-{number:012x}"
+
+
+def key_of(number: int) -> str:
+    """Return one of many keys."""
+    return f"customer-{number * 7919 % KEYS}"
+
+
+def fill(bootstrap: str, topic: str, begin: int, events: int) -> None:
+    """Write so many events, two of each record, in batches as workers write them."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    now_us = int(time.time() * 1e6)
+    for first in range(begin // 2, (begin + events) // 2, BATCH):
+        for number, step in enumerate(STEPS):
+            value = _batch(first, step, number, now_us)
+            while True:
+                try:
+                    producer.produce(topic, value, partition=first // BATCH % PARTITIONS)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+    if left := producer.flush(_END_S):
+        raise RunError(f"{left} batches of events were not acked")
+
+
+def _batch(first: int, step: str, sequence: int, now_us: int) -> bytes:
+    numbers = range(first, first + BATCH)
+    ids, durations, places = Column(), Column(), Places()
+    ids.extend([record_id(number) for number in numbers])
+    durations.extend([number * 31 % 9_000 for number in numbers])
+    places.add_run(first, BATCH)
+    common: dict[str, Any] = {
+        "role": "consumer",
+        "step": step,
+        "topic": "orders",
+        "partition": first // BATCH % PARTITIONS,
+        "time_us": now_us + sequence * 1_000,
+        "attempt": 1,
+        "cluster": "kafka:9092",
+        "group": "shop-charge",
+        "client_id": "wc-charge",
+        "host": "10.0.0.7",
+        "app": "shop 7",
+        "worker": "charge",
+        "handler": "charge",
+        "tags": "web,eu",
+    }
+    keys = Keys('["' + '","'.join(map(key_of, numbers)) + '"]')
+    columns: dict[str, AnyColumn] = {
+        "record_id": ids,
+        "duration_us": durations,
+        "offset": places,
+        "key": keys,
+    }
+    return encoded(f"{first:016x}", sequence, BATCH, common, columns)
+
+
+def index(bootstrap: str, topic: str, directory: str, master: str = "local[*]") -> dict[str, Any]:
+    """Read on in the topic to its end; timed without the start of Spark."""
+    from window_consumer.pipeline import jars, jobs, session  # noqa: PLC0415 - an optional extra
+    from window_consumer.pipeline.plan import Plan  # noqa: PLC0415 - as above
+
+    plan = Plan(kafka={"bootstrap.servers": bootstrap}, directory=directory, trace_topic=topic)
+    spark = session.start("bench", master, jars.ready(jars.default_directory()), _MEMORY)
+    began = time.perf_counter()
+    jobs.start(spark, plan, jobs.JOBS["trace"], every=None).wait()
+    seconds = time.perf_counter() - began
+    spark.stop()
+    return {"seconds": seconds, "cpu_s": usage.cpu_s(), "max_rss_mb": usage.max_rss_mb()}
+
+
+def search(bootstrap: str, topic: str, directory: str, events: int) -> dict[str, Any]:
+    """Ask for ids and keys, in this process and with the command; count what is there."""
+    import duckdb  # noqa: PLC0415 - an optional extra
+
+    from window_consumer.pipeline.question import Question  # noqa: PLC0415 - as above
+    from window_consumer.pipeline.search import Index  # noqa: PLC0415 - as above
+
+    table = Index(f"{directory}/tables/trace")
+    rng = random.Random(1)
+    chosen = [rng.randrange(events // 2) for _ in range(_ASKED)]
+
+    def has_id(number: int) -> bool:
+        return len(table.journey(record_id(number))) == len(STEPS)
+
+    def has_key(number: int) -> bool:
+        return bool(table.find(Question(key=key_of(number)), 100))
+
+    ids = [_timed(has_id, number) for number in chosen]
+    keys = [_timed(has_key, number) for number in chosen]
+    files = table._files(Question())  # noqa: SLF001 - what the answers come from
+    counts = duckdb.read_parquet(files).aggregate("count(*), count(DISTINCT event_id)")
+    rows, distinct = counts.fetchall()[0]
+    config = Path(directory, "pipeline.yaml")
+    config.write_text(
+        f"kafka: {{bootstrap.servers: '{bootstrap}'}}\ndirectory: .\ntrace: {{topic: {topic}}}\n"
+    )
+    show = [sys.executable, "-m", "window_consumer", "trace", "show", "-c", str(config)]
+
+    def shows(number: int) -> bool:
+        ended = subprocess.run([*show, record_id(number)], stdout=subprocess.DEVNULL, check=False)
+        return ended.returncode == 0
+
+    commands = [_timed(shows, number) for number in chosen[: _ASKED // 3]]
+    return {
+        "rows": rows,
+        "distinct": distinct,
+        "notes": {
+            "search_id_ms": median(ids[1:]) * 1000,
+            "search_key_ms": median(keys[1:]) * 1000,
+            "command_s": median(commands),
+        },
+    }
+
+
+def _timed(ask: Callable[[int], bool], number: int) -> float:
+    began = time.perf_counter()
+    if not ask(number):
+        raise RunError("a question has found nothing")
+    return time.perf_counter() - began
+
+
+def run(topics: Topics, workload: Workload) -> Run:
+    """Index the events, and as many again, then ask."""
+    events = workload.topic.records
+    topic = f"wc-bench-{uuid.uuid4().hex[:12]}"
+    topics.make(topic)
+    directory = tempfile.mkdtemp(prefix="wc-bench-")
+    where = {"bootstrap": topics.bootstrap, "topic": topic}
+    try:
+        first: dict[str, Any] = {}
+        for begin in (0, events):
+            children.run("trace_events", begin=begin, events=events, **where)
+            answer = children.run("trace_index", directory=directory, **where)
+            first = first or answer
+        said = children.run("trace_search", directory=directory, events=2 * events, **where)
+        found = Run(events / first["seconds"], first["cpu_s"], first["max_rss_mb"])
+        lost, again = 2 * events - said["distinct"], said["rows"] - said["distinct"]
+        notes = cattrs.structure(said["notes"], dict[str, float])
+        return evolve(found, lost=lost, duplicates=again, notes=notes)
+    finally:
+        topics.delete(topic)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def run_growth(topics: Topics, workload: Workload) -> Run:
+    """Index 1, 2, 4 and 8 times as many events, each into a table of its own."""
+    share = workload.topic.records // 8
+    seconds: dict[int, float] = {}
+    for times in (1, 2, 4, 8):
+        topic = f"wc-bench-{uuid.uuid4().hex[:12]}"
+        topics.make(topic)
+        where = {"bootstrap": topics.bootstrap, "topic": topic}
+        try:
+            children.run("trace_events", begin=0, events=share * times, **where)
+            with tempfile.TemporaryDirectory(prefix="wc-bench-") as directory:
+                answer = children.run("trace_index", directory=directory, **where)
+            seconds[times] = answer["seconds"]
+        finally:
+            topics.delete(topic)
+    notes = {f"seconds_{times}x": value for times, value in seconds.items()}
+    growth = max(seconds[times] / (times * seconds[1]) for times in (2, 4, 8))
+    return Run(share * 8 / seconds[8], ratios={"linear": growth}, notes=notes)
+
+
+RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {"trace": run, "trace-growth": run_growth}
+"""By the work of the workload."""

@@ -1,0 +1,251 @@
+"""A backfill through the whole depth: Kafka, Spark, the handlers, the dead letters, the tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import define, evolve
+from confluent_kafka import Producer
+
+from tests.backfill.plans import configuration
+from tests.backfill.shop import app
+from tests.integration.members import wait_until
+from window_consumer.app.patience import LOGGER
+from window_consumer.backfill import planning, ranges
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.model import headers as names
+from window_consumer.model.errors import RunError, UsageError
+from window_consumer.model.record import Message, TopicPartition
+from window_consumer.testing.real_kafka import RealKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+    from window_consumer.backfill.backlog import Backlog
+
+PARTITIONS = 3
+NEW_YEAR = 1_767_225_600_000
+
+
+@define
+class Place:
+    """A topic with records, and what a backfill of it needs."""
+
+    bootstrap: str
+    topic: str
+    directory: Path
+
+    def produce(self, count: int, value_of: Callable[[int], bytes] = lambda _n: b"fine") -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for number in range(count):
+            producer.produce(
+                self.topic,
+                key=b"k%d" % (number % 10),
+                value=value_of(number),
+                headers=[("mine", b"%d" % number), ("mine", None)],
+                partition=number % PARTITIONS,
+            )
+        assert producer.flush(60) == 0
+
+    def config(self) -> Path:
+        file = self.directory / "workers.yaml"
+        retry = "retry: {attempts: 2, backoff: 10ms..20ms, levels: [1h]}"
+        file.write_text(configuration(self.bootstrap, self.topic, retry, "failing"), "utf-8")
+        return file
+
+    def chosen(self, worker: str, *overrides: str) -> planning.Chosen:
+        plan = app.plan(self.config(), overrides=overrides)
+        return planning.choose(plan, self.topic, name=worker)
+
+    def backlog(
+        self, spark: SparkSession, worker: str, overrides: Sequence[str] = (), **more: Any
+    ) -> Backlog:
+        from window_consumer.backfill import backlog  # noqa: PLC0415 - it needs Spark
+        from window_consumer.backfill.ledger import About, Ledger  # noqa: PLC0415 - as above
+
+        chosen = self.chosen(worker, *overrides)
+        about = About("one", worker, chosen.worker.config.group, self.topic, None, "all")
+        given = {
+            "session": spark,
+            "ledger": Ledger(spark, str(self.directory / "results")),
+            "about": about,
+            "plan": planning.worker_plan(app, chosen),
+            "consumer": chosen.worker.consumer,
+            "chunk_records": 50,
+        }
+        return backlog.Backlog(**{**given, **more})
+
+    def spans(self) -> dict[int, Span]:
+        with self.reader() as reader:
+            return ranges.resolve(ranges.Wanted(self.topic), reader)
+
+    def reader(self) -> TopicReader:
+        return TopicReader({"bootstrap.servers": self.bootstrap}, ClientLog(LOGGER))
+
+    def dead_letters(self) -> list[Message]:
+        with self.reader() as reader:
+            name = f"shop-failing.{self.topic}.dlq"
+            found = reader.read(reader.spans(name))
+            return [message for messages in found for message in messages]
+
+    def rows(self, spark: SparkSession) -> list[Row]:
+        path = str(self.directory / "results" / "tables" / "results")
+        return spark.read.format("delta").load(path).orderBy("partition", "offset").collect()
+
+
+@pytest.fixture
+def place(kafka: RealKafka, make_topic: Callable[..., str], tmp_path: Path) -> Place:
+    return Place(kafka.bootstrap, make_topic("orders", PARTITIONS), tmp_path)
+
+
+def told(message: Message) -> tuple[Any, ...]:
+    """Return all of a dead letter but what has to differ: where it lies, and the times."""
+    times = (names.FIRST_FAILURE, names.LAST_FAILURE)
+    headers = [(name, value) for name, value in message.headers() or () if name not in times]
+    return message.key(), message.value(), str(headers), message.partition()
+
+
+def test_dead_letters_are_those_of_the_consumer(spark: SparkSession, place: Place) -> None:
+    place.produce(60, lambda number: b"bad" if number % 20 == 7 else b"fine")
+    retry = ["workers.failing.retry.levels=[]", "workers.failing.concurrency=4"]
+    with app.start(place.config(), only=["failing"], overrides=retry) as running:
+        counters = running.counters["failing"]
+        wait_until(lambda: counters.processed + counters.dead_lettered == 60, 60, "all is done")
+    ended = place.backlog(spark, "failing", chunk_records=1000).run(place.spans())
+    assert (ended.left, ended.progress.failed) == ({}, 3)
+    letters = sorted(map(told, place.dead_letters()))
+    assert len(letters) == 6
+    assert letters[::2] == letters[1::2]
+    failed = [row for row in place.rows(spark) if not row.ok]
+    assert [(row.outcome, row.reason, row.attempts) for row in failed] == [
+        ("dead_lettered", "RETRIES_EXHAUSTED", 2)
+    ] * 3
+    assert all(row.error == f"ValueError: no such order {row.offset}" for row in failed)
+    assert len(place.rows(spark)) == 60
+
+
+def test_what_is_recorded_does_not_run_again(spark: SparkSession, place: Place) -> None:
+    place.produce(120)
+    stops = iter([False, True])
+    first = place.backlog(spark, "plain", stop_asked=lambda: next(stops)).run(place.spans())
+    before = place.rows(spark)
+    assert 0 < len(before) <= 50
+    assert ranges.count_of(first.left) == 120 - len(before)
+    place.produce(30)  # later than the first start: not in the range
+    second = place.backlog(spark, "plain").run(place.spans())
+    assert (second.left, second.progress.here) == ({}, 120 - len(before))
+    after = place.rows(spark)
+    assert [(row.partition, row.offset) for row in after] == [
+        (partition, offset) for partition in range(PARTITIONS) for offset in range(40)
+    ]
+    assert [row for row in after if row.chunk == 0] == before
+    third = place.backlog(spark, "plain").run(place.spans())
+    assert third.progress.here == 0
+    assert place.rows(spark) == after
+
+
+def test_reading_is_limited_over_all_tasks(spark: SparkSession, place: Place) -> None:
+    place.produce(60)
+    ended = place.backlog(spark, "plain", rate_per_s=20.0, chunk_records=100).run(place.spans())
+    # Two tasks at once, with 10/s each: 20 records take a second after the first ten.
+    assert ended.progress.seconds >= 2.0
+
+
+def test_records_of_a_key_are_dealt_out_to_one_task_in_their_order(
+    spark: SparkSession, place: Place
+) -> None:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; optional
+
+    from window_consumer.backfill import reading  # noqa: PLC0415 - it needs Spark
+
+    place.produce(300)
+    consumer = {"bootstrap.servers": place.bootstrap, "fetch.queue.backoff.ms": 5}
+    spans = {0: Span(3, 100), 2: Span(0, 90)}
+    records = reading.by_keys(spark, consumer, place.topic, spans)
+    found = records.select(F.spark_partition_id().alias("task"), "key", "partition", "offset")
+    tasks, keys = defaultdict(list), defaultdict(set)
+    for row in found.collect():
+        tasks[row.task].append((row.partition, row.offset))
+        keys[bytes(row.key)].add(row.task)
+    assert len(tasks) == 2
+    assert all(len(each) == 1 for each in keys.values())
+    assert all(places == sorted(places) for places in tasks.values())
+    assert sum(map(len, tasks.values())) == 97 + 90
+
+
+def test_a_worker_with_order_by_key_runs_over_a_topic_with_one_partition(
+    spark: SparkSession, place: Place
+) -> None:
+    place.produce(90)
+    overrides = ["workers.plain.ordering=key", "workers.plain.retry.on_failure=overtake"]
+    ended = place.backlog(spark, "plain", overrides).run({1: Span(0, 30)})
+    assert (ended.left, ended.progress.failed) == ({}, 0)
+    assert [(row.partition, row.offset) for row in place.rows(spark)] == [
+        (1, offset) for offset in range(30)
+    ]
+
+
+def test_records_that_retention_takes_meanwhile_are_not_passed_over_in_silence(
+    spark: SparkSession, place: Place
+) -> None:
+    place.produce(30)
+    backlog, spans = place.backlog(spark, "plain"), place.spans()
+    place.chosen("plain").prepared.cluster.delete_records({TopicPartition(place.topic, 1): 4})
+    with pytest.raises(
+        RunError, match=r"\[1\]: offsets 0 to 10 were to be .* 4 to 10 .*--skip-lost"
+    ):
+        backlog.run(spans)
+    assert place.rows(spark) == []
+    evolve(backlog, skip_lost=True).run(spans)
+    assert len(place.rows(spark)) == 26
+
+
+def test_another_backfill_of_the_same_name_is_refused(spark: SparkSession, place: Place) -> None:
+    place.produce(3)
+    backlog = place.backlog(spark, "plain")
+    backlog.ledger.begin(backlog.about, place.spans())
+    for column, value in (("worker", "typed"), ("asked", "from 2026"), ("topic", "others")):
+        about: Mapping[str, str] = {column: value}
+        with pytest.raises(UsageError, match=rf"was begun with another {column}.*--name"):
+            backlog.ledger.begin(evolve(backlog.about, **about), place.spans())
+    backlog.ledger.begin(evolve(backlog.about, name="two", topic_id="a"), place.spans())
+    with pytest.raises(UsageError, match="deleted and made anew"):
+        backlog.ledger.begin(evolve(backlog.about, name="two", topic_id="b"), place.spans())
+
+
+def test_a_range_of_times_is_a_range_of_offsets(place: Place) -> None:
+    producer = Producer({"bootstrap.servers": place.bootstrap})
+    for hour in range(10):
+        producer.produce(place.topic, b"x", partition=1, timestamp=NEW_YEAR + hour * 3_600_000)
+    assert producer.flush(60) == 0
+    start, stop = map(ranges.time_ms, ("2026-01-01T03:00", "2026-01-01T06:00:00+01:00"))
+    with place.reader() as reader:
+        wanted = ranges.Wanted(place.topic, start, stop)
+        assert ranges.resolve(wanted, reader) == {1: Span(3, 5)}
+        assert ranges.resolve(ranges.Wanted(place.topic, start), reader) == {1: Span(3, 10)}
+        later = ranges.Wanted(place.topic, ranges.time_ms("2027-01-01"))
+        assert ranges.resolve(later, reader) == {}
+        by_offset = ranges.Wanted(place.topic, to_offsets={1: 4}, from_offsets={1: 2})
+        assert ranges.resolve(by_offset, reader) == {1: Span(2, 4)}
+        with pytest.raises(UsageError, match=r"--from-offset 9=.*has the partitions 0 to 2"):
+            ranges.resolve(ranges.Wanted(place.topic, from_offsets={9: 1}), reader)
+
+
+def test_what_retention_has_taken_is_told(place: Place) -> None:
+    producer = Producer({"bootstrap.servers": place.bootstrap})
+    for hour in range(10):
+        producer.produce(place.topic, b"x", partition=1, timestamp=NEW_YEAR + hour * 3_600_000)
+    assert producer.flush(60) == 0
+    cluster = place.chosen("plain").prepared.cluster
+    cluster.delete_records({TopicPartition(place.topic, 1): 4})
+    with place.reader() as reader:
+        for text, is_told in (("02:00", True), ("05:00", False)):
+            wanted = ranges.Wanted(place.topic, ranges.time_ms(f"2026-01-01T{text}"))
+            found = list(ranges.warnings(wanted, ranges.resolve(wanted, reader), reader, {}, 0))
+            assert bool(found) is is_told
+            assert not is_told or "begins at 2026-01-01T04:00:00Z" in found[0]

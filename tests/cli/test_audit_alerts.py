@@ -1,0 +1,57 @@
+"""Alerts of the audit: one for each bucket that lost something, once."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from window_consumer.cli.audit import alerts as alerts_of_audit
+from window_consumer.cli.audit.alerts import Alerts
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.errors import RunError
+
+LOG = ClientLog(logging.getLogger("window_consumer.client"))
+
+
+def row(minute: int, **more: Any) -> dict[str, Any]:
+    place = {"topic": "orders", "group": "shop", "bucket_ms": minute * 60_000}
+    return {**place, "finding": "lost", "lost": 3, **more}
+
+
+@pytest.fixture
+def broker() -> Any:
+    with EmbeddedBroker(topics={"alerts": 1}) as broker:
+        yield broker
+
+
+def alerts(broker: EmbeddedBroker, directory: Path) -> Alerts:
+    return Alerts("alerts", broker.client_settings(), LOG, str(directory))
+
+
+def test_a_bucket_is_told_once(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    assert alerts(broker, tmp_path).tell([row(1), row(2)]) == 2
+    assert alerts(broker, tmp_path).tell([row(2), row(1)]) == 0
+    assert alerts(broker, tmp_path).tell([row(1), row(3), row(1, finding="exchanged")]) == 2
+    told = broker.read_all("alerts")
+    assert [message.key() for message in told][:2] == [b"orders/shop/60000", b"orders/shop/120000"]
+    assert [json.loads(message.value())["bucket_ms"] // 60_000 for message in told] == [1, 2, 3, 1]
+    assert json.loads(told[0].value()) == {
+        **row(1),
+        "what": "bucket",
+        "bucket": "1970-01-01T00:01:00+00:00",
+    }
+
+
+def test_what_was_not_taken_is_told_the_next_time(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerts_of_audit, "_PATIENCE_S", 1.0)
+    missing = Alerts("nowhere", broker.client_settings(), LOG, str(tmp_path))
+    with pytest.raises(RunError, match="alerts to nowhere"):
+        missing.tell([row(1)])
+    assert alerts(broker, tmp_path).tell([row(1)]) == 1

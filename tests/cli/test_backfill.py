@@ -1,0 +1,170 @@
+"""``backfill`` says what is wrong before anything runs; none of it needs Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.commands import Commands, kafka_of, produce
+from window_consumer.backfill.ranges import Wanted, next_chunk, time_ms, warnings, without
+from window_consumer.backfill.shares import shared_out
+from window_consumer.cli.backfill_command import backfill_command
+from window_consumer.cli.backfill_progress import duration
+from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.model.errors import UsageError
+
+SHOP = """
+from window_consumer import App
+
+app = App("shop")
+
+@app.handler("orders", group="shop")
+def charge(record):
+    pass
+"""
+
+
+@pytest.fixture
+def shop(commands: Commands, embedded: EmbeddedBroker) -> Commands:
+    commands.application(SHOP)
+    commands.configure({"kafka": kafka_of(embedded), "workers": {"charge": {}}})
+    return commands
+
+
+WRONG = {
+    ("--from", "yesterday"): "'yesterday' is no time: write it as 2026-01-31",
+    ("--from-offset", "7"): "'7' is no PARTITION=OFFSET",
+    ("--rate", "100"): "'100' has no unit of time; write 100/s",
+    ("--rate", "0/s"): "'0/s' would read nothing",
+    ("--chunk", "0"): "0 is not in the range x>=1",
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG.items(), ids=str)
+def test_wrong_options_are_refused(arguments: Sequence[str], said: str) -> None:
+    result = CliRunner().invoke(backfill_command, ["shop:app", "--topic", "orders", *arguments])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_a_range_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(UsageError, match="--from 2026-02-01T00:00:00Z is not before --to 2026-01"):
+        Wanted("orders", time_ms("2026-02-01"), time_ms("2026-01-01"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--topic", "invoices"), "--topic invoices: no worker reads it"),
+        (("--topic", "orders"), "has no topic orders: create it, or correct the name"),
+    ],
+)
+def test_a_topic_that_nobody_reads_or_that_is_not_there_is_refused(
+    shop: Commands, arguments: Sequence[str], said: str
+) -> None:
+    ended = shop.run("backfill", "shop:app", *arguments, "--dry-run")
+    assert ended.code == 2, ended.said
+    assert said in ended.err
+
+
+def test_a_dry_run_tells_counts_sizes_and_time(shop: Commands, embedded: EmbeddedBroker) -> None:
+    embedded.create_topic("orders", 1)
+    produce(embedded.bootstrap, "orders", *[b"0123456789"] * 50)
+    options = ("--topic", "orders", "--dry-run", "--pool", "5", "--rate", "10/s", "--chunk", "20")
+    ended = shop.run("backfill", "shop:app", *options)
+    assert ended.code == 0, ended.said
+    assert "partition 0: offsets 0 to 50 (exclusive)" in ended.out
+    assert "about 50 records, 500 B (10 B of key and value each); 3 chunks" in ended.out
+    assert "5 calls at once" in ended.out
+    assert "--rate: 5 s at least" in ended.out
+
+
+def test_a_missing_extra_is_named(shop: Commands, embedded: EmbeddedBroker) -> None:
+    embedded.create_topic("orders", 1)
+    (shop.directory / "pyspark.py").write_text("raise ModuleNotFoundError(name='pyspark')")
+    ended = shop.run("backfill", "shop:app", "--topic", "orders")
+    assert ended.code == 2, ended.said
+    assert "there is no pyspark: pip install 'window-consumer[spark]'" in ended.err
+
+
+def test_chunks_hold_a_like_share_of_each_partition() -> None:
+    left, sizes = {0: Span(100, 200), 1: Span(0, 10), 5: Span(7, 8)}, []
+    while left:
+        piece = next_chunk(left, 40)
+        sizes.append(sum(span.count for span in piece.values()))
+        assert {each: span.first for each, span in piece.items()} == {
+            each: span.first for each, span in left.items()
+        }
+        left = without(left, {each: span.end for each, span in piece.items()})
+    assert sum(sizes) == 111
+    assert max(sizes) <= 40 + 3
+    assert len(sizes) == 3
+
+
+@settings(deadline=None)  # a busy machine
+@given(
+    ranges=st.dictionaries(st.integers(0, 9), st.tuples(st.integers(0, 50), st.integers(1, 200))),
+    tasks=st.integers(1, 12),
+    may_split=st.booleans(),
+)
+def test_shares_hold_every_offset_once(
+    ranges: dict[int, tuple[int, int]], tasks: int, *, may_split: bool
+) -> None:
+    spans = {partition: Span(first, first + count) for partition, (first, count) in ranges.items()}
+    shares = shared_out(spans, tasks, may_split=may_split)
+    assert len(shares) <= tasks
+    assert all(shares)
+    offsets = sorted(
+        (partition, offset)
+        for share in shares
+        for partition, span in share.items()
+        for offset in range(span.first, span.end)
+    )
+    wanted = [(p, o) for p, span in sorted(spans.items()) for o in range(span.first, span.end)]
+    assert offsets == wanted
+    if not may_split:
+        assert sum(map(len, shares)) == len(spans)
+    elif len(shares) > 1:
+        sizes = [sum(span.count for span in share.values()) for share in shares]
+        assert max(sizes) <= 2 * -(-len(wanted) // tasks)
+
+
+REMOTE = {"remote.storage.enable": "true", "local.retention.ms": "3600000"}
+DAY = time_ms("2026-01-02")
+
+
+@pytest.mark.parametrize(
+    ("settings", "from_text", "is_below"),
+    [
+        (REMOTE, "2026-01-01T22:00", True),
+        (REMOTE, "2026-01-01T23:30", False),
+        ({**REMOTE, "local.retention.ms": "-2", "retention.ms": "86400000"}, "2025-12-31", True),
+        ({**REMOTE, "local.retention.ms": "-2", "retention.ms": "-1"}, "2025-12-31", False),
+        ({**REMOTE, "remote.storage.enable": "false"}, "2025-12-31", False),
+        ({}, "2025-12-31", False),
+    ],
+)
+def test_reading_below_the_local_retention_is_told(
+    embedded: EmbeddedBroker, settings: dict[str, str], from_text: str, *, is_below: bool
+) -> None:
+    embedded.create_topic("orders", 1)
+    with TopicReader(embedded.client_settings(), _Log()) as reader:  # type: ignore[arg-type] # takes lines
+        wanted = Wanted("orders", time_ms(from_text))
+        said = list(warnings(wanted, {}, reader, settings, DAY))
+    assert bool(said) is is_below
+    assert not is_below or "remote storage" in said[0]
+
+
+class _Log:
+    def log(self, *_: object, **__: object) -> None:
+        """Say nothing."""
+
+
+def test_durations_are_told_in_two_units_at_most() -> None:
+    told = [duration(s) for s in (0.02, 5, 65, 3600, 93_600, 172_800)]
+    assert told == ["20 ms", "5 s", "1 min 5 s", "1 h", "1 d 2 h", "2 d"]

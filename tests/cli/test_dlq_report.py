@@ -1,0 +1,253 @@
+"""What a report on dead letters says, and that nobody's records command a page or a terminal."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.cli.reports import NOW_MS, cause, example, findings, hours_ago, share
+from window_consumer.cli.dlq import dlq_group
+from window_consumer.cli.dlq.redrive import redrive_command
+from window_consumer.cli.dlq.report_command import check_output, without_secrets, write
+from window_consumer.cli.dlq.report_page import page
+from window_consumer.cli.dlq.report_text import print_findings
+from window_consumer.cli.dlq.ways_back import redrive_of, why_none
+from window_consumer.cli.main import main
+from window_consumer.model.errors import UsageError
+from window_consumer.model.mask import Mask
+from window_consumer.pipeline.dead_letter_findings import Cause, Keys
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\x00\u202e&amp;\udc80"
+
+
+class Elements(HTMLParser):
+    """Notes every element of a page, and whether each was closed."""
+
+    def __init__(self, text: str):
+        super().__init__(convert_charrefs=True)
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def hostile_cause() -> Cause:
+    names = ("reason", "handler", "version", "host", "partition", "group", "topic", "by")
+    return cause(
+        fingerprint=HOSTILE,
+        reason=HOSTILE,
+        error_class=HOSTILE,
+        error_message=HOSTILE,
+        sides={name: (share(HOSTILE, of=HOSTILE),) for name in (*names, "dead_letters")},
+        keys=Keys(distinct=1, count=10, without=0, top=((HOSTILE, 10),)),
+        examples=(
+            example(
+                id=HOSTILE,
+                key=HOSTILE,
+                handler=HOSTILE,
+                error_stack=HOSTILE,
+                headers=((HOSTILE, HOSTILE),),
+                value=HOSTILE,
+            ),
+        ),
+    )
+
+
+def test_hostile_text_becomes_no_markup() -> None:
+    hostile = hostile_cause()
+    text = page(findings(hostile), f"{HOSTILE}.yaml")
+    elements = Elements(text)
+    assert not elements.open
+    assert not {name for name, _ in elements.found} & {"script", "img", "link", "iframe", "object"}
+    assert not [key for _, given in elements.found for key in given if key.startswith("on")]
+    plain = Elements(page(findings(cause()), "workers.yaml"))
+    style = next(given for name, given in plain.found if name == "meta" and "content" in given)
+    assert style
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202e\udc80]", text)
+
+
+def test_a_page_needs_nothing_from_outside_and_no_script() -> None:
+    text = page(findings(cause(), hostile_cause()), "workers.yaml")
+    assert "://" not in text
+    assert "url(" not in text
+    elements = Elements(text)
+    for name, given in elements.found:
+        assert name != "script"
+        assert not {"src", "srcset", "style", "action"} & given.keys()
+        assert (given.get("href") or "#").startswith("#")
+    policy = [given["content"] for _, given in elements.found if "http-equiv" in given]
+    assert policy
+    assert policy[0] is not None
+    assert policy[0].startswith("default-src 'none'")
+
+
+def test_hostile_text_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_findings(findings(hostile_cause()), "workers.yaml")
+    told = capsys.readouterr().out
+    assert "\\x1b[31m" in told
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", told)
+
+
+def test_text_that_looks_like_richs_markup_is_shown_as_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_findings(findings(cause(error_message="[bold]x[/bold] [/nothing]")), "workers.yaml")
+    assert "[bold]x[/bold] [/nothing]" in capsys.readouterr().out
+
+
+def test_a_report_on_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    print_findings(findings(), "workers.yaml")
+    assert capsys.readouterr().out.startswith("no dead letters\n")
+    assert "no dead letters" in page(findings(), "workers.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changed", "where"),
+    [
+        ({}, "fingerprint == '0123456789abcdef'"),
+        ({"fingerprint": "it's $HOME \\ `x`"}, "fingerprint == 'it\\'s $HOME \\\\ `x`'"),
+        (
+            {"fingerprint": None, "reason": "EXPIRED", "error_class": None},
+            "fingerprint == null and reason == 'EXPIRED' and class == null",
+        ),
+    ],
+)
+def test_the_command_that_puts_back_is_one_that_redrive_takes(
+    changed: dict[str, Any], where: str
+) -> None:
+    """... word for word, from a shell."""
+    one = cause(**changed)
+    command = redrive_of(one, findings(one), "my workers.yaml")
+    assert command is not None
+    program, group, name, *arguments = shlex.split(command)
+    assert (program, group, name) == ("window-consumer", "dlq", "redrive")
+    parsed = redrive_command.make_context("redrive", [*arguments]).params
+    assert str(parsed["config"]) == "my workers.yaml"
+    assert parsed["topics"] == ("shop-charge.orders.dlq",)
+    assert arguments[-1] == where
+
+
+def test_a_command_chooses_only_what_the_report_is_about() -> None:
+    one = cause()
+    command = redrive_of(one, findings(one, since_ms=1_700_000_000_123), "workers.yaml")
+    assert command is not None
+    assert command.endswith("and time >= '2023-11-14T22:13:20.123'\"")
+
+
+def test_what_redrive_cannot_choose_has_no_command() -> None:
+    assert redrive_of(hostile_cause(), findings(hostile_cause()), "workers.yaml") is None
+    unseen = cause(fingerprint="a\x1b[31mb")
+    assert redrive_of(unseen, findings(unseen), "workers.yaml") is None
+    odd = cause(fingerprint=None, reason="A_LATER_ONE")
+    assert redrive_of(odd, findings(odd), "workers.yaml") is None
+    spring = cause(sides={"by": (share("spring"),)})
+    assert redrive_of(spring, findings(spring), "workers.yaml") is None
+    assert why_none(spring).startswith("spring wrote them")
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "last", "is_on"),
+    [(10, 5, 0.9, True), (10, 5, 1.5, False), (4, 72, 24, True), (100, 72, 24, False)],
+)
+def test_a_cause_goes_on_until_more_time_has_passed_than_lay_between(
+    count: int, first: float, last: float, *, is_on: bool
+) -> None:
+    one = cause(count=count, first_ms=hours_ago(first), last_ms=hours_ago(last))
+    assert one.is_on(NOW_MS) is is_on
+
+
+def test_a_cause_begins_with_a_version_when_an_earlier_one_failed_otherwise() -> None:
+    old = share("1", first=50, last=5, of="shop-charge")
+    new = share("2", first=5, of="shop-charge")
+    before, after = (
+        cause(sides={"version": (old, new)}),
+        cause(sides={"version": (new,)}),
+    )
+    both = findings(before, after)
+    assert both.began_with(before) is None
+    assert both.began_with(after) == new
+    alone = findings(after)
+    assert alone.began_with(after) is None, "nobody knows what was before"
+    elsewhere = findings(after, sides={"version": (share("1", first=50, of="other"), new)})
+    assert elsewhere.began_with(after) is None, "a version of another application"
+
+
+@pytest.mark.parametrize(
+    ("top", "distinct", "spread"),
+    [
+        ((("a", 50), ("b", 1)), 51, "one"),
+        ((("a", 45), ("b", 40)), 17, "few"),
+        ((("a", 2), ("b", 2)), 96, "many"),
+    ],
+)
+def test_keys_are_told_as_one_few_or_many(
+    top: tuple[tuple[str, int], ...], distinct: int, spread: str
+) -> None:
+    assert Keys(distinct=distinct, count=100, without=0, top=top).spread == spread
+    assert Keys(distinct=1, count=2, without=0, top=(("a", 2),)).spread == "unknown"
+
+
+def test_secrets_of_the_configuration_are_taken_out() -> None:
+    one = cause(error_message="password hunter2", examples=(example(key="hunter2"),))
+    clean = without_secrets(findings(one), Mask(["hunter2"]))
+    assert "hunter2" not in page(clean, "workers.yaml")
+    assert clean.causes[0].error_message == "password ***"
+
+
+def test_a_page_replaces_a_page_and_nothing_else(tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    check_output(output)
+    write(page(findings(cause()), "workers.yaml"), output)
+    check_output(output)
+    other = tmp_path / "workers.yaml"
+    other.write_text("kafka: {}")
+    with pytest.raises(UsageError, match="is no page"):
+        check_output(other)
+    with pytest.raises(UsageError, match="there is no directory"):
+        check_output(tmp_path / "missing" / "report.html")
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("dlq: {patterns: ['.+-dlt']}", "does not begin with ^"),
+        ("dlq: {topics: [a/b]}", "contains '/'"),
+        ("dlq: {patterns: []}", "name some"),
+        ("dlq: {keys: hmac}", "dlq.key_secret"),
+        ("dlq: {kays: raw}", "keys"),
+        ("mask: [{topics: [orders]}]", "hides nothing"),
+    ],
+)
+def test_a_wrong_configuration_is_told_with_its_place(
+    tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(f"kafka: {{bootstrap.servers: 'h:1'}}\ndirectory: lake\n{text}\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["dlq", "report", "-c", str(file)])
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said in error
+    assert "pipeline.yaml" in error
+
+
+def test_report_is_told_among_the_commands() -> None:
+    assert "report" in CliRunner().invoke(dlq_group, ["--help"]).output

@@ -1,0 +1,155 @@
+"""``window-consumer pipeline run``: bad input, and a Kafka that goes away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.commands import Commands
+from window_consumer.cli.pipeline import runner
+from window_consumer.cli.pipeline.runner import Runner
+from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
+from window_consumer.pipeline.plan import Plan
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"directory": "x"}, "bootstrap.servers: is missing"),
+        ({"kafka": {"bootstrap.servers": "b:1"}}, "directory"),
+        ({"kafka": {"bootstrap.servers": "b:1"}, "directory": "x", "tarce": {}}, "trace"),
+        (
+            {"kafka": {"bootstrap.servers": "b:1"}, "directory": "x", "trace": {"keys": "hmac"}},
+            "trace.key_secret: is missing",
+        ),
+        (
+            {
+                "kafka": {"bootstrap.servers": "b:1"},
+                "directory": "x",
+                "spark": {"properties": {"executor.memory": "1g"}},
+            },
+            "their names begin with spark.",
+        ),
+    ],
+)
+def test_a_configuration_that_is_wrong_is_told_with_its_place(
+    commands: Commands, tmp_path: Path, content: Any, said: str
+) -> None:
+    (tmp_path / "pipeline.yaml").write_text(json.dumps(content))
+    ended = commands.run("pipeline", "run", "trace")
+    assert ended.code == 2
+    assert said in ended.err
+    assert "pipeline.yaml" in ended.err
+
+
+def test_a_job_that_is_none_and_options_that_exclude_each_other(commands: Commands) -> None:
+    assert commands.run("pipeline", "run", "tarce").code == 2
+    ended = commands.run("pipeline", "run", "trace", "--once", "--every", "1m")
+    assert ended.code == 2
+
+
+# ---- the runner
+
+
+class Job(SimpleNamespace):
+    """A job that reads one topic."""
+
+    is_pattern = False
+
+    def topic_of(self, _plan: Plan) -> str:
+        return "events"
+
+
+class Jobs:
+    """Stands for the jobs on Spark: each start ends with what comes next."""
+
+    JOBS = {"trace": Job(name="trace")}  # noqa: RUF012 - as in the module
+
+    def __init__(self, *ends: Exception | None):
+        self.ends = list(ends)
+        self.restarts: list[bool] = []
+
+    def start(self, *_: Any, restart: bool, **__: Any) -> Any:
+        self.restarts.append(restart)
+        end = self.ends.pop(0)
+
+        def wait(_timeout_s: int) -> bool:
+            if end is not None:
+                raise end
+            return True
+
+        sink = SimpleNamespace(job=self.JOBS["trace"], records=7, path="a table")
+        return SimpleNamespace(sink=sink, wait=wait, stop=lambda: None)
+
+    def is_absence(self, error: Exception) -> bool:
+        return "TimeoutException" in str(error)
+
+    def explained(self, error: Exception) -> str:
+        return f"explained: {error}"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    errors = pytest.importorskip("pyspark.errors")
+    monkeypatch.setattr(runner, "AGAIN_S", 0.01)
+
+    @contextmanager
+    def session(_plan: Plan) -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr(runner, "session_for", session)
+
+    def run(every_s: float | None, *ends: str | None, ids: Any = None, **more: Any) -> Jobs:
+        raised = [None if end is None else errors.PySparkException(end) for end in ends]
+        jobs = Jobs(*raised)
+        monkeypatch.setattr(runner, "_jobs", lambda: jobs)
+        plan = Plan(kafka={}, directory=str(tmp_path))
+        Runner(plan, ids or (lambda _: "id")).run(["trace"], every_s, **more)
+        return jobs
+
+    return run
+
+
+def test_a_job_that_goes_on_waits_for_a_kafka_that_is_away(run: Any) -> None:
+    asked: Iterator[Any] = iter(["id", BrokerUnavailableError("away"), "id", "id"])
+
+    def topic_id(_: str) -> Any:
+        answer = next(asked)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    jobs = run(60.0, "TimeoutException: no answer", None, ids=topic_id, restart=True)
+    assert jobs.restarts == [True, False]
+    assert list(asked) == ["id"]
+
+
+def test_a_job_that_runs_once_ends_with_what_was_wrong(run: Any) -> None:
+    with pytest.raises(RunError, match="explained: TimeoutException"):
+        run(None, "TimeoutException: no answer")
+    with pytest.raises(RunError, match="explained: DATA_LOSS"):
+        run(60.0, "DATA_LOSS")
+
+
+def test_two_processes_do_not_run_one_job(run: Any, tmp_path: Path) -> None:
+    with (
+        runner._alone(str(tmp_path), "trace"),
+        pytest.raises(UsageError, match="another process runs the job trace"),
+    ):
+        run(None, None)
+    run(None, None)
+
+
+def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(UsageError, match="cannot write"),
+        runner._alone(str(tmp_path / "file"), "trace"),
+    ):
+        pass

@@ -1,0 +1,148 @@
+"""``window-consumer pipeline jars``: what is there, what is not, and what is not what it says."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from window_consumer.pipeline import jars
+from window_consumer.pipeline.jars import Jar, JarsNotFetchedError, MissingJarsError
+
+
+class Maven:
+    """A program of that name; what it brings is chosen by the test."""
+
+    def __init__(self, directory: Path):
+        self.brings = directory / "brings"
+        self.brings.mkdir()
+        self.calls = directory / "calls"
+        self.program = directory / "bin" / "mvn"
+        self.program.parent.mkdir()
+        self.program.write_text(
+            "#!/bin/sh\n"
+            f'echo called >> "{self.calls}"\n'
+            'for each in "$@"; do\n'
+            'case "$each" in -DoutputDirectory=*) to="${each#*=}";; esac\n'
+            "done\n"
+            f'test -e "{directory}/fails" && {{ echo "no route to the repository"; exit 1; }}\n'
+            f'mkdir -p "$to" && cp "{self.brings}"/* "$to"\n'
+        )
+        self.program.chmod(0o755)
+
+    @property
+    def times(self) -> int:
+        return len(self.calls.read_text().splitlines()) if self.calls.exists() else 0
+
+
+JARS = {"one": b"what is in one", "two": b"what is in two"}
+
+
+@pytest.fixture(autouse=True)
+def locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tuple(
+        Jar("org.example", name, "1", hashlib.sha256(content).hexdigest())
+        for name, content in JARS.items()
+    )
+    monkeypatch.setattr(jars, "locked", lambda: found)
+
+
+@pytest.fixture
+def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maven:
+    maven = Maven(tmp_path)
+    for name, content in JARS.items():
+        (maven.brings / f"{name}-1.jar").write_bytes(content)
+    monkeypatch.setenv("PATH", f"{maven.program.parent}{os.pathsep}{os.environ['PATH']}")
+    return maven
+
+
+def test_jars_are_brought_once(maven: Maven, tmp_path: Path) -> None:
+    place = tmp_path / "jars"
+    with pytest.raises(MissingJarsError, match=r"lacks one-1.jar, two-1.jar.*pipeline jars"):
+        jars.ready(place)
+    assert [jar.artifact for jar in jars.fetch(place)] == ["one", "two"]
+    assert [path.read_bytes() for path in jars.ready(place)] == list(JARS.values())
+    assert jars.fetch(place) == []
+    assert maven.times == 1
+
+
+def test_a_jar_that_was_changed_is_not_used_and_brought_again(maven: Maven, tmp_path: Path) -> None:
+    place = tmp_path / "jars"
+    jars.fetch(place)
+    (place / "two-1.jar").write_bytes(b"something else")
+    with pytest.raises(MissingJarsError, match=r"lacks two-1.jar"):
+        jars.ready(place)
+    assert [jar.artifact for jar in jars.fetch(place)] == ["two"]
+    assert maven.times == 2
+
+
+def test_other_bytes_than_the_lock_names_are_not_taken_over(maven: Maven, tmp_path: Path) -> None:
+    (maven.brings / "two-1.jar").write_bytes(b"something else")
+    with pytest.raises(JarsNotFetchedError, match=r"two-1.jar is not what the lock names"):
+        jars.fetch(tmp_path / "jars")
+    assert list((tmp_path / "jars").glob("*.jar")) == []
+
+
+def test_what_maven_says_is_passed_on(maven: Maven, tmp_path: Path) -> None:
+    (tmp_path / "fails").touch()
+    with pytest.raises(JarsNotFetchedError, match="no route to the repository"):
+        jars.fetch(tmp_path / "jars")
+    assert maven.times == 1
+
+
+def test_without_maven_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingJarsError) as caught:
+        jars.fetch(tmp_path / "jars")
+    assert "apt-get install maven" in str(caught.value)
+    assert "org.example:one:1" in str(caught.value)
+
+
+def test_those_who_fetch_at_once_download_once(maven: Maven, tmp_path: Path) -> None:
+    threads = [threading.Thread(target=jars.fetch, args=(tmp_path / "jars",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert maven.times == 1
+    assert len(jars.ready(tmp_path / "jars")) == len(JARS)
+
+
+# ---- Java
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (None, "no `java` found"),
+        ('openjdk version "11.0.20" 2023-07-18', "is too old: Spark needs Java 17"),
+        ("not a version", "is too old"),
+        ('openjdk version "21.0.1" 2023-10-17', None),
+    ],
+)
+def test_java_is_looked_at_before_spark_is_started(
+    said: str | None, problem: str | None, tmp_path: Path
+) -> None:
+    if said is not None:
+        java = tmp_path / "java"
+        java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+        java.chmod(0o755)
+    code = "from window_consumer.pipeline.session import check_java; check_java()"
+    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if problem is None:
+        assert done.returncode == 0, done.stderr
+    else:
+        assert "NoJavaError" in done.stderr
+        assert problem in done.stderr

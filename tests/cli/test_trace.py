@@ -1,0 +1,124 @@
+"""``window-consumer trace``: bad input, and answers from a table that lies there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.commands import Ended
+from tests.model.test_journey import event, sent, story
+from tests.pipeline.test_search import write
+from window_consumer.cli.errors import guarded
+from window_consumer.cli.main import cli
+
+
+@attrs.frozen
+class Trace:
+    """``trace("show", "a")`` runs the command in this process, in a directory of its own."""
+
+    directory: Path
+    captured: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str) -> Ended:
+        given = ["trace", *arguments, "-c", str(self.directory / "pipeline.yaml")]
+        code = guarded(lambda: int(cli.main(given, standalone_mode=False) or 0))
+        said = self.captured.readouterr()
+        return Ended(code, said.out, said.err)
+
+
+@pytest.fixture
+def trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Trace:
+    return Trace(tmp_path, capsys)
+
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
+NO_MORE: Mapping[str, Any] = MappingProxyType({})
+
+
+def configure(trace: Trace, more: Mapping[str, Any] = NO_MORE) -> None:
+    text = {"kafka": NOWHERE, "directory": "wh", **more}
+    (trace.directory / "pipeline.yaml").write_text(json.dumps(text))
+
+
+def with_table(trace: Trace, more: Mapping[str, Any] = NO_MORE) -> None:
+    configure(trace, more)
+    write(trace.directory / "wh" / "tables" / "trace", story())
+
+
+def test_a_missing_table_says_what_makes_it(trace: Trace) -> None:
+    configure(trace)
+    for arguments in (("show", "a"), ("search",), ("delete", "--key", "k")):
+        ended = trace(*arguments)
+        assert ended.code == 2
+        assert "there is no table of trace events at " in ended.err
+        assert "`window-consumer pipeline run trace` makes it" in ended.err
+
+
+def test_a_journey_is_a_tree_with_times_attempts_and_ends(trace: Trace) -> None:
+    with_table(trace)
+    ended = trace("show", "orders/0/17", "--indexed-only")
+    assert ended.code == 0
+    lines = [line.lstrip("│├└─ ") for line in ended.out.splitlines()]
+    told = [" ".join(line.split()) for line in lines]
+    assert told[0] == "orders/0/17 orders[0]@17 · key k · tags a,b"
+    assert told[2].startswith("+ 5.0 ms sent after 5.0 ms · orders[0]@17 · by 10.0.0.1")
+    assert "group g 4 attempts · put back 1 time processed" in told
+    assert "+ 60.0 ms failed attempt 3 · RETRIES_EXHAUSTED" in told
+    assert "g.orders.retry.1s[0]@1 on 10.0.0.2" in told
+    assert "then bill bills[0]@3" in told
+    assert told[-1] == "14 steps in 9.0 s"
+
+
+def test_what_is_not_known_ends_with_3(trace: Trace) -> None:
+    with_table(trace)
+    for arguments in (("show", "nobody"), ("search", "--key", "nobody")):
+        assert trace(*arguments, "--indexed-only").code == 3
+
+
+def test_steps_of_two_clusters_are_told_apart(trace: Trace) -> None:
+    configure(trace)
+    ours = [sent(1, cluster="one:9092"), event("received", 2, cluster="one:9092")]
+    theirs = event("received", 3, event_id="theirs", cluster="two:9092")
+    write(trace.directory / "wh" / "tables" / "trace", [*ours, theirs])
+    both = trace("show", "orders/0/17", "--indexed-only")
+    assert "name their clusters one:9092 and two:9092" in both.err
+    one = ("--cluster", "one:9092", "--indexed-only", "--json")
+    ended = trace("show", "orders/0/17", *one)
+    assert [json.loads(line)["step"] for line in ended.out.splitlines()] == ["sent", "received"]
+    assert ended.err == ""
+
+
+def test_what_strangers_wrote_does_not_command_the_terminal(trace: Trace) -> None:
+    configure(trace)
+    evil = event("failed", 3, attempt=1, error_class="\x1b[2J[bold]no", handler="\x1b]0;x\x07")
+    write(trace.directory / "wh" / "tables" / "trace", [evil])
+    for arguments in (("show", "orders/0/17"), ("search",)):
+        ended = trace(*arguments, "--indexed-only")
+        assert "\x1b[2J" not in ended.out
+        assert "\x1b]0" not in ended.out
+        assert "[bold]no" in ended.out
+
+
+def test_nothing_is_deleted_without_a_yes(trace: Trace) -> None:
+    with_table(trace)
+    dry = trace("delete", "--key", "k", "--dry-run")
+    assert (dry.code, dry.out.split(" in ")[0]) == (0, "1 steps with this key are")
+    refused = trace("delete", "--key", "k")
+    assert refused.code == 2
+    assert "1 steps with this key are in" in refused.err
+    assert "add --yes to delete them for good" in refused.err
+    assert trace("search", "--key", "k", "--indexed-only").code == 0
+
+
+def test_a_trace_without_keys_has_none_to_look_for(trace: Trace) -> None:
+    with_table(trace, {"trace": {"keys": "off"}})
+    for arguments in (("search", "--key", "k"), ("delete", "--key", "k", "--yes")):
+        ended = trace(*arguments)
+        assert ended.code == 2
+        assert "trace.keys is off" in ended.err

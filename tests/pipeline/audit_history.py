@@ -1,0 +1,119 @@
+"""A topic, who writes to it and who reads it, as their audits count them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from window_consumer.model.audit_count import AuditCount, Tier, encode, signed64
+from window_consumer.pipeline import audit, quality
+from window_consumer.telemetry.audit.sums import id_hash
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MINUTE_MS = 60_000
+NOON_MS = 1_767_355_200_000
+"""The first bucket."""
+
+
+@define
+class Story:
+    """Counts of one topic, in the order of what happens. Owner: a test."""
+
+    topic: str
+    with_ids: bool = True
+    written: list[tuple[float, AuditCount]] = field(factory=list)
+    """The counts, and how many milliseconds after the first bucket they came to Kafka."""
+    sequences: defaultdict[tuple[str, str], int] = field(factory=lambda: defaultdict(int))
+    ends: defaultdict[int, int] = field(factory=lambda: defaultdict(int))
+
+    @property
+    def group(self) -> str:
+        """Who reads it."""
+        return f"readers-of-{self.topic}"
+
+    def produce(
+        self,
+        bucket: int,
+        ids: Sequence[str],
+        *,
+        partition: int = 0,
+        counted: bool = True,
+        **more: Any,
+    ) -> range:
+        """Write records, and count them; return their offsets."""
+        first = self.ends[partition]
+        self.ends[partition] += len(ids)
+        if counted:
+            self.count(Tier.PRODUCED, bucket, ids, partition=partition, **{"client": "web", **more})
+        return range(first, self.ends[partition])
+
+    def consume(
+        self, bucket: int, ids: Sequence[str], offsets: range, *, partition: int = 0, **more: Any
+    ) -> None:
+        """Count records that were read."""
+        of_reader = {"group": self.group, "client": "worker", "epoch_ms": 1}
+        given = {"tier": Tier.FINISHED, **of_reader, **more}
+        given["offsets"] = ((offsets.start, offsets.stop),)
+        self.count(given.pop("tier"), bucket, ids, partition=partition, **given)
+
+    def through(self, bucket: int, ids: Sequence[str], *, partition: int = 0, **more: Any) -> None:
+        """Write records, and read them."""
+        self.consume(
+            bucket, ids, self.produce(bucket, ids, partition=partition), partition=partition, **more
+        )
+
+    def end(self) -> None:
+        """Count nothing more: the last count of a worker that ends in order."""
+        self.count(Tier.FINISHED, 0, (), client="worker", topic="", final=True)
+
+    def count(
+        self,
+        tier: Tier,
+        bucket: int,
+        records: Iterable[str],
+        *,
+        at: float | None = None,
+        **more: Any,
+    ) -> None:
+        """Count records, by their ids; the count comes when its bucket ends, or ``at`` a minute."""
+        hashes = [id_hash(each.encode()) for each in records]
+        xor = 0
+        for each in hashes:
+            xor ^= each
+        given: dict[str, Any] = {"incarnation": "1", "topic": self.topic, **more}
+        given["client"] += f"-of-{self.topic}"
+        who = given["client"], given["incarnation"]
+        self.sequences[who] += 1
+        length_ms = given.pop("length_ms", MINUTE_MS)
+        start_ms = NOON_MS + bucket * MINUTE_MS
+        count = AuditCount(
+            sequence=self.sequences[who],
+            tier=tier,
+            app="shop",
+            instance=f"{given['client']}-host:1",
+            bucket_ms=start_ms - start_ms % length_ms,
+            length_ms=length_ms,
+            count=len(hashes),
+            id_xor=signed64(xor) if self.with_ids else None,
+            id_sum=signed64(sum(hashes)) if self.with_ids else None,
+            **given,
+        )
+        arrived = bucket + 1 if at is None else at
+        self.written.append((arrived * MINUTE_MS + 1000, count))
+
+
+def counted(spark: SparkSession, stories: Iterable[Story]) -> DataFrame:
+    """Return the stories' counts as the pipeline's table has them."""
+    rows = [
+        (encode([count]), datetime.fromtimestamp((NOON_MS + after_ms) / 1000, UTC))
+        for story in stories
+        for after_ms, count in story.written
+    ]
+    records = spark.createDataFrame(rows, "value binary, timestamp timestamp")
+    return audit.counts(quality.readable(audit.read(records)))

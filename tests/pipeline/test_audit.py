@@ -1,0 +1,107 @@
+"""Spark balances an audit as the model does, over random histories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from random import Random
+from typing import TYPE_CHECKING
+
+import attrs
+
+from window_consumer.model import audit_balance
+from window_consumer.model.audit_balance import Verdict
+from window_consumer.model.audit_count import WRITTEN, AuditCount, Tier, encode, signed64
+from window_consumer.pipeline import audit, quality
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HISTORIES = 300
+
+
+def history(rng: Random, topic: str) -> list[AuditCount]:
+    """Return counts of one topic, such that offsets run again and sums sometimes balance."""
+    found: list[AuditCount] = []
+    ids = [signed64(rng.getrandbits(64)) for _ in range(rng.randrange(1, 6))]
+    # Near the border of a stretch of offsets, too.
+    start = rng.choice([0, audit._STRETCH - 20])
+    with_ids = rng.random() < 0.8
+    for sequence in range(rng.randrange(1, 10)):
+        tier = rng.choice([Tier.PRODUCED, *Tier])
+        is_written = tier in WRITTEN or tier is Tier.UNKNOWN
+        offsets, at = [], start + rng.randrange(40)
+        for _ in range(0 if is_written else rng.randrange(1, 3)):
+            offsets.append((at, at + rng.randrange(1, 9)))
+            at = offsets[-1][1] + rng.randrange(1, 5)
+        chosen = ids if rng.random() < 0.6 else rng.choices(ids, k=rng.randrange(len(ids) + 1))
+        xor = 0
+        for each in chosen:
+            xor ^= each
+        count = AuditCount(
+            client=rng.choice("ab"),
+            incarnation=f"{topic}-{rng.randrange(2)}",
+            sequence=sequence,
+            tier=tier,
+            app="shop",
+            instance="host:1",
+            group="" if is_written else rng.choice(["one", "other"]),
+            topic=topic,
+            partition=0,
+            topic_hash=rng.choice([0, 0, 7, 2**64 - 9]),
+            bucket_ms=rng.choice([0, 60_000]),
+            length_ms=60_000,
+            epoch_ms=0 if is_written else rng.randrange(3),
+            offsets=tuple(offsets),
+            count=len(chosen),
+            id_xor=signed64(xor) if with_ids else None,
+            id_sum=signed64(sum(chosen)) if with_ids else None,
+            latency={3: len(chosen)},
+        )
+        found.append(count)
+        if rng.random() < 0.3 and not is_written:
+            found.append(_counterpart(count))
+    return found
+
+
+def _counterpart(count: AuditCount) -> AuditCount:
+    """What was written of it: such buckets balance."""
+    return attrs.evolve(
+        count,
+        tier=Tier.PRODUCED,
+        group="",
+        epoch_ms=0,
+        offsets=(),
+        latency={},
+        client=f"producer-{count.client}",
+    )
+
+
+def rows_of(spark: SparkSession, values: Sequence[bytes]) -> DataFrame:
+    rows = [(value, datetime(2026, 1, 2, tzinfo=UTC)) for value in values]
+    records = spark.createDataFrame(rows, "value binary, timestamp timestamp")
+    return audit.counts(quality.readable(audit.read(records)))
+
+
+def test_it_says_what_the_model_says(spark: SparkSession) -> None:
+    rng = Random(1)
+    counts = [each for n in range(HISTORIES) for each in history(rng, f"topic-{n}")]
+    values = [encode(counts[n : n + 7]) for n in range(0, len(counts), 7)]
+    values += values[:9]  # sent again
+    rng.shuffle(values)
+    judged = audit.effective(rows_of(spark, values)).cache()
+    expected = audit_balance.effective(counts)
+    gone = {
+        (row.client, row.incarnation, row.sequence) for row in judged.where("replaced").collect()
+    }
+    assert gone == {each.audit_id for each in expected.replaced}
+    assert judged.count() == len(expected.counts) + len(expected.replaced)
+    balanced = audit.balance(judged.where("NOT replaced")).collect()
+    found = {
+        (row.topic, row.group, row.bucket_ms): (row.came, row.left, row.verdict) for row in balanced
+    }
+    assert found == {
+        (each.topic, each.group, each.bucket_ms): (each.came, each.left, str(each.verdict))
+        for each in audit_balance.balance(expected.counts)
+    }
+    assert {verdict for _, _, verdict in found.values()} == set(map(str, Verdict))

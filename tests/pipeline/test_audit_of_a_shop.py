@@ -1,0 +1,231 @@
+"""From a worker on a real Kafka to the report: what was planted is what is found."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic
+from typing import Any
+
+import pytest
+from attrs import define, field
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from tests.commands import PATIENCE_S, Commands, Ended, produce
+from tests.conftest import MakeTopic
+from tests.pipeline.conftest import QUICK
+from window_consumer import TracedProducer
+from window_consumer.model.audit_states import Finding
+from window_consumer.telemetry.audit.audit import Audit, AuditSettings
+from window_consumer.telemetry.audit.consumer import AuditRules
+from window_consumer.telemetry.audit.producer import ProducerAudit
+from window_consumer.testing.real_kafka import RealKafka
+
+MINUTE_MS = 60_000
+RECORDS = 20
+"""In each minute."""
+
+REPORT_S = 10 * PATIENCE_S
+"""Spark starts by itself, which takes a while on a busy machine."""
+
+SHOP = """
+from window_consumer import App, Record, Skip
+
+app = App("shop")
+
+
+@app.handler("{orders}", group="{group}", retry={{"attempts": 1, "levels": ["100ms"]}})
+def charge(order: Record) -> None:
+    text = order.text()
+    if text == "dead" or (text == "late" and order.attempt == 1):
+        raise ValueError(text)
+    if text == "other":
+        raise Skip
+
+
+@app.handler("{side}", group="{group}-side")
+def look(order: Record) -> None:
+    pass
+"""
+
+
+@define
+class Shop:
+    """A topic of orders, who writes to it and counts, and a worker."""
+
+    bootstrap: str
+    commands: Commands
+    orders: str
+    side: str
+    group: str
+    first_ms: int
+    producer: TracedProducer = field(init=False)
+    watcher: ProducerAudit = field(init=False)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Let it write, and count; the next worker ships the counts, as it finds them."""
+        rules = AuditRules(ids=True)
+        directory = self.commands.directory / "audit"
+        with Audit(AuditSettings(directory=directory, app="web", rules=rules)) as audit:
+            self.watcher = audit.producer("web-orders")
+            given = {"bootstrap.servers": self.bootstrap, "log_level": 0}
+            self.producer = TracedProducer(given, trace=None, watchers=[self.watcher])
+            yield
+
+    def configure(self, counts: str) -> None:
+        self.commands.application(SHOP.format(orders=self.orders, group=self.group, side=self.side))
+        kafka = {"bootstrap.servers": self.bootstrap}
+        audit = {"enabled": True, "directory": "audit", "ids": True, "topic": counts}
+        workers = {"charge": {"commit_interval": "100ms"}, "look": {}}
+        self.commands.configure({"kafka": kafka, "workers": workers, "audit": audit})
+        pipeline = {
+            "kafka": kafka,
+            "directory": "lake",
+            "audit": {"topic": counts, "grace": "0s"},
+            "spark": {"master": "local[2]", "properties": QUICK},
+        }
+        self.commands.configure(pipeline, "pipeline.yaml")
+
+    def minute_ms(self, minute: int) -> int:
+        return self.first_ms + minute * MINUTE_MS
+
+    def sell(self, minute: int, *texts: str, partition: int = 0) -> None:
+        """Write what orders of a minute are to be, and twenty good ones for each partition."""
+        for each in (0, 1):
+            for text in ["good"] * RECORDS + list(texts if each == partition else ()):
+                self.producer.produce(
+                    self.orders, text, partition=each, timestamp=self.minute_ms(minute)
+                )
+        assert self.producer.flush(PATIENCE_S) == 0
+
+    def lose(self, minute: int) -> None:
+        """Count a record that no broker has: one was acked, and its log cut by an election."""
+        token = self.watcher.sent(self.orders, None, 4, self.minute_ms(minute), b"lost-%d" % minute)
+        self.watcher.acked(token, 1, -1)
+
+    def repeat(self, minute: int) -> None:
+        """Write a record again that is there, as a producer does that has not heard the ack."""
+        plain = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        for count_it in (True, False):
+            about: Any = {"timestamp": self.minute_ms(minute), "partition": 1}
+            record_id = f"twice-{minute}".encode()
+            token = self.watcher.sent(self.orders, None, 4, about["timestamp"], record_id)
+            plain.produce(self.orders, b"good", headers=[("wc-id", record_id)], **about)
+            assert plain.flush(PATIENCE_S) == 0
+            if count_it:
+                self.watcher.acked(token, 1, -1)
+            else:
+                self.watcher.failed(token, BufferError())
+
+    def wait_for(self, group: str, topic: str) -> None:
+        """Wait until a group has committed all there is."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        deadline = monotonic() + PATIENCE_S
+        places = [TopicPartition(topic, each) for each in (0, 1)]
+        done: list[int] = []
+        ends = [1]
+        while done != ends:
+            assert monotonic() < deadline, f"{group} has committed {done} of {topic}, not {ends}"
+            ends = [consumer.get_watermark_offsets(each)[1] for each in places]
+            # A group that is being made has no coordinator yet.
+            with suppress(KafkaException):
+                done = [max(0, each.offset) for each in consumer.committed(places, timeout=30)]
+        consumer.close()
+
+    def work(self) -> None:
+        """Let the worker do all there is, and end it."""
+        worker = self.commands.start("run", "shop:app")
+        retries = f"{self.group}.{self.orders}.retry.100ms"
+        for group, topic in (
+            (self.group, self.orders),
+            (f"{self.group}-side", self.side),
+            (self.group, retries),
+        ):
+            self.wait_for(group, topic)
+        assert worker.stop().code == 0
+
+    def skip_by_hand(self, partition: int, count: int) -> None:
+        """Move the group's offset on."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
+        place = TopicPartition(self.orders, partition)
+        [done] = consumer.committed([place], timeout=30)
+        consumer.close()
+        moved = TopicPartition(self.orders, partition, done.offset + count)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        request = ConsumerGroupTopicPartitions(self.group, [moved])
+        [answer] = admin.alter_consumer_group_offsets([request]).values()
+        answer.result(30)
+
+    def report(self, *more: str) -> Ended:
+        return self.commands.start("audit", "report", *more).wait(REPORT_S)
+
+
+@pytest.fixture
+def shop(
+    kafka: RealKafka, commands: Commands, make_topic: MakeTopic, unique_name: Callable[[str], str]
+) -> Shop:
+    first_ms = (time.time_ns() // 1_000_000 - 7_200_000) // MINUTE_MS * MINUTE_MS
+    topics = {name: make_topic(name, 2) for name in ("orders", "side")}
+    shop = Shop(kafka.bootstrap, commands, group=unique_name("shop"), first_ms=first_ms, **topics)
+    shop.configure(make_topic("counts"))
+    return shop
+
+
+def test_what_was_planted_is_what_is_found(shop: Shop) -> None:
+    with shop.opened():
+        for minute in range(8):
+            more = ("late", "dead", "other") if minute == 2 else ()
+            shop.sell(minute, *more)
+            if minute in {3, 6}:
+                shop.lose(minute)
+            if minute in {5, 6}:
+                shop.repeat(minute)
+    produce(shop.bootstrap, shop.side, b"one", b"two")
+    shop.work()
+    with shop.opened():
+        shop.sell(8)
+        shop.skip_by_hand(0, 3)
+        shop.sell(9)
+    shop.work()
+    ended = shop.report("--json")
+    assert ended.code == 3, ended.said
+    said = [json.loads(line) for line in ended.out.splitlines()]
+    rows = [each for each in said if each["what"] == "bucket"]
+    odd = {
+        (row["bucket_ms"] - shop.first_ms) // MINUTE_MS: (
+            row["finding"],
+            row["lost"],
+            row["duplicated"],
+        )
+        for row in rows
+        if row["topic"] == shop.orders and row["finding"] != Finding.BALANCED
+    }
+    assert odd == {
+        3: (Finding.LOST, 1, 0),
+        5: (Finding.DUPLICATED, 0, 1),
+        6: (Finding.EXCHANGED, 1, 1),
+        8: (Finding.LOST, 3, 0),
+    }
+    others = {row["topic"]: row["finding"] for row in rows if row["topic"] != shop.orders}
+    ladder = f"{shop.group}.{shop.orders}"
+    assert others == {
+        shop.side: Finding.UNAUDITED,
+        f"{ladder}.retry.100ms": Finding.BALANCED,
+        f"{ladder}.dlq": Finding.NOT_CONSUMED,
+    }
+    [third] = [row for row in rows if row["topic"] == shop.orders and row["retried"]]
+    terms = ("produced", "finished", "retried", "filtered", "lost")
+    assert [third[term] for term in terms] == [2 * RECORDS + 3, 2 * RECORDS, 2, 1, 0]
+    hosts = {row["host"] for row in said if row["what"] == "latency" and row["group"] == shop.group}
+    assert hosts == {None, platform.node()}

@@ -1,0 +1,141 @@
+"""A report on dead letters says what was planted: causes, counts, times, sides and keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.model.test_dead_letter import SPRING
+from tests.pipeline.dead_letters import HOUR_MS, NOW_MS, Letter, ours, records
+from window_consumer.pipeline import dead_letter_report, dead_letters
+from window_consumer.pipeline.dead_letter_findings import Findings
+from window_consumer.pipeline.dead_letter_reading import Reading
+from window_consumer.pipeline.dead_letter_summary import Wishes, findings
+
+if TYPE_CHECKING:
+    import pytest
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read(spark: SparkSession, *letters: Letter) -> DataFrame:
+    return dead_letters.letters(dead_letters.judge(records(spark, *letters)), Reading())
+
+
+def report(spark: SparkSession, *letters: Letter, **wishes: Any) -> Findings:
+    asked = Wishes(asked_ms=NOW_MS, **wishes)
+    return findings(asked.of(read(spark, *letters)), asked, "here", 0)
+
+
+def planted() -> list[Letter]:
+    """Return 6 of one cause, 4 of another since version 8, an expired and a foreign one."""
+    busy = [
+        Letter(
+            headers=ours(
+                at,
+                30 - 5 * at,
+                error_fingerprint="a" * 16,
+                error_class="shop.NoConnection",
+                host=f"pod-{at % 2}",
+                orig_partition=str(at % 3),
+            ),
+            key=b"c%d" % at,
+        )
+        for at in range(6)
+    ]
+    deployed = [
+        Letter(
+            headers=ours(
+                10 + at,
+                0.5 * at,
+                error_fingerprint="b" * 16,
+                error_class="ValueError",
+                app_version="8",
+            ),
+            key=b"c17",
+        )
+        for at in range(1, 5)
+    ]
+    nothing = dict.fromkeys(("error_class", "error_fingerprint", "error_stack", "error_message"))
+    expired = Letter(headers=ours(20, 40, reason="EXPIRED", **nothing), key=None)
+    return [*busy, *deployed, expired, Letter(headers=SPRING, topic="orders-dlt", key=b"c17")]
+
+
+def test_the_report_says_what_was_planted(spark: SparkSession) -> None:
+    found = report(spark, *planted())
+    assert (found.count, found.distinct_causes, found.others) == (12, 4, 0)
+    assert (found.first_ms, found.last_ms) == (NOW_MS - 40 * HOUR_MS, NOW_MS)
+    busy, deployed = found.causes[:2]
+    assert (busy.error_class, busy.fingerprint, busy.count) == ("shop.NoConnection", "a" * 16, 6)
+    assert (busy.first_ms, busy.last_ms) == (NOW_MS - 30 * HOUR_MS, NOW_MS - 5 * HOUR_MS)
+    assert {(each.value, each.count) for each in busy.sides["host"]} == {("pod-0", 3), ("pod-1", 3)}
+    partitions = {(each.of, each.value, each.count) for each in busy.sides["partition"]}
+    assert partitions == {("orders", str(each), 2) for each in range(3)}
+    assert (busy.keys.distinct, busy.keys.spread) == (6, "many")
+    assert busy.is_on(NOW_MS), "it comes every five hours"
+    assert found.began_with(busy) is None
+
+    assert (deployed.error_class, deployed.count) == ("ValueError", 4)
+    assert deployed.keys.top == (("c17", 4),)
+    version = found.began_with(deployed)
+    assert version is not None
+    assert (version.value, version.of, version.count) == ("8", "shop-charge", 4)
+
+    expired = next(each for each in found.causes if each.reason == "EXPIRED")
+    assert (expired.fingerprint, expired.error_class, expired.count) == (None, None, 1)
+    assert not expired.is_on(NOW_MS)
+    assert (expired.keys.without, expired.keys.spread) == (1, "unknown")
+    spring = next(each for each in found.causes if each.sides["by"][0].value == "spring")
+    assert spring.error_class == "java.lang.IllegalStateException"
+    assert (found.keys.count, found.keys.without, found.keys.top[0]) == (11, 1, ("c17", 5))
+
+
+def test_periods_add_up_to_all(spark: SparkSession) -> None:
+    found = report(spark, *planted())
+    assert found.period_ms == HOUR_MS
+    assert sum(found.periods.values()) == 12
+    assert all(sum(each.periods.values()) == each.count for each in found.causes)
+    assert found.causes[1].periods == {
+        NOW_MS // HOUR_MS * HOUR_MS - HOUR_MS * ago: count
+        for ago, count in ((2, 1), (1, 2), (0, 1))
+    }
+
+
+def test_of_a_long_time_the_periods_are_longer(spark: SparkSession) -> None:
+    found = report(spark, *(Letter(headers=ours(at, 24 * at)) for at in range(30)))
+    assert found.period_ms == 6 * HOUR_MS
+    assert sum(found.periods.values()) == 30
+
+
+def test_examples_are_the_latest_and_the_first(spark: SparkSession) -> None:
+    letters = [Letter(headers=ours(at, 1 + (at * 7) % 10)) for at in range(10)]
+    (cause,) = report(spark, *letters).causes
+    ages = [(NOW_MS - (each.failed_ms or 0)) // HOUR_MS for each in cause.examples]
+    assert ages == [1, 2, 10]
+    assert cause.error_message == "nothing to charge"
+
+
+def test_what_is_asked_for_is_what_is_reported(spark: SparkSession) -> None:
+    letters = read(spark, *planted()).persist()
+
+    def count(**wishes: Any) -> int:
+        return Wishes(asked_ms=NOW_MS, **wishes).of(letters).count()
+
+    assert count(since_ms=NOW_MS - 3 * HOUR_MS) == 5
+    assert count(topics=("orders-dlt",)) == 1
+    assert count(topics=("orders",)) == 12
+    assert count(groups=("shop",)) == 1
+    letters.unpersist()
+
+
+def test_a_report_on_nothing_is_one(spark: SparkSession) -> None:
+    nothing = report(spark, groups=("nobody",))
+    assert (nothing.count, nothing.causes, nothing.first_ms) == (0, (), None)
+
+
+def test_less_frequent_causes_are_counted_together(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letter_report, "MOST_CAUSES", 1)
+    found = report(spark, *planted())
+    assert ([each.count for each in found.causes], found.others) == ([6], 6)
+    assert (found.distinct_causes, found.keys.top[0]) == (4, ("c17", 5))
+    assert sum(found.periods.values()) == 12

@@ -1,0 +1,187 @@
+"""A job's bad days: what is gone, made anew, of another topic or of another version."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.errors import StreamingQueryException
+
+from tests import topics
+from tests.conftest import MakeTopic
+from tests.pipeline.streams import batch, configured, counted, planned, write
+from window_consumer.pipeline import jobs, sources
+from window_consumer.pipeline.checkpoints import Checkpoint, CheckpointError
+from window_consumer.pipeline.plan import Plan
+from window_consumer.pipeline.tables import NewerTableError
+from window_consumer.testing.real_kafka import RealKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRACE = jobs.JOBS["trace"]
+
+
+class Pipeline:
+    """A topic of events with two batches, and a directory."""
+
+    def __init__(self, spark: SparkSession, kafka: RealKafka, topic: str, directory: Path):
+        self.spark = spark
+        self.kafka = kafka
+        self.topic = topic
+        self.directory = directory
+        self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+    def plan(self, topic: str | None = None, **more: Any) -> Plan:
+        return planned(
+            configured(self.directory, self.kafka.bootstrap, topic or self.topic, **more)
+        )
+
+    def write(self, *values: bytes) -> None:
+        write(self.kafka.bootstrap, self.topic, values)
+
+    def run(self, plan: Plan, *, restart: bool = False) -> None:
+        its = topics.identity(self.admin, plan.trace_topic)
+        query = jobs.start(self.spark, plan, TRACE, every=None, topic_id=its, restart=restart)
+        query.wait()
+
+
+@pytest.fixture
+def pipeline(
+    spark: SparkSession, kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
+) -> Pipeline:
+    return Pipeline(spark, kafka, make_topic("events"), tmp_path)
+
+
+def test_an_empty_topic_gives_an_empty_table_and_later_events_come(pipeline: Pipeline) -> None:
+    plan = pipeline.plan()
+    pipeline.run(plan)
+    assert counted(plan)["rows"] == 0
+    pipeline.write(batch(1), b"no event", batch(2))
+    pipeline.run(plan)
+    assert counted(plan) == {"rows": 200, "distinct": 200}
+    assert counted(plan, "quarantine") == {"rows": 1, "distinct": 1}
+    pipeline.run(plan)
+    assert counted(plan) == {"rows": 200, "distinct": 200}
+
+
+def test_what_retention_took_ends_the_job_with_its_range_or_is_passed(pipeline: Pipeline) -> None:
+    plan = pipeline.plan()
+    pipeline.write(batch(1))
+    pipeline.run(plan)
+    pipeline.write(batch(2), batch(3), batch(4))
+    gone = TopicPartition(pipeline.topic, 0, 3)
+    pipeline.admin.delete_records([gone])[gone].result(60)
+    with pytest.raises(StreamingQueryException) as caught:
+        pipeline.run(plan)
+    said = jobs.explained(caught.value)
+    assert said.startswith("records are gone that were not read yet")
+    assert f"{pipeline.topic}-0: offsets 1 to 3" in said
+    assert "fail_on_data_loss: false" in said
+    assert counted(plan)["rows"] == 100
+    pipeline.run(pipeline.plan(fail_on_data_loss=False))
+    assert counted(plan) == {"rows": 200, "distinct": 200}
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(pipeline: Pipeline) -> None:
+    plan = pipeline.plan()
+    pipeline.write(batch(1), batch(2))
+    pipeline.run(plan)
+    topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
+    pipeline.write(batch(3), batch(4), batch(5))
+    with pytest.raises(CheckpointError, match=r"deleted and made anew.*--restart"):
+        pipeline.run(plan)
+    pipeline.run(plan, restart=True)
+    assert counted(plan) == {"rows": 500, "distinct": 500}
+    pipeline.write(batch(6))
+    pipeline.run(plan)
+    assert counted(plan) == {"rows": 600, "distinct": 600}
+
+
+def test_a_checkpoint_that_is_gone_is_told_before_anything_is_missed(pipeline: Pipeline) -> None:
+    plan = pipeline.plan()
+    pipeline.write(batch(1), batch(2))
+    pipeline.run(plan)
+    shutil.rmtree(plan.checkpoint("trace"))
+    with pytest.raises(CheckpointError, match=r"checkpoint that is not there.*--restart"):
+        pipeline.run(plan)
+    pipeline.write(batch(3))
+    pipeline.run(plan, restart=True)
+    assert counted(plan) == {"rows": 500, "distinct": 300}
+
+
+def test_a_checkpoint_of_before_is_refused(pipeline: Pipeline, tmp_path: Path) -> None:
+    plan = pipeline.plan()
+    pipeline.write(batch(1))
+    pipeline.run(plan)
+    shutil.copytree(plan.checkpoint("trace"), tmp_path / "a copy of before")
+    pipeline.write(batch(2))
+    pipeline.run(plan)
+    shutil.rmtree(plan.checkpoint("trace"))
+    shutil.copytree(tmp_path / "a copy of before", plan.checkpoint("trace"))
+    with pytest.raises(CheckpointError, match="is of before"):
+        pipeline.run(plan)
+
+
+def test_a_batch_that_somebody_else_has_written_is_told(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "_COUNTED_S", 1)
+    plan = pipeline.plan()
+    pipeline.write(batch(1))
+    pipeline.run(plan)
+    records = sources.bounded(pipeline.spark, sources.options(plan.kafka, plan.trace_topic))
+    unaware = Checkpoint(plan.checkpoint("trace"), 0, written=-1)
+    sink = jobs.Sink(TRACE, plan, plan.table("trace"), plan.table("quarantine"), unaware)
+    with pytest.raises(jobs.SecondWriterError, match="run each job once"):
+        sink.write(records, 0)
+    assert counted(plan) == {"rows": 100, "distinct": 100}
+
+
+def test_a_checkpoint_of_another_topic_is_refused(
+    pipeline: Pipeline, make_topic: MakeTopic
+) -> None:
+    plan = pipeline.plan()
+    pipeline.write(batch(1))
+    pipeline.run(plan)
+    other = make_topic("other")
+    with pytest.raises(CheckpointError, match=f"is of {pipeline.topic}, and {other} is to be read"):
+        pipeline.run(pipeline.plan(other))
+
+
+def test_a_table_of_a_later_version_is_left_alone(pipeline: Pipeline) -> None:
+    plan = pipeline.plan()
+    pipeline.write(batch(1))
+    pipeline.run(plan)
+    pipeline.spark.sql(
+        f"ALTER TABLE delta.`{plan.table('trace')}`"
+        " SET TBLPROPERTIES ('window_consumer.version' = '99')"
+    )
+    with pytest.raises(NewerTableError, match="update this one"):
+        pipeline.run(plan)
+
+
+def test_a_table_of_an_earlier_version_gets_the_columns_that_it_lacks(pipeline: Pipeline) -> None:
+    plan = pipeline.plan()
+    path = plan.table("trace")
+    old = pipeline.spark.sql("SELECT 'old' event_id, DATE '2026-01-01' day, 1 bucket")
+    old.write.format("delta").partitionBy("day", "bucket").save(path)
+    pipeline.write(batch(1))
+    pipeline.run(plan)
+    assert counted(plan) == {"rows": 101, "distinct": 101}
+    row = pipeline.spark.read.format("delta").load(path).where("event_id = 'old'").collect()[0]
+    assert row["root_id"] is None
+
+
+def test_a_value_of_a_megabyte_that_is_no_event_is_kept(pipeline: Pipeline) -> None:
+    topics_large = {"max.message.bytes": "8000000"}
+    topics.make(pipeline.admin, NewTopic(f"{pipeline.topic}-large", 1, 1, config=topics_large))
+    plan = pipeline.plan(f"{pipeline.topic}-large")
+    write(pipeline.kafka.bootstrap, plan.trace_topic, [b"x" * 2_000_000, batch(1)])
+    pipeline.run(plan)
+    assert counted(plan)["rows"] == 100
+    assert counted(plan, "quarantine")["rows"] == 1

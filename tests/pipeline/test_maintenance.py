@@ -1,0 +1,157 @@
+"""Tables stay quick and small, forget what they have to, and lose nothing else."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import duckdb
+import pytest
+
+from tests.pipeline.test_search import write
+from tests.pipeline.test_trace import records
+from window_consumer.model.trace_batch import Column, Places, decoded, encoded
+from window_consumer.pipeline import maintenance, quality, trace
+from window_consumer.pipeline.plan import Plan
+from window_consumer.pipeline.question import Question
+from window_consumer.pipeline.search import Index
+from window_consumer.pipeline.tables import BROKEN, TRACE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TODAY = date(2026, 1, 2)
+EVIL = "O'Hara \"\\ü"
+KEYS = ["a", EVIL, "b"]
+DAYS_AGO = (0, 0, 40)
+
+
+def batch(number: int, days_ago: int) -> bytes:
+    """Return a batch of sixty events, of twenty records with three keys."""
+    keys, places, ids = Column(), Places(), Column()
+    keys.extend([KEYS[n % 3] for n in range(60)])
+    ids.extend([f"{KEYS[n % 3]}-{n % 20}" for n in range(60)])
+    places.add_run(number * 60, 60)
+    now = datetime.combine(TODAY - timedelta(days_ago), datetime.min.time(), UTC)
+    common = {"role": "consumer", "step": "processed", "topic": "orders", "partition": 0}
+    common |= {"time_us": int(now.timestamp() * 1e6)}
+    return encoded("w", number, 60, common, {"offset": places, "key": keys, "record_id": ids})
+
+
+@attrs.frozen
+class Tables:
+    spark: SparkSession
+    plan: Plan
+
+    @property
+    def path(self) -> str:
+        return self.plan.table(TRACE.name)
+
+    def append(self, number: int) -> None:
+        """Append as the job does."""
+        judged = trace.read(records(self.spark, batch(number, 0)))
+        TRACE.append(trace.events(quality.readable(judged)), self.path, "job", number)
+
+    def quarantine(self, *values: bytes) -> None:
+        bad = quality.quarantined(trace.read(records(self.spark, *values)), "trace")
+        BROKEN.append(bad, self.plan.table(BROKEN.name), "job", 1)
+
+    @property
+    def files(self) -> list[Path]:
+        """All that lies there, whatever the log says."""
+        return sorted(Path(self.path).glob("day=*/**/*.parquet"))
+
+    def ids(self) -> list[str]:
+        return [event.event_id for event in Index(self.path).find(Question(), 10_000)]
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> Tables:
+    made = Tables(spark, Plan(kafka={}, directory=str(tmp_path)))
+    for table in (TRACE, BROKEN):
+        table.make(spark, made.plan)
+    for number, days_ago in enumerate(DAYS_AGO):
+        write(Path(made.path), list(decoded(batch(number, days_ago))))
+    return made
+
+
+def told(number: int) -> set[str]:
+    return {f"w-{number}-{index}" for index in range(60)}
+
+
+def test_small_files_become_one_and_old_days_go(tables: Tables) -> None:
+    before = len(tables.files)
+    kept = {each.name: each for each in maintenance.maintain(tables.spark, tables.plan, TODAY)}
+    buckets = {file.parent for file in tables.files if TODAY.isoformat() in str(file)}
+    assert kept["trace"] == maintenance.Kept("trace", 60, len(buckets))
+    assert set(tables.ids()) == told(0) | told(1)
+    index = Index(tables.path)
+    assert len(index._files(Question())) == len(buckets)
+    for name in index._files(Question()):
+        rows = duckdb.read_parquet(name).project("root_id").fetchall()
+        assert rows == sorted(rows)
+    assert len(tables.files) > before  # of those that were there a week ago there were none
+    assert maintenance.compact(tables.spark, TRACE, tables.path) == 0
+
+
+def bytes_of(file: Path) -> str:
+    return str(duckdb.read_parquet(str(file)).project("key, record_id").fetchall())
+
+
+def test_a_key_is_forgotten_in_all_files_and_nothing_else_is(tables: Tables) -> None:
+    without_key = encoded(
+        "v",
+        1,
+        1,
+        {"role": "producer", "step": "sent", "topic": "orders", "time_us": 1_767_312_000_000_000}
+        | {"record_id": f"{EVIL}-1"},
+        {},
+    )
+    broken = b'{"format":1,"columns":{"key":{"v":["O\'Hara \\"\\\\\\u00fc"]}}}'
+    write(Path(tables.path), list(decoded(without_key)))
+    tables.quarantine(broken, b'{"other":1}')
+    maintenance.compact(tables.spark, TRACE, tables.path)  # the files before that have it as well
+    assert Index(tables.path).count(Question(key=EVIL)) == 60
+    steps, others = maintenance.forget(tables.spark, tables.plan, EVIL)
+    assert (steps, others) == (61, 1)
+    expected = {f"w-{number}-{n}" for number in range(3) for n in range(60) if n % 3 != 1}
+    assert set(tables.ids()) == expected
+    assert tables.files
+    assert not [file for file in tables.files if "Hara" in bytes_of(file)]
+    quarantined = list(Path(tables.plan.table(BROKEN.name)).glob("subject=*/*.parquet"))
+    assert not [file for file in quarantined if b"Hara" in file.read_bytes()]
+    left = tables.spark.read.format("delta").load(tables.plan.table(BROKEN.name)).collect()
+    assert [bytes(row["value"]) for row in left] == [b'{"other":1}']
+
+
+def test_it_runs_beside_a_job_and_beside_another_one(tables: Tables) -> None:
+    """Each round of a job meets a compaction and a deletion; no row is lost, none comes twice."""
+    failures: list[BaseException] = []
+
+    def tidy() -> None:
+        try:
+            maintenance.compact(tables.spark, TRACE, tables.path)
+        except BaseException as error:
+            failures.append(error)
+
+    def forget() -> None:
+        try:
+            maintenance.forget_key(tables.spark, tables.path, "b")
+        except BaseException as error:
+            failures.append(error)
+
+    beside = [threading.Thread(target=each) for each in (tidy, forget)]
+    for thread in beside:
+        thread.start()
+    for number in range(3, 5):
+        tables.append(number)
+    for thread in beside:
+        thread.join()
+    assert failures == []
+    maintenance.forget_key(tables.spark, tables.path, "b")
+    expected = [f"w-{number}-{n}" for number in range(5) for n in range(60) if n % 3 != 2]
+    rows = tables.spark.read.format("delta").load(tables.path).select("event_id").collect()
+    assert sorted(row["event_id"] for row in rows) == sorted(expected)

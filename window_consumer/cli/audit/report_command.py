@@ -1,0 +1,152 @@
+"""``window-consumer audit report``: what was lost and what came twice."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from window_consumer.cli.audit.alerts import Alerts
+from window_consumer.cli.audit.bucket import Bucket
+from window_consumer.cli.audit.explaining import print_explanation
+from window_consumer.cli.audit.printing import print_json, print_report
+from window_consumer.cli.audit.standing import Standing, standing
+from window_consumer.cli.durations import Duration
+from window_consumer.cli.errors import LOST, OK, explain
+from window_consumer.cli.pipeline.plans import plan_of
+from window_consumer.cli.pipeline.run_command import config_option
+from window_consumer.cli.pipeline.runner import Runner
+from window_consumer.cli.pipeline.spark import session_for
+from window_consumer.config.pipeline import LoadedPipeline, load_pipeline
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.topic_id import topic_id
+from window_consumer.model.audit_states import ALARMING
+from window_consumer.model.mask import Mask
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from window_consumer.pipeline.audit_report import Report, Scope
+
+_DAY_S: Final = 86400.0
+
+
+@click.command("report")
+@config_option
+@click.option(
+    "--since",
+    "since_s",
+    type=Duration(),
+    default="1d",
+    show_default=True,
+    metavar="DURATION",
+    help="Buckets as long ago as this.",
+)
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this one, or these.")
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this one, or these.")
+@click.option(
+    "--no-refresh", is_flag=True, help="Take the table as it is, without reading the topic first."
+)
+@click.option(
+    "--explain",
+    "bucket_ms",
+    type=Bucket(),
+    metavar="BUCKET",
+    default=None,
+    help="Say which records a bucket lacks or has twice; it is told by its start.",
+)
+@click.option(
+    "--alerts",
+    "alerts_topic",
+    metavar="TOPIC",
+    default=None,
+    help="Write there what is lost, once for each bucket. [default: audit.alerts_topic]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
+def report_command(  # noqa: PLR0913 - an argument for each option
+    *,
+    config: Path,
+    since_s: float,
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    no_refresh: bool,
+    bucket_ms: int | None,
+    alerts_topic: str | None,
+    as_json: bool,
+    master: str | None,
+) -> int:
+    """Say what became of the records that were sent, and which are lost or came twice.
+
+    Reads what is new in the topic of counts first, as `pipeline run audit` does. The exit code is 3
+    where something that is final is lost.
+    """
+    loaded = load_pipeline(config)
+    now_ms = time.time_ns() // 1_000_000
+    since_ms = max(0, now_ms - int(since_s * 1000)) if bucket_ms is None else bucket_ms
+    try:
+        plan = plan_of(loaded, master)
+        client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
+        log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
+        with session_for(plan) as spark:
+            if not no_refresh:
+                runner = Runner(plan, lambda name: topic_id(name, client, log), aside=True)
+                runner.refresh(spark, "audit")
+            from window_consumer.pipeline.audit_report import Scope  # noqa: PLC0415 - optional, slow
+
+            scope = Scope(since_ms=since_ms, topics=topics, groups=groups)
+            ask = partial(standing, client=client, log=log)
+            report = _reported(spark, loaded, now_ms, scope, ask)
+            if bucket_ms is not None:
+                print_explanation(report.explain(bucket_ms), as_json=as_json)
+                return OK
+            tell = print_json if as_json else print_report
+            findings = tell(report, since_ms, now_ms)
+            to = alerts_topic or loaded.config.audit.alerts_topic
+            if to is not None and ALARMING.intersection(findings):
+                own = {**loaded.config.kafka.common, **loaded.config.kafka.producer}
+                Alerts(to, own, log, plan.directory).tell(_alarming(report))
+    except BaseException as error:
+        return explain(error, Mask(loaded.secrets))
+    return LOST if ALARMING.intersection(findings) else OK
+
+
+def _alarming(report: Report) -> list[dict[str, Any]]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; optional
+
+    found = report.findings.where(F.col("finding").isin(*map(str, ALARMING)))
+    in_order = found.orderBy("bucket_ms", "topic", "group")
+    return [row.asDict() for row in in_order.toLocalIterator()]
+
+
+def _reported(
+    spark: SparkSession,
+    loaded: LoadedPipeline,
+    now_ms: int,
+    scope: Scope,
+    ask: Callable[[list[tuple[str, str]]], Standing],
+) -> Report:
+    from window_consumer.pipeline import audit_report  # noqa: PLC0415 - optional, and slow
+    from window_consumer.pipeline.audit_findings import Rules  # noqa: PLC0415 - as above
+
+    section = loaded.config.audit
+    rows = audit_report.counts(spark, plan_of(loaded).table("audit"), scope.since_ms).cache()
+    known = ask([(row.topic, row.group) for row in audit_report.places(rows, scope).collect()])
+    if known.problem is not None:
+        text = "a loss in the last bucket of a partition is told later, when a later one is counted"
+        click.echo(f"Kafka did not tell where all groups are ({known.problem}): {text}", err=True)
+    rules = Rules(
+        now_ms=now_ms,
+        grace_ms=int(section.grace * 1000),
+        unaudited=section.unaudited,
+        compacted=known.compacted,
+    )
+    caught_up = spark.createDataFrame(
+        list(known.caught_up), "`group` string, topic string, partition int"
+    )
+    return audit_report.report(rows, rules, scope, caught_up)

@@ -1,0 +1,97 @@
+"""How a report says things, on the page and in the terminal alike."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from window_consumer.pipeline.dead_letter_findings import Cause, Findings, Keys, Share
+
+UNKNOWN = "unknown"
+
+SIDE_NAMES = {
+    "reason": "Reason",
+    "handler": "Handler",
+    "version": "Application version",
+    "host": "Host",
+    "partition": "Partition",
+    "group": "Consumer group",
+    "topic": "Topic of the records",
+    "dead_letters": "Dead-letter topic",
+    "by": "Written by",
+}
+
+
+def moment(milliseconds: int | None) -> str:
+    """Return a time to the minute, in UTC."""
+    if milliseconds is None:
+        return UNKNOWN
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M}"
+
+
+def percent(part: int, whole: int) -> str:
+    """Return a share; what is little is not nothing, and nearly all is not all."""
+    share = 100 * part / whole if whole else 0
+    if 0 < share < 1:
+        return "< 1 %"
+    if 99 < share < 100:
+        return "> 99 %"
+    return f"{share:.0f} %"
+
+
+def name_of(cause: Cause) -> str:
+    """Return what a cause is called."""
+    return cause.error_class or cause.reason or "nothing is known"
+
+
+def share_name(share: Share) -> str:
+    """Return a value, with whose it is where that matters."""
+    value = UNKNOWN if share.value is None else share.value
+    return value if share.of is None else f"{value} ({share.of})"
+
+
+def partition_name(share: Share) -> str:
+    """Return a partition as Kafka's tools write it."""
+    if share.value is None:
+        return UNKNOWN
+    return f"{share.of or '?'}-{share.value}"
+
+
+def state_of(cause: Cause, now_ms: int) -> str:
+    """Return whether it is going on."""
+    if cause.last_ms is None:
+        return "unknown when"
+    return "going on" if cause.is_on(now_ms) else "over"
+
+
+def keys_in_words(keys: Keys) -> str:
+    """Return whether it is one customer."""
+    if not keys.count:
+        return "no keys are told"
+    top, count = keys.top[0]
+    share = percent(count, keys.count)
+    match keys.spread:
+        case "one":
+            return f"one key has {share} of them: {top}"
+        case "few":
+            few = percent(sum(each for _, each in keys.top), keys.count)
+            return f"{len(keys.top)} of {keys.distinct:,} keys have {few} of them"
+        case "many":
+            return f"spread over {keys.distinct:,} keys, the most frequent has {share}"
+    return "too few to tell"
+
+
+def began_with(cause: Cause, findings: Findings) -> str | None:
+    """Return which version it came with; None where that cannot be told."""
+    version = findings.began_with(cause)
+    if version is None:
+        return None
+    since = moment(version.first_ms)
+    return f"began with version {share_name(version)}, whose first dead letter is of {since}"
+
+
+def length(milliseconds: int) -> str:
+    """Return the length of a period."""
+    hours = milliseconds // 3_600_000
+    if hours % 24:
+        return "hour" if hours == 1 else f"{hours} hours"
+    return "day" if hours == 24 else f"{hours // 24} days"

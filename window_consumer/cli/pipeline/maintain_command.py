@@ -1,0 +1,39 @@
+"""``window-consumer pipeline maintain``: keeps the tables small and quick."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from window_consumer.cli.errors import OK, explain
+from window_consumer.cli.pipeline.plans import plan_of
+from window_consumer.cli.pipeline.run_command import config_option
+from window_consumer.cli.pipeline.spark import session_for
+from window_consumer.cli.pipeline.upkeep import maintenance
+from window_consumer.config.pipeline import load_pipeline
+from window_consumer.model.mask import Mask
+
+
+@click.command("maintain")
+@config_option
+@click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
+def maintain_command(*, config: Path, master: str | None) -> int:
+    """Tidy up the tables: once a day is a good measure.
+
+    Small files become few large ones, days of the trace that are older than `trace.keep` go, and
+    files that no table has needed for a week are deleted. Jobs and questions may go on meanwhile.
+    """
+    loaded = load_pipeline(config)
+    try:
+        upkeep, plan = maintenance(), plan_of(loaded, master)
+        with session_for(plan) as spark:
+            for kept in upkeep.maintain(spark, plan, datetime.now(UTC).date()):
+                click.echo(
+                    f"{kept.name}: {kept.compacted} partitions compacted, {kept.dropped:,} rows of"
+                    " days that are over dropped"
+                )
+    except BaseException as error:
+        return explain(error, Mask(loaded.secrets))
+    return OK

@@ -1,0 +1,74 @@
+"""``window-consumer pipeline run``: one job, or all of them, once or again and again."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+import click
+
+from window_consumer.cli.durations import Duration
+from window_consumer.cli.errors import OK, explain
+from window_consumer.cli.pipeline.plans import plan_of
+from window_consumer.cli.pipeline.runner import Runner
+from window_consumer.config.pipeline import load_pipeline
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.topic_id import topic_id
+from window_consumer.model.mask import Mask
+
+_JOBS: Final = ("trace", "audit", "dlq")
+config_option = click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    default=Path("pipeline.yaml"),
+    show_default=True,
+    help="The configuration of the pipeline.",
+)
+
+
+@click.command("run")
+@click.argument("job", type=click.Choice([*_JOBS, "all"]))
+@config_option
+@click.option("--once", is_flag=True, help="Take what is there, and end. [default]")
+@click.option(
+    "--every",
+    "every_s",
+    type=Duration(),
+    default=None,
+    metavar="DURATION",
+    help="Go on, and take what has come so often.",
+)
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Begin at the first record that Kafka has, into the same tables.",
+)
+@click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
+def run_command(
+    *,
+    job: str,
+    config: Path,
+    once: bool,
+    every_s: float | None,
+    restart: bool,
+    master: str | None,
+) -> int:
+    """Read a topic of events into its table, from where the last run ended.
+
+    Every event comes into the table once, whatever is killed in between.
+    """
+    if once and every_s is not None:
+        raise click.UsageError("--once and --every exclude each other")
+    loaded = load_pipeline(config)
+    try:
+        plan = plan_of(loaded, master)
+        names = _JOBS if job == "all" else (job,)
+        client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
+        log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
+        runner = Runner(plan, lambda name: topic_id(name, client, log))
+        runner.run(names, every_s, restart=restart)
+    except BaseException as error:
+        return explain(error, Mask(loaded.secrets))
+    return OK

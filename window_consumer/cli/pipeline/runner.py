@@ -1,0 +1,154 @@
+"""Running jobs, with a Spark session of their own."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from attrs import frozen
+
+from window_consumer.cli.pipeline.spark import session_for
+from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
+from window_consumer.pipeline.plan import Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from window_consumer.pipeline.jobs import Job, Running
+
+AGAIN_S: Final = 10.0
+"""Between two attempts of a job that goes on, while Kafka does not answer."""
+
+
+@frozen
+class Runner:
+    """Runs jobs of one plan.
+
+    Raises UsageError where pyspark, Java or a jar is missing, where a topic is not there, and
+    where another process runs the same job.
+    """
+
+    plan: Plan
+    topic_id: Callable[[str], str | None]
+    """Asks the cluster; raises a WindowConsumerError where it is away, or has no such topic."""
+    aside: bool = False
+    """What was read is told on stderr: stdout is for something else."""
+
+    def run(self, names: Sequence[str], every_s: float | None, *, restart: bool = False) -> None:
+        """Run jobs by their names, every so many seconds, or once for None."""
+        jobs = _jobs()
+        ids = {name: self._id_of(jobs.JOBS[name]) for name in names}
+        with ExitStack() as held:
+            for name in names:
+                held.enter_context(_alone(self.plan.directory, name))
+            spark = held.enter_context(session_for(self.plan))
+            while not self._ended(spark, ids, every_s, restart=restart):
+                restart = False
+
+    def refresh(self, spark: SparkSession, name: str) -> None:
+        """Run a job once, in a session that is there."""
+        ids = {name: self._id_of(_jobs().JOBS[name])}
+        with _alone(self.plan.directory, name):
+            self._ended(spark, ids, None, restart=False)
+
+    def _ended(
+        self,
+        spark: SparkSession,
+        ids: dict[str, str | None],
+        every_s: float | None,
+        *,
+        restart: bool,
+    ) -> bool:
+        """Run jobs until they end; False where they are to be run again."""
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - optional, and slow
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+        jobs = _jobs()
+        every = None if every_s is None else f"{int(every_s * 1000)} milliseconds"
+        running: list[Running] = []
+        try:
+            for name, its in ids.items():
+                job = jobs.JOBS[name]
+                running.append(
+                    jobs.start(spark, self.plan, job, every=every, topic_id=its, restart=restart)
+                )
+            _wait_for(running)
+        except (PySparkException, Py4JJavaError) as error:
+            if every is None or not jobs.is_absence(error):
+                raise RunError(jobs.explained(error)) from error
+            click.echo(f"Kafka does not answer, tried again in {AGAIN_S:g} s", err=True)
+        else:
+            for each in running:
+                job = each.sink.job
+                text = f"{job.name}: {each.sink.records:,} records read into {each.sink.path}"
+                click.echo(text, err=self.aside)
+            return True
+        finally:
+            for each in running:
+                each.stop()
+        time.sleep(AGAIN_S)
+        self._until_there(ids)
+        return False
+
+    def _until_there(self, ids: dict[str, str | None]) -> None:
+        jobs = _jobs()
+        while True:
+            try:
+                for name in ids:
+                    ids[name] = self._id_of(jobs.JOBS[name])
+            except BrokerUnavailableError as error:
+                click.echo(f"{error}; tried again in {AGAIN_S:g} s", err=True)
+                time.sleep(AGAIN_S)
+            else:
+                return
+
+    def _id_of(self, job: Job) -> str | None:
+        """Return the id of a job's topic, if it reads one that it names."""
+        return None if job.is_pattern else self.topic_id(job.topic_of(self.plan))
+
+
+def _wait_for(running: Sequence[Running]) -> None:
+    """Wait for all to end; what one of them ends with is raised at once."""
+    left = list(running)
+    while left:
+        left = [each for each in left if not each.wait(1)]
+
+
+def _jobs() -> Any:
+    try:
+        from window_consumer.pipeline import jobs  # noqa: PLC0415 - optional, and slow
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"there is no {error.name}: pip install 'window-consumer[spark]'"
+        ) from error
+    return jobs
+
+
+@contextmanager
+def _alone(directory: str, job: str) -> Iterator[None]:
+    """Hold a job in a directory of this machine; raises UsageError where another process does.
+
+    In other places nobody holds it: there the tables refuse the second writer.
+    """
+    if "://" in directory:
+        yield
+        return
+    place = Path(directory, "locks")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        lock = Path(place, job).open("w")  # noqa: SIM115 - closed below, held meanwhile
+    except OSError as error:
+        raise UsageError(f"directory: cannot write to {place}: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another process runs the job {job} in {directory}: wait for its end, or stop it"
+            ) from None
+        yield
