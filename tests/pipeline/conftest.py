@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,10 +23,10 @@ QUICK = {
 }
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A session with all connectors, for small jobs."""
-    from window_consumer.pipeline import jars, session  # noqa: PLC0415 - optional, and slow
+@pytest.fixture(scope="session", autouse=True)
+def connectors() -> list[Path]:
+    """The connectors' jars, brought where they are missing: commands look for them, too."""
+    from window_consumer.pipeline import jars, session  # noqa: PLC0415 - optional
 
     try:
         session.check_java()
@@ -34,6 +35,14 @@ def spark() -> Iterator[SparkSession]:
         if os.environ.get("CI"):
             pytest.fail(f"CI has to have Spark: {error}")
         pytest.skip(f"no Spark: {error}")
-    made = session.start("tests", "local[2]", jars.ready(jars.default_directory()), QUICK)
+    return jars.ready(jars.default_directory())
+
+
+@pytest.fixture(scope="session")
+def spark(connectors: list[Path]) -> Iterator[SparkSession]:
+    """A session with all connectors, for small jobs."""
+    from window_consumer.pipeline import session  # noqa: PLC0415 - optional, and slow
+
+    made = session.start("tests", "local[2]", connectors, QUICK)
     yield made
     made.stop()
