@@ -102,7 +102,7 @@ def index(bootstrap: str, topic: str, directory: str, master: str = "local[*]") 
     plan = Plan(kafka={"bootstrap.servers": bootstrap}, directory=directory, trace_topic=topic)
     spark = session.start("bench", master, jars.ready(jars.default_directory()), _MEMORY)
     began = time.perf_counter()
-    jobs.start(spark, plan, jobs.JOBS["trace"], every=None).wait()
+    jobs.start(spark, plan, jobs.JOBS["trace"]).wait()
     seconds = time.perf_counter() - began
     spark.stop()
     return {"seconds": seconds, "cpu_s": usage.cpu_s(), "max_rss_mb": usage.max_rss_mb()}

@@ -75,8 +75,14 @@ class Jobs:
         self.ends = list(ends)
         self.restarts: list[bool] = []
 
-    def start(self, *_: Any, restart: bool, **__: Any) -> Any:
-        self.restarts.append(restart)
+    How = SimpleNamespace
+
+    def start(self, _spark: Any, _plan: Plan, _job: Job, how: Any) -> Any:
+        self.restarts.append(how.restart)
+        if how.before_batch is not None:
+            how.before_batch(
+                {("events", 0): (10, 30), ("events", 1): (5, 9), ("events", 2): (4, 8)}
+            )
         end = self.ends.pop(0)
 
         def wait(_timeout_s: int) -> bool:
@@ -105,12 +111,19 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
     monkeypatch.setattr(runner, "session_for", session)
 
-    def run(every_s: float | None, *ends: str | None, ids: Any = None, **more: Any) -> Jobs:
+    def run(
+        every_s: float | None,
+        *ends: str | None,
+        ids: Any = None,
+        beginnings: Any = None,
+        passing: bool = False,
+        **more: Any,
+    ) -> Jobs:
         raised = [None if end is None else errors.PySparkException(end) for end in ends]
         jobs = Jobs(*raised)
         monkeypatch.setattr(runner, "_jobs", lambda: jobs)
-        plan = Plan(kafka={}, directory=str(tmp_path))
-        Runner(plan, ids or (lambda _: "id")).run(["trace"], every_s, **more)
+        plan = Plan(kafka={}, directory=str(tmp_path), fail_on_data_loss=not passing)
+        Runner(plan, ids or (lambda _: "id"), beginnings).run(["trace"], every_s, **more)
         return jobs
 
     return run
@@ -153,3 +166,28 @@ def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         runner._alone(str(tmp_path / "file"), "trace"),
     ):
         pass
+
+
+def test_what_is_gone_is_told_where_a_job_goes_on_behind_it(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def beginnings(topic: str) -> dict[int, int]:
+        assert topic == "events"
+        return {0: 17, 1: 5, 2: 100}
+
+    run(None, None, beginnings=beginnings)
+    assert "gone" not in capsys.readouterr().err  # such a job would have ended
+    run(None, None, beginnings=beginnings, passing=True)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("trace: events partition 0 offsets 10 to 16 are gone")
+    assert second.startswith("trace: events partition 2 offsets 4 to 7 are gone")
+
+
+def test_a_broker_that_cannot_be_asked_what_is_gone_ends_nothing(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def beginnings(_: str) -> Any:
+        raise BrokerUnavailableError("away")
+
+    run(None, None, beginnings=beginnings, passing=True)
+    assert "not known whether records of events are gone: away" in capsys.readouterr().err

@@ -157,7 +157,7 @@ def test_the_report_equals_what_was_planted(
 
 
 def run_job(spark: SparkSession, plan: Plan) -> None:
-    assert jobs.start(spark, plan, jobs.JOBS["dlq"], every=None).wait(int(PATIENCE_S))
+    assert jobs.start(spark, plan, jobs.JOBS["dlq"]).wait(int(PATIENCE_S))
 
 
 def by_command(commands: Commands, plan: Plan, group: str) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
 
 from tests import topics
 from tests.conftest import MakeTopic
 from tests.pipeline.streams import batch, configured, counted, planned, write
+from window_consumer.cli.pipeline.skipped import Skipped
 from window_consumer.pipeline import jobs, sources
 from window_consumer.pipeline.checkpoints import Checkpoint, CheckpointError
 from window_consumer.pipeline.plan import Plan
@@ -44,10 +45,19 @@ class Pipeline:
     def write(self, *values: bytes) -> None:
         write(self.kafka.bootstrap, self.topic, values)
 
-    def run(self, plan: Plan, *, restart: bool = False) -> None:
+    def run(self, plan: Plan, **how: Any) -> None:
         its = topics.identity(self.admin, plan.trace_topic)
-        query = jobs.start(self.spark, plan, TRACE, every=None, topic_id=its, restart=restart)
-        query.wait()
+        jobs.start(self.spark, plan, TRACE, jobs.How(topic_id=its, **how)).wait()
+
+    def beginnings(self, topic: str) -> dict[int, int]:
+        """Return the first offset of the one partition."""
+        settings = {"bootstrap.servers": self.kafka.bootstrap, "group.id": "tests"}
+        consumer = Consumer(settings)
+        try:
+            name = TopicPartition(topic, 0)
+            return {0: consumer.get_watermark_offsets(name, 60, cached=False)[0]}
+        finally:
+            consumer.close()
 
 
 @pytest.fixture
@@ -83,8 +93,16 @@ def test_what_retention_took_ends_the_job_with_its_range_or_is_passed(pipeline: 
     assert f"{pipeline.topic}-0: offsets 1 to 3" in said
     assert "fail_on_data_loss: false" in said
     assert counted(plan)["rows"] == 100
-    pipeline.run(pipeline.plan(fail_on_data_loss=False))
+    told: list[str] = []
+    look = Skipped("trace", pipeline.beginnings, told.append).look
+    pipeline.run(pipeline.plan(fail_on_data_loss=False), before_batch=look)
     assert counted(plan) == {"rows": 200, "distinct": 200}
+    (text,) = told
+    assert text.startswith(f"trace: {pipeline.topic} partition 0 offsets 1 to 2 are gone")
+    pipeline.write(batch(5))
+    pipeline.run(pipeline.plan(fail_on_data_loss=False), before_batch=look)
+    assert counted(plan)["rows"] == 300
+    assert told == [text]
 
 
 def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(pipeline: Pipeline) -> None:

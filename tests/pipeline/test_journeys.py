@@ -40,7 +40,7 @@ def configured(directory: Path, bootstrap: str, events: str) -> LoadedPipeline:
 
 
 def index(spark: SparkSession, loaded: LoadedPipeline) -> None:
-    query = jobs.start(spark, plan_of(loaded), jobs.JOBS["trace"], every=None)
+    query = jobs.start(spark, plan_of(loaded), jobs.JOBS["trace"])
     query.wait()
 
 

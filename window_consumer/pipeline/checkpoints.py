@@ -23,6 +23,11 @@ _NOTE: Final = "window_consumer.json"
 """The file within a checkpoint that tells which topics it is of."""
 
 
+Place = tuple[str, int]
+"""Topic and partition."""
+Spans = Mapping[Place, tuple[int, int]]
+
+
 class CheckpointError(UsageError):
     """A checkpoint is not there, or of another topic; the message says what to do."""
 
@@ -39,6 +44,31 @@ class Checkpoint:
     def number(self, batch: int) -> int:
         """Return the number by which the table knows a batch."""
         return self.generation * GENERATION + batch
+
+    def spans(self, session: SparkSession, batch: int) -> Spans:
+        """Return the offsets of a batch, by topic and partition: first and end (exclusive).
+
+        Partitions that no batch has read before are left out, as are all of the first batch: it
+        begins at what Kafka has.
+        """
+        if batch == 0:
+            return {}
+        files = _Files(session)
+        before, after = (
+            _offsets(files.read(posixpath.join(self.path, "offsets", str(number))))
+            for number in (batch - 1, batch)
+        )
+        return {place: (before[place], end) for place, end in after.items() if place in before}
+
+
+def _offsets(text: str) -> dict[Place, int]:
+    """Return how far each partition is read after a batch, from Spark's note of it."""
+    last = json.loads(text.splitlines()[-1])  # a version, what all sources share, a line for each
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in last.items()
+        for partition, offset in partitions.items()
+    }
 
 
 def of(

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from window_consumer.model.errors import RunError
 from window_consumer.pipeline import audit, checkpoints, dead_letters, quality, sources, trace
-from window_consumer.pipeline.checkpoints import Checkpoint
+from window_consumer.pipeline.checkpoints import Checkpoint, Spans
 from window_consumer.pipeline.plan import Plan, writer_of
 from window_consumer.pipeline.tables import AUDIT, BROKEN, LETTERS, TRACE, Table
 
@@ -110,20 +110,29 @@ _ADVICE: Final = tuple(
 )
 
 
-def start(
-    session: SparkSession,
-    plan: Plan,
-    job: Job,
-    *,
-    every: str | None,
-    topic_id: str | None = None,
-    restart: bool = False,
-) -> Running:
-    """Start a job: once over what is there, or ``every`` so often, such as ``1 minute``.
+@frozen(kw_only=True)
+class How:
+    """How a job runs."""
+
+    every: str | None = None
+    """How often, such as ``1 minute``; None: once over what is there."""
+    topic_id: str | None = None
+    """The id of the topic that has its name now, where the cluster has such."""
+    restart: bool = False
+    """Whether it begins at the first record that Kafka has."""
+    before_batch: Callable[[Spans], None] | None = None
+    """Gets the offsets of each batch before it is read."""
+
+
+ONCE: Final = How()
+
+
+def start(session: SparkSession, plan: Plan, job: Job, how: How = ONCE) -> Running:
+    """Start a job.
 
     Each batch of records becomes rows exactly once, whatever is killed in between: the checkpoint
-    says what a batch is, and the tables which batches they have. ``restart`` begins at the first
-    record that Kafka has. Raises CheckpointError, see ``checkpoints.of``.
+    says what a batch is, and the tables which batches they have. Raises CheckpointError, see
+    ``checkpoints.of``.
     """
     topic = job.topic_of(plan)
     given = sources.options(plan.kafka, topic, pattern=job.is_pattern)
@@ -134,14 +143,15 @@ def start(
         fail_on_data_loss=plan.fail_on_data_loss,
     )
     table, broken = job.table.make(session, plan), BROKEN.make(session, plan)
-    topics = {} if job.is_pattern else {topic: topic_id}
-    checkpoint = checkpoints.of(session, plan, job.name, table, topics, restart=restart)
-    sink = Sink(job, plan, table, broken, checkpoint)
+    topics = {} if job.is_pattern else {topic: how.topic_id}
+    checkpoint = checkpoints.of(session, plan, job.name, table, topics, restart=how.restart)
+    sink = Sink(job, plan, table, broken, checkpoint, how.before_batch)
     writer = records.writeStream.queryName(job.name).foreachBatch(sink.write)
     writer = writer.option("checkpointLocation", checkpoint.path)
-    writer = (
-        writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
-    )
+    if how.every is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=how.every)
     return Running(writer.start(), sink)
 
 
@@ -154,6 +164,7 @@ class Sink:
     path: str
     broken: str
     checkpoint: Checkpoint
+    before_batch: Callable[[Spans], None] | None = None
     records: int = field(default=0, init=False)
     """How many Kafka records were written so far."""
 
@@ -166,6 +177,8 @@ class Sink:
         name, number = writer_of(self.job.name), self.checkpoint.number(batch)
         has_broken = True
         if number > self.checkpoint.written:
+            if self.before_batch is not None:
+                self.before_batch(self.checkpoint.spans(records.sparkSession, batch))
             seen = Observation()
             bad = F.count(F.when(F.col("reason").isNotNull(), 1)).alias("bad")
             counted = judged.observe(seen, bad, F.count(F.lit(1)).alias("all"))

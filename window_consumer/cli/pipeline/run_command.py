@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +10,8 @@ import click
 from window_consumer.cli.durations import Duration
 from window_consumer.cli.errors import OK, explain
 from window_consumer.cli.pipeline.plans import plan_of
-from window_consumer.cli.pipeline.runner import Runner
+from window_consumer.cli.pipeline.runner import runner_of
 from window_consumer.config.pipeline import load_pipeline
-from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_id import topic_id
 from window_consumer.model.mask import Mask
 
 _JOBS: Final = ("trace", "audit", "dlq")
@@ -65,10 +62,7 @@ def run_command(
     try:
         plan = plan_of(loaded, master)
         names = _JOBS if job == "all" else (job,)
-        client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
-        log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
-        runner = Runner(plan, lambda name: topic_id(name, client, log))
-        runner.run(names, every_s, restart=restart)
+        runner_of(loaded, plan).run(names, every_s, restart=restart)
     except BaseException as error:
         return explain(error, Mask(loaded.secrets))
     return OK

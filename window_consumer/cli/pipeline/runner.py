@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,13 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from attrs import frozen
 
+from window_consumer.cli.pipeline.skipped import Beginnings, Skipped
 from window_consumer.cli.pipeline.spark import session_for
+from window_consumer.config.pipeline import LoadedPipeline
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.topic_id import topic_id
+from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
+from window_consumer.model.mask import Mask
 from window_consumer.pipeline.plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from window_consumer.pipeline.checkpoints import Spans
     from window_consumer.pipeline.jobs import Job, Running
 
 AGAIN_S: Final = 10.0
@@ -36,6 +44,8 @@ class Runner:
     plan: Plan
     topic_id: Callable[[str], str | None]
     """Asks the cluster; raises a WindowConsumerError where it is away, or has no such topic."""
+    beginnings: Beginnings | None = None
+    """Asks the cluster what is not gone yet, where the plan goes on behind what is."""
     aside: bool = False
     """What was read is told on stderr: stdout is for something else."""
 
@@ -73,10 +83,10 @@ class Runner:
         running: list[Running] = []
         try:
             for name, its in ids.items():
-                job = jobs.JOBS[name]
-                running.append(
-                    jobs.start(spark, self.plan, job, every=every, topic_id=its, restart=restart)
+                how = jobs.How(
+                    every=every, topic_id=its, restart=restart, before_batch=self._look_of(name)
                 )
+                running.append(jobs.start(spark, self.plan, jobs.JOBS[name], how))
             _wait_for(running)
         except (PySparkException, Py4JJavaError) as error:
             if every is None or not jobs.is_absence(error):
@@ -95,6 +105,11 @@ class Runner:
         self._until_there(ids)
         return False
 
+    def _look_of(self, job: str) -> Callable[[Spans], None] | None:
+        if self.beginnings is None or self.plan.fail_on_data_loss:
+            return None
+        return Skipped(job, self.beginnings, lambda text: click.echo(text, err=True)).look
+
     def _until_there(self, ids: dict[str, str | None]) -> None:
         jobs = _jobs()
         while True:
@@ -110,6 +125,18 @@ class Runner:
     def _id_of(self, job: Job) -> str | None:
         """Return the id of a job's topic, if it reads one that it names."""
         return None if job.is_pattern else self.topic_id(job.topic_of(self.plan))
+
+
+def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Runner:
+    """Return a runner that asks the cluster of the configuration."""
+    client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
+    log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
+
+    def beginnings(topic: str) -> dict[int, int]:
+        with TopicReader(client, log) as reader:
+            return {name.partition: span.first for name, span in reader.spans(topic).items()}
+
+    return Runner(plan, lambda name: topic_id(name, client, log), beginnings, aside)
 
 
 def _wait_for(running: Sequence[Running]) -> None:
