@@ -1,0 +1,103 @@
+"""A cluster of Spark's own on this machine: a master and two workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+from attrs import define, field
+
+from tests.integration.members import wait_until
+
+PATIENCE_S = 300.0
+BIN = Path(pyspark.__path__[0], "bin")
+ENVIRONMENT = {
+    **os.environ,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "SPARK_DAEMON_MEMORY": "256m",
+    "PYSPARK_PYTHON": sys.executable,
+}
+
+
+@define
+class Cluster:
+    """A master and its workers, as processes of this machine."""
+
+    master: str
+    directory: Path
+    processes: list[subprocess.Popen[bytes]] = field(factory=list)
+
+    def start(self, name: str, *arguments: str) -> None:
+        with (self.directory / "said").open("ab") as said:
+            process = subprocess.Popen(
+                [BIN / "spark-class", f"org.apache.spark.deploy.{name}", *arguments],
+                env=ENVIRONMENT,
+                start_new_session=True,
+                stdout=said,
+                stderr=said,
+            )
+        self.processes.append(process)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Spark's properties for drivers of this cluster."""
+        return {
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.memory": "600m",
+            "spark.executor.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dof={self.directory}",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+        }
+
+    @property
+    def said(self) -> str:
+        return (self.directory / "said").read_text()
+
+    def executors(self) -> list[int]:
+        """Return the processes that work."""
+        found = []
+        for each in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                command = each.read_text().split("\0")
+            except OSError:
+                continue  # it has ended meanwhile
+            if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in command and any(
+                self.directory.as_posix() in part for part in command
+            ):
+                found.append(int(each.parent.name))
+        return found
+
+
+@contextmanager
+def standalone(directory: Path) -> Iterator[Cluster]:
+    """A master and two workers with a core each, on ports that were free."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    cluster = Cluster(f"spark://127.0.0.1:{port}", directory)
+    host = ["--host", "127.0.0.1", "--webui-port", "0"]
+    with ExitStack() as running:
+        running.callback(_end, cluster)
+        cluster.start("master.Master", *host, "--port", str(port))
+        wait_until(lambda: "I have been elected leader" in cluster.said, PATIENCE_S, "a master")
+        for number in range(2):
+            work = str(directory / f"worker-{number}")
+            memory = ["--cores", "1", "--memory", "700m", "--work-dir", work]
+            cluster.start("worker.Worker", *host, *memory, cluster.master)
+        registered = "Successfully registered with master"
+        wait_until(lambda: cluster.said.count(registered) == 2, PATIENCE_S, "two workers")
+        yield cluster
+
+
+def _end(cluster: Cluster) -> None:
+    for process in reversed(cluster.processes):
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
