@@ -27,6 +27,7 @@ from window_consumer import App, Record
 
 app = App("shop")
 here = Path({directory!r})
+(here / f"from-{{os.getpid()}}").write_text(__file__)
 
 @app.handler("orders", group="shop", concurrency=8)
 def charge(record: Record) -> None:
@@ -103,3 +104,7 @@ def test_the_tasks_of_an_executor_that_is_lost_run_again_and_nothing_else(
     assert twice
     assert twice < {(place, offset) for place in (0, 1) for offset in range(100, 200)}
     assert len({partition for partition, _ in twice}) == 1
+    imported = {file.read_text() for file in tmp_path.glob("from-*")}
+    brought = {each for each in imported if each.startswith(f"{tmp_path}/worker-")}
+    assert imported - brought == {f"{tmp_path}/shop.py"}  # the driver's
+    assert len(brought) >= 2

@@ -153,6 +153,7 @@ _SIGNS: Final = (
 )
 _OUR_ERROR: Final = re.compile(r"\s*window_consumer\.[a-z_.]+\.[A-Z]\w+: (.+)")
 """The last line of a task's traceback, where it is one that we have written."""
+_NOT_IMPORTED: Final = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 
 _MOST_TEXT: Final = 1500
 
@@ -162,6 +163,11 @@ def told(error: Exception) -> str:
     text = str(error)
     lines = [line for line in text.splitlines() if line and not line.startswith("\tat ")]
     ours = [found for line in lines if (found := _OUR_ERROR.match(line))]
+    if missing := _NOT_IMPORTED.search(text):
+        return (
+            f"executors cannot import {missing[1]}: --py-files brings files of your own; what is"
+            " installed has to be in the environment that they run (PYSPARK_PYTHON)"
+        )
     for sign, advice in _SIGNS:
         if sign.lower() in text.lower():
             return advice
