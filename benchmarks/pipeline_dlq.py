@@ -78,33 +78,47 @@ def run(topics: Topics, workload: Workload) -> Run:
     topic, count = f"wc-bench-{uuid.uuid4().hex[:12]}.dlq", workload.topic.records
     topics.make(topic)
     try:
-        with tempfile.TemporaryDirectory() as directory:
-            config = Path(directory, "pipeline.yaml")
-            section = {
-                "kafka": {"bootstrap.servers": topics.bootstrap},
-                "directory": directory,
-                "dlq": {"topics": [topic], "patterns": []},
-                "spark": {"properties": _MEMORY},
-            }
-            config.write_text(json.dumps(section), "utf-8")
-            children.run("dead_letter_topic", bootstrap=topics.bootstrap, topic=topic, count=count)
-            from_kafka_s, direct = _report(config, "--from-kafka")
-            table_s, _ = _timed("pipeline", "run", "dlq", "-c", str(config))
-            seconds, told = _report(config)
+        found = measured(topics.bootstrap, topic, count)
     finally:
         topics.delete(topic)
-    lost = count - min(each["count"] for each in (direct, told))
-    notes = {"seconds": seconds, "from_kafka_seconds": from_kafka_s, "table_seconds": table_s}
-    return Run(count / seconds, lost=lost, notes=notes)
+    notes = {name if name == "seconds" else f"{name}_seconds": s for name, s in found.items()}
+    return Run(count / found["seconds"], notes=notes)
 
 
-def _report(config: Path, *more: str) -> tuple[float, dict[str, Any]]:
+def measured(
+    bootstrap: str, topic: str, count: int, *, from_kafka: bool = True
+) -> dict[str, float]:
+    """Fill a topic; return the seconds of the report from Kafka, of the table, and of its report.
+
+    Raises RunError where a report does not have them all.
+    """
+    children.run("dead_letter_topic", bootstrap=bootstrap, topic=topic, count=count)
+    found = {}
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory, "pipeline.yaml")
+        section = {
+            "kafka": {"bootstrap.servers": bootstrap},
+            "directory": directory,
+            "dlq": {"topics": [topic], "patterns": []},
+            "spark": {"properties": _MEMORY},
+        }
+        config.write_text(json.dumps(section), "utf-8")
+        if from_kafka:
+            found["from_kafka"] = _report(config, count, "--from-kafka")
+        found["table"], _ = _timed("pipeline", "run", "dlq", "-c", str(config))
+        found["seconds"] = _report(config, count)
+    return found
+
+
+def _report(config: Path, count: int, *more: str) -> float:
     page = config.with_name("report.html")
     seconds, said = _timed("dlq", "report", "-c", str(config), "--json", "-o", str(page), *more)
     found: dict[str, Any] = json.loads(said)
     if len(found["causes"]) != len(CAUSES):
         raise RunError(f"{len(found['causes'])} causes were found, {len(CAUSES)} were planted")
-    return seconds, found
+    if found["count"] != count:
+        raise RunError(f"the report is on {found['count']:,} dead letters, {count:,} were planted")
+    return seconds
 
 
 def _timed(*arguments: str) -> tuple[float, str]:

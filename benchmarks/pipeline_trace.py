@@ -182,25 +182,5 @@ def run(topics: Topics, workload: Workload) -> Run:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def run_growth(topics: Topics, workload: Workload) -> Run:
-    """Index 1, 2, 4 and 8 times as many events, each into a table of its own."""
-    share = workload.topic.records // 8
-    seconds: dict[int, float] = {}
-    for times in (1, 2, 4, 8):
-        topic = f"wc-bench-{uuid.uuid4().hex[:12]}"
-        topics.make(topic)
-        where = {"bootstrap": topics.bootstrap, "topic": topic}
-        try:
-            children.run("trace_events", begin=0, events=share * times, **where)
-            with tempfile.TemporaryDirectory(prefix="wc-bench-") as directory:
-                answer = children.run("trace_index", directory=directory, **where)
-            seconds[times] = answer["seconds"]
-        finally:
-            topics.delete(topic)
-    notes = {f"seconds_{times}x": value for times, value in seconds.items()}
-    growth = max(seconds[times] / (times * seconds[1]) for times in (2, 4, 8))
-    return Run(share * 8 / seconds[8], ratios={"linear": growth}, notes=notes)
-
-
-RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {"trace": run, "trace-growth": run_growth}
+RUNS: Mapping[str, Callable[[Topics, Workload], Run]] = {"trace": run}
 """By the work of the workload."""

@@ -10,13 +10,21 @@ from typing import Any
 import cattrs
 from attrs import evolve, field, frozen
 
-from benchmarks import children, downstream, pipeline_dlq, pipeline_trace, redriving, telemetry
+from benchmarks import (
+    children,
+    downstream,
+    growth,
+    pipeline_dlq,
+    pipeline_trace,
+    redriving,
+    telemetry,
+)
 from benchmarks.results import Measured, Run
 from benchmarks.topics import Say, Topics
 from benchmarks.workloads import PARTITIONS, Baseline, Workload
 from window_consumer.model.errors import RunError
 
-_OF_THE_PIPELINE = {**pipeline_trace.RUNS, "dead-letters": pipeline_dlq.run}
+_OF_THE_PIPELINE = {**pipeline_trace.RUNS, **growth.RUNS, "dead-letters": pipeline_dlq.run}
 
 
 def measure(

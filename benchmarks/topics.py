@@ -57,12 +57,17 @@ class Topics:
         return name in self._names()
 
     def make(self, name: str, partitions: int = PARTITIONS) -> None:
-        """Make a topic."""
+        """Make a topic and wait until the broker that answers clients has heard of it."""
         new = NewTopic(name, num_partitions=partitions, replication_factor=1)
         try:
             self._admin.create_topics([new])[name].result(timeout=_ANSWER_S)
         except KafkaException as exception:
             raise RunError(f"{name} cannot be made: {exception.args[0].str()}") from exception
+        deadline = time.monotonic() + _GONE_S
+        while not self.exists(name):
+            if time.monotonic() > deadline:
+                raise RunError(f"{name} was made, but is not there after {_GONE_S:g} s")
+            time.sleep(_LOOK_S)
 
     def delete(self, name: str) -> None:
         """Delete a topic and wait until it is gone."""

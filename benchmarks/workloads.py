@@ -25,6 +25,9 @@ Work = Literal[
     "backfill",
     "trace",
     "trace-growth",
+    "audit-growth",
+    "dead-letters-growth",
+    "backfill-growth",
     "dead-letters",
     "audit",
 ]
@@ -137,6 +140,7 @@ _KILLS = 5
 
 _LOOP_FLOORS = (Floor("tuned-loop", 0.8), Floor("default-loop", 2.0))
 _FASTER_FLOORS = (Floor("tuned-loop", 0.9), Floor("default-loop", 2.0))
+_GROWTH_FLOORS = (Floor("linear", 1.2, at_most=True), Floor("memory", 1.2, at_most=True))
 
 
 def _waiting(
@@ -371,13 +375,6 @@ _ALL = (
         ),
     ),
     Workload(
-        "pipeline-trace-growth",
-        "1, 2, 4 and 8 times as many events become a table, with the same memory",
-        TopicSpec(records=5_000_000),
-        work="trace-growth",
-        floors=(Floor("linear", 1.2, at_most=True),),
-    ),
-    Workload(
         "pipeline-audit",
         "the counts of 5,000,000 records are balanced, with losses and duplicates among them",
         TopicSpec(records=5_000_000),
@@ -394,6 +391,35 @@ _ALL = (
         TopicSpec(records=1_000_000),
         work="dead-letters",
         floors=(Floor("seconds", 20, at_most=True),),
+    ),
+    Workload(
+        "pipeline-trace-growth",
+        "1, 2, 4 and 8 times 1,000,000 events become a table, with the same memory",
+        TopicSpec(records=8_000_000),
+        work="trace-growth",
+        floors=_GROWTH_FLOORS,
+    ),
+    Workload(
+        "pipeline-audit-growth",
+        "the counts of 1, 2, 4 and 8 times 1,250,000 records are balanced, with the same memory",
+        TopicSpec(records=10_000_000),
+        work="audit-growth",
+        floors=_GROWTH_FLOORS,
+    ),
+    Workload(
+        "pipeline-dlq-growth",
+        "1, 2, 4 and 8 times 125,000 dead letters: the table and the report, with the same memory",
+        TopicSpec(records=1_000_000),
+        work="dead-letters-growth",
+        floors=_GROWTH_FLOORS,
+    ),
+    Workload(
+        "backfill-growth",
+        "a backfill of 1, 2, 4 and 8 times 250,000 records, with the same memory",
+        TopicSpec(records=2_000_000),
+        work="backfill-growth",
+        slots=64,
+        floors=_GROWTH_FLOORS,
     ),
 )
 

@@ -83,7 +83,10 @@ PROMISED = {
         "search_key_ms": 300,
         "command_s": 1,
     },
-    "pipeline-trace-growth": {"linear": 1.2},
+    "pipeline-trace-growth": {"linear": 1.2, "memory": 1.2},
+    "pipeline-audit-growth": {"linear": 1.2, "memory": 1.2},
+    "pipeline-dlq-growth": {"linear": 1.2, "memory": 1.2},
+    "backfill-growth": {"linear": 1.2, "memory": 1.2},
     "pipeline-audit": {"seconds": 10, "missed": 0, "false": 0},
     "pipeline-dlq": {"seconds": 20},
 }
