@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,9 +73,10 @@ class Jobs:
 
     JOBS = {"trace": Job(name="trace")}  # noqa: RUF012 - as in the module
 
-    def __init__(self, *ends: Exception | None):
+    def __init__(self, *ends: Exception | Callable[[], bool] | None):
         self.ends = list(ends)
         self.restarts: list[bool] = []
+        self.all_was_read: bool | None = None
 
     How = SimpleNamespace
 
@@ -86,12 +89,18 @@ class Jobs:
         end = self.ends.pop(0)
 
         def wait(_timeout_s: int) -> bool:
-            if end is not None:
+            if isinstance(end, Exception):
                 raise end
-            return True
+            return end is None or end()
 
         sink = SimpleNamespace(job=self.JOBS["trace"], records=7, path="a table")
-        return SimpleNamespace(sink=sink, wait=wait, stop=lambda: None)
+        return SimpleNamespace(
+            sink=sink,
+            wait=wait,
+            stop=lambda: None,
+            is_busy=lambda: True,
+            batches=lambda: 3,
+        )
 
     def is_absence(self, error: Exception) -> bool:
         return "TimeoutException" in str(error)
@@ -106,24 +115,27 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setattr(runner, "AGAIN_S", 0.01)
 
     @contextmanager
-    def session(_plan: Plan) -> Iterator[None]:
-        yield None
+    def session(_plan: Plan) -> Iterator[Any]:
+        yield SimpleNamespace(sparkContext=SimpleNamespace(setLogLevel=lambda _level: None))
 
     monkeypatch.setattr(runner, "session_for", session)
 
     def run(
         every_s: float | None,
-        *ends: str | None,
+        *ends: str | Callable[[], bool] | None,
         ids: Any = None,
         beginnings: Any = None,
         passing: bool = False,
+        stop: threading.Event | None = None,
         **more: Any,
     ) -> Jobs:
-        raised = [None if end is None else errors.PySparkException(end) for end in ends]
+        raised = [errors.PySparkException(end) if isinstance(end, str) else end for end in ends]
         jobs = Jobs(*raised)
         monkeypatch.setattr(runner, "_jobs", lambda: jobs)
         plan = Plan(kafka={}, directory=str(tmp_path), fail_on_data_loss=not passing)
-        Runner(plan, ids or (lambda _: "id"), beginnings).run(["trace"], every_s, **more)
+        asked = stop or threading.Event()
+        runner_of_jobs = Runner(plan, ids or (lambda _: "id"), beginnings, lambda: asked)
+        jobs.all_was_read = runner_of_jobs.run(["trace"], every_s, **more)
         return jobs
 
     return run
@@ -191,3 +203,32 @@ def test_a_broker_that_cannot_be_asked_what_is_gone_ends_nothing(
 
     run(None, None, beginnings=beginnings, passing=True)
     assert "not known whether records of events are gone: away" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("every_s", [60.0, None])
+def test_a_batch_that_runs_may_end_when_the_end_is_asked_for(
+    run: Any, every_s: float | None
+) -> None:
+    stop, waits = threading.Event(), Counter[bool]()
+
+    def wait() -> bool:
+        waits[stop.is_set()] += 1
+        if waits[False] == 2:
+            stop.set()
+        return waits[True] == 3  # the batch ends
+
+    jobs = run(every_s, wait, stop=stop)
+    assert waits == {False: 2, True: 3}
+    assert jobs.all_was_read is (every_s is not None)
+    assert jobs.restarts == [False]
+
+
+def test_a_batch_that_does_not_end_is_cut_off(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "BATCH_S", 0.1)
+    stop = threading.Event()
+
+    def wait() -> bool:
+        stop.set()
+        return False
+
+    assert run(60.0, wait, stop=stop).all_was_read

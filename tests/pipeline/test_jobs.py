@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from tests import topics
 from tests.conftest import MakeTopic
 from tests.pipeline.streams import batch, configured, counted, planned, write
 from window_consumer.cli.pipeline.skipped import Skipped
+from window_consumer.model.errors import RunError
 from window_consumer.pipeline import jobs, sources
 from window_consumer.pipeline.checkpoints import Checkpoint, CheckpointError
 from window_consumer.pipeline.plan import Plan
@@ -86,7 +89,7 @@ def test_what_retention_took_ends_the_job_with_its_range_or_is_passed(pipeline: 
     pipeline.write(batch(2), batch(3), batch(4))
     gone = TopicPartition(pipeline.topic, 0, 3)
     pipeline.admin.delete_records([gone])[gone].result(60)
-    with pytest.raises(StreamingQueryException) as caught:
+    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         pipeline.run(plan)
     said = jobs.explained(caught.value)
     assert said.startswith("records are gone that were not read yet")
@@ -145,6 +148,19 @@ def test_a_checkpoint_of_before_is_refused(pipeline: Pipeline, tmp_path: Path) -
         pipeline.run(plan)
 
 
+def test_a_batch_that_fails_ends_the_job_with_its_own_error(pipeline: Pipeline) -> None:
+    def rows(*_: object) -> Any:
+        raise RunError("no such column")
+
+    plan = pipeline.plan()
+    pipeline.write(batch(1))
+    with pytest.raises(RunError, match=r"^no such column$"):
+        jobs.start(pipeline.spark, plan, evolve(TRACE, rows=rows)).wait()
+    assert counted(plan)["rows"] == 0
+    pipeline.run(plan)
+    assert counted(plan)["rows"] == 100
+
+
 def test_a_batch_that_somebody_else_has_written_is_told(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,8 +171,10 @@ def test_a_batch_that_somebody_else_has_written_is_told(
     records = sources.bounded(pipeline.spark, sources.options(plan.kafka, plan.trace_topic))
     unaware = Checkpoint(plan.checkpoint("trace"), 0, written=-1)
     sink = jobs.Sink(TRACE, plan, plan.table("trace"), plan.table("quarantine"), unaware)
-    with pytest.raises(jobs.SecondWriterError, match="run each job once"):
+    with pytest.raises(jobs.BatchFailedError):
         sink.write(records, 0)
+    assert isinstance(sink.failure, jobs.SecondWriterError)
+    assert "run each job once" in str(sink.failure)
     assert counted(plan) == {"rows": 100, "distinct": 100}
 
 

@@ -9,6 +9,7 @@ from threading import Thread
 from typing import Final
 
 from attrs import define, field, frozen
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.streaming.query import StreamingQuery
@@ -18,6 +19,10 @@ from window_consumer.pipeline import audit, checkpoints, dead_letters, quality, 
 from window_consumer.pipeline.checkpoints import Checkpoint, Spans
 from window_consumer.pipeline.plan import Plan, writer_of
 from window_consumer.pipeline.tables import AUDIT, BROKEN, LETTERS, TRACE, Table
+
+
+class BatchFailedError(RunError):
+    """A batch was not written; the sink has the reason."""
 
 
 class SecondWriterError(RunError):
@@ -168,11 +173,24 @@ class Sink:
     records: int = field(default=0, init=False)
     """How many Kafka records were written so far."""
 
+    failure: Exception | None = field(default=None, init=False)
+    """What the last batch has ended with."""
+
     def write(self, records: DataFrame, batch: int) -> None:
         """Write one batch to the job's table, and what could not be read to the quarantine.
 
-        Raises SecondWriterError where the table has it already, from somebody else.
+        Raises BatchFailedError; why is in ``failure``: SecondWriterError where the table has the
+        batch already, from somebody else.
         """
+        try:
+            self._write(records, batch)
+        except Exception as error:
+            self.failure = error
+            # Where it is being stopped, Spark looks through what it gets here with a pattern that
+            # overflows the stack of its thread, and prints that: so it gets a short text.
+            raise BatchFailedError(f"batch {batch} of {self.job.name} was not written") from None
+
+    def _write(self, records: DataFrame, batch: int) -> None:
         judged = self.job.judge(records)
         name, number = writer_of(self.job.name), self.checkpoint.number(batch)
         has_broken = True
@@ -217,10 +235,28 @@ class Running:
 
     def wait(self, timeout_s: int | None = None) -> bool:
         """Wait for its end; False where it goes on. Raises what it ended with."""
-        if timeout_s is None:
-            self.query.awaitTermination()
-            return True
-        return bool(self.query.awaitTermination(timeout_s))
+        try:
+            if timeout_s is None:
+                self.query.awaitTermination()
+                ended = True
+            else:
+                ended = bool(self.query.awaitTermination(timeout_s))
+        except StreamingQueryException:
+            if self.sink.failure is None:
+                raise
+            ended = True
+        if ended and self.sink.failure is not None:
+            raise self.sink.failure
+        return ended
+
+    def is_busy(self) -> bool:
+        """Tell whether a batch runs."""
+        return bool(self.query.status["isTriggerActive"])
+
+    def batches(self) -> int:
+        """Return how many batches have ended."""
+        last = self.query.lastProgress
+        return 0 if last is None else int(last["batchId"]) + 1
 
     def stop(self) -> None:
         """End it where it is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,7 @@ from attrs import frozen
 
 from window_consumer.cli.pipeline.skipped import Beginnings, Skipped
 from window_consumer.cli.pipeline.spark import session_for
+from window_consumer.cli.run import Signals
 from window_consumer.config.pipeline import LoadedPipeline
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_id import topic_id
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 AGAIN_S: Final = 10.0
 """Between two attempts of a job that goes on, while Kafka does not answer."""
+BATCH_S: Final = 30.0
+"""How long a batch that runs may take when the end is asked for; the next run does it again."""
 
 
 @frozen
@@ -46,35 +50,43 @@ class Runner:
     """Asks the cluster; raises a WindowConsumerError where it is away, or has no such topic."""
     beginnings: Beginnings | None = None
     """Asks the cluster what is not gone yet, where the plan goes on behind what is."""
+    listen: Callable[[], threading.Event] = threading.Event
+    """Begins to hear what asks for the end, after Spark's start, which takes SIGINT."""
     aside: bool = False
     """What was read is told on stderr: stdout is for something else."""
 
-    def run(self, names: Sequence[str], every_s: float | None, *, restart: bool = False) -> None:
-        """Run jobs by their names, every so many seconds, or once for None."""
+    def run(self, names: Sequence[str], every_s: float | None, *, restart: bool = False) -> bool:
+        """Run jobs by their names, every so many seconds, or once for None.
+
+        False where it was ended before all was read that was there.
+        """
         jobs = _jobs()
         ids = {name: self._id_of(jobs.JOBS[name]) for name in names}
         with ExitStack() as held:
             for name in names:
                 held.enter_context(_alone(self.plan.directory, name))
             spark = held.enter_context(session_for(self.plan))
-            while not self._ended(spark, ids, every_s, restart=restart):
+            stop = self.listen()
+            while not stop.is_set() and not self._ended(spark, ids, every_s, stop, restart=restart):
                 restart = False
+        return every_s is not None or not stop.is_set()
 
     def refresh(self, spark: SparkSession, name: str) -> None:
         """Run a job once, in a session that is there."""
         ids = {name: self._id_of(_jobs().JOBS[name])}
         with _alone(self.plan.directory, name):
-            self._ended(spark, ids, None, restart=False)
+            self._ended(spark, ids, None, threading.Event(), restart=False)
 
     def _ended(
         self,
         spark: SparkSession,
         ids: dict[str, str | None],
         every_s: float | None,
+        stop: threading.Event,
         *,
         restart: bool,
     ) -> bool:
-        """Run jobs until they end; False where they are to be run again."""
+        """Run jobs until they end, or have to; False where they are to be run again."""
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - optional, and slow
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
@@ -87,7 +99,10 @@ class Runner:
                     every=every, topic_id=its, restart=restart, before_batch=self._look_of(name)
                 )
                 running.append(jobs.start(spark, self.plan, jobs.JOBS[name], how))
-            _wait_for(running)
+            _wait_for(running, stop)
+            if stop.is_set():
+                # What is cut off is no news, and Spark tells it with the stack of each thread.
+                spark.sparkContext.setLogLevel("OFF")
         except (PySparkException, Py4JJavaError) as error:
             if every is None or not jobs.is_absence(error):
                 raise RunError(jobs.explained(error)) from error
@@ -101,8 +116,8 @@ class Runner:
         finally:
             for each in running:
                 each.stop()
-        time.sleep(AGAIN_S)
-        self._until_there(ids)
+        stop.wait(AGAIN_S)
+        self._until_there(ids, stop)
         return False
 
     def _look_of(self, job: str) -> Callable[[Spans], None] | None:
@@ -110,15 +125,15 @@ class Runner:
             return None
         return Skipped(job, self.beginnings, lambda text: click.echo(text, err=True)).look
 
-    def _until_there(self, ids: dict[str, str | None]) -> None:
+    def _until_there(self, ids: dict[str, str | None], stop: threading.Event) -> None:
         jobs = _jobs()
-        while True:
+        while not stop.is_set():
             try:
                 for name in ids:
                     ids[name] = self._id_of(jobs.JOBS[name])
             except BrokerUnavailableError as error:
                 click.echo(f"{error}; tried again in {AGAIN_S:g} s", err=True)
-                time.sleep(AGAIN_S)
+                stop.wait(AGAIN_S)
             else:
                 return
 
@@ -136,14 +151,31 @@ def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Run
         with TopicReader(client, log) as reader:
             return {name.partition: span.first for name, span in reader.spans(topic).items()}
 
-    return Runner(plan, lambda name: topic_id(name, client, log), beginnings, aside)
+    return Runner(
+        plan,
+        lambda name: topic_id(name, client, log),
+        beginnings,
+        lambda: Signals.install().stop,
+        aside,
+    )
 
 
-def _wait_for(running: Sequence[Running]) -> None:
-    """Wait for all to end; what one of them ends with is raised at once."""
+def _wait_for(running: Sequence[Running], stop: threading.Event) -> None:
+    """Wait for all to end; what one of them ends with is raised at once.
+
+    Where the end is asked for, each batch that runs may end first.
+    """
     left = list(running)
-    while left:
+    while left and not stop.is_set():
         left = [each for each in left if not each.wait(1)]
+    busy = [(each, each.batches()) for each in left]
+    deadline = time.monotonic() + BATCH_S
+    while busy and time.monotonic() < deadline:
+        busy = [
+            (each, batches)
+            for each, batches in busy
+            if each.is_busy() and each.batches() == batches and not each.wait(1)
+        ]
 
 
 def _jobs() -> Any:
