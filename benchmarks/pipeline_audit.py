@@ -29,7 +29,7 @@ FAULTY_ONE_IN: Final = 12
 PLANTED: Final = (Finding.LOST, Finding.DUPLICATED, Finding.EXCHANGED)
 _FIRST_MS: Final = 1_767_312_000_000
 _MINUTE_MS: Final = 60_000
-_SPARK: Final = {"spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+_SPARK: Final = {**session.SHORT, "spark.driver.memory": "2g", "spark.ui.enabled": "false"}
 
 
 def run(records: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 import attrs
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.model.audit_balance import Verdict
@@ -23,6 +23,8 @@ _PLACE: Final = ("group", "topic", "partition")
 _EPOCH: Final = ("epoch_ms", "client", "incarnation")
 _STRETCH: Final = 100_000
 """Offsets that are compared with each other: ranges are looked up by their stretches."""
+
+_LOW: Final = 0xFFFF_FFFF
 
 _DEFAULTS: Final = {
     each.name: each.default
@@ -74,45 +76,46 @@ def counts(readable: DataFrame) -> DataFrame:
 def effective(rows: DataFrame) -> DataFrame:
     """Return each count once, with ``replaced``: a later epoch has an offset in common with it.
 
-    Takes and gives ``AUDIT_COUNTS``, in any order and any number of times.
+    Takes and gives ``AUDIT_COUNTS``, in any order and any number of times; of a count that came
+    several times the first one stays.
     """
-    once = rows.dropDuplicates(list(ID))
-    epoch = F.struct(*_EPOCH)
-    ranges = once.where(F.size("offsets") > 0).select(
-        *ID, *_PLACE, "topic_hash", epoch.alias("epoch"), F.explode("offsets").alias("range")
+    as_sent = Window.partitionBy(*ID[::-1]).orderBy("written_at")
+    # As many values as dropDuplicates would have to keep in a buffer make it sort them twice.
+    came_before = F.lag("sequence").over(as_sent).isNotNull()
+    once = rows.withColumn("came_before", came_before).where("NOT came_before").drop("came_before")
+    gone = F.broadcast(_replaced(rows).withColumn("replaced", F.lit(True)))
+    marked = once.join(gone, list(ID), "left")
+    return marked.withColumn("replaced", F.coalesce("replaced", F.lit(False)))
+
+
+def _replaced(rows: DataFrame) -> DataFrame:
+    """Return the ``ID`` of each count of which a later epoch has counted an offset again."""
+    epoch = F.struct(*_EPOCH).alias("epoch")
+    ranges = rows.where(F.size("offsets") > 0).select(
+        *_PLACE, "topic_hash", *ID, epoch, F.explode("offsets").alias("range")
     )
     first, stop = F.col("range")[0], F.col("range")[1]
-    pieces = ranges.where(first < stop).withColumn(
-        "stretch",
-        F.explode(
-            F.sequence(F.floor(first / _STRETCH), F.floor((stop - 1) / _STRETCH)),
-        ),
-    )
-    contested = (
-        pieces.groupBy(*_PLACE, "stretch")
-        .agg(F.min("epoch").alias("earliest"), F.max("epoch").alias("latest"))
-        .where("earliest < latest")
-        .select(*_PLACE, "stretch")
-    )
-    mine = pieces.join(contested, [*_PLACE, "stretch"], "left_semi").alias("mine")
+    stretches = F.sequence(F.floor(first / _STRETCH), F.floor((stop - 1) / _STRETCH))
+    pieces = ranges.where(first < stop).withColumn("stretch", F.explode(stretches))
+    by = [*_PLACE, "stretch"]
+    # Numbers in the place of epochs: Spark hashes what it can change in its buffer, else it sorts.
+    number = F.xxhash64("epoch")
+    several = F.min(number) < F.max(number)
+    contested = pieces.groupBy(*by).agg(several.alias("several")).where("several").select(*by)
+    mine = pieces.join(F.broadcast(contested), by, "left_semi")
     theirs = mine.select(
-        *_PLACE,
-        "stretch",
+        *by,
         F.col("epoch").alias("their_epoch"),
         F.col("topic_hash").alias("their_hash"),
         F.col("range").alias("their_range"),
-    )
-    gone = (
-        mine.join(theirs, [*_PLACE, "stretch"])
+    ).distinct()
+    return (
+        mine.join(theirs, by)
         .where("their_epoch > epoch")
         .where("topic_hash = their_hash OR topic_hash = 0 OR their_hash = 0")
         .where("range[0] < their_range[1] AND their_range[0] < range[1]")
         .select(*ID)
         .distinct()
-        .withColumn("replaced", F.lit(True))
-    )
-    return once.join(gone, list(ID), "left").withColumn(
-        "replaced", F.coalesce("replaced", F.lit(False))
     )
 
 
@@ -124,7 +127,6 @@ def sums(rows: DataFrame) -> DataFrame:
     64-bit numbers, and ``has_ids``, which is false where some had none.
     """
     with_ids = F.col("id_xor").isNotNull() & F.col("id_sum").isNotNull()
-    wide = F.sum(F.coalesce("id_sum", F.lit(0)).cast("decimal(38,0)"))
     return rows.groupBy("topic", "bucket_ms", "group", "tier").agg(
         F.sum("count").alias("count"),
         F.sum("bytes").alias("bytes"),
@@ -132,7 +134,7 @@ def sums(rows: DataFrame) -> DataFrame:
         F.sum("skewed").alias("skewed"),
         F.sum("lost").alias("lost"),
         F.bit_xor(F.when(with_ids, F.col("id_xor")).otherwise(0)).alias("id_xor"),
-        signed64(wide).alias("id_sum"),
+        sum64(F.coalesce("id_sum", F.lit(0))).alias("id_sum"),
         F.every(with_ids | (F.col("count") == 0)).alias("has_ids"),
     )
 
@@ -212,7 +214,7 @@ def _side(added: DataFrame, keys: list[str], name: str) -> DataFrame:
         *[F.sum(F.when(F.col("tier") == t, F.col("count")).otherwise(0)).alias(t) for t in tiers],
         F.sum(only("count")).alias(name),
         F.bit_xor(only("id_xor")).alias(f"{name}_xor"),
-        signed64(F.sum(only("id_sum").cast("decimal(38,0)"))).alias(f"{name}_sum"),
+        sum64(only("id_sum")).alias(f"{name}_sum"),
         F.every(F.col("has_ids") | ~counts_in).alias(f"{name}_has_ids"),
     )
 
@@ -222,9 +224,9 @@ _LEFT: Final = [
 ]
 
 
-def signed64(wide: Column) -> Column:
-    """Return the low 64 bits of a decimal as a signed number."""
-    modulus = F.lit(str(2**64)).cast("decimal(38,0)")
-    low = F.pmod(wide, modulus.cast("decimal(38,0)"))
-    half = F.lit(str(2**63)).cast("decimal(38,0)")
-    return F.when(low >= half, low - modulus).otherwise(low).cast("bigint")
+def sum64(column: Column) -> Column:
+    """Return the low 64 bits of the sum of a group's numbers, as a signed number."""
+    # In halves, which do not overflow before there are 2^31 rows: decimals are objects.
+    low, high = F.sum(column.bitwiseAND(_LOW)), F.sum(F.shiftright(column, 32))
+    carried = F.shiftleft(high + F.shiftright(low, 32), 32)
+    return carried.bitwiseOR(low.bitwiseAND(_LOW))

@@ -13,7 +13,7 @@ from window_consumer.pipeline.audit_sides import UNKNOWN, aligned, sides
 EXPLANATION: Final = (*PLACE, "came", "left", "missing", "counted", "unknown_ids")
 
 
-def explanation(judged: DataFrame, bucket_ms: int, *, copies_wait_ms: int) -> DataFrame:
+def explanation(judged: DataFrame, bucket_ms: int, *, grace_ms: int) -> DataFrame:
     """Return where the records of a bucket lie that make its difference: ``EXPLANATION``.
 
     Takes rows of ``audit.effective``, with those that were replaced, and the start of a bucket. A
@@ -24,7 +24,7 @@ def explanation(judged: DataFrame, bucket_ms: int, *, copies_wait_ms: int) -> Da
     sends of which nobody knows, as far as they have one (``unknown_ids``).
     """
     rows = aligned(judged)
-    here = sides(rows, copies_wait_ms=copies_wait_ms).where(F.col("bucket_ms") == bucket_ms)
+    here = sides(judged, grace_ms=grace_ms).where(F.col("bucket_ms") == bucket_ms)
     both = F.col("came_ids") & F.col("left_ids")
     other = (F.col("came_xor") != F.col("left_xor")) | (F.col("came_sum") != F.col("left_sum"))
     odd = here.where((F.col("came") != F.col("left")) | (both & other) | (F.col(UNKNOWN) > 0))

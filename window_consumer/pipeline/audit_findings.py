@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.model.audit_states import Finding, State
-from window_consumer.pipeline.audit import signed64
+from window_consumer.pipeline.audit import sum64
 from window_consumer.pipeline.audit_sides import (
     CAME,
     GONE,
@@ -22,9 +22,9 @@ from window_consumer.pipeline.audit_sides import (
     KINDS,
     LEFT,
     UNKNOWN,
-    aligned,
     in_stretches,
     sides,
+    whole_bucket,
 )
 
 MOST_FOREIGN_BUCKETS: Final = 10
@@ -73,9 +73,8 @@ def findings(judged: DataFrame, rules: Rules, caught_up: DataFrame | None = None
     explain; ``lost`` and ``duplicated`` are the least that explains what was counted; ``lost`` is 0
     until a bucket is final.
     """
-    rows = aligned(judged)
-    by_partition = sides(rows, copies_wait_ms=rules.grace_ms, caught_up=caught_up)
-    explained = _explained(_added(by_partition, rules), rows, rules)
+    by_partition = sides(judged, grace_ms=rules.grace_ms, caught_up=caught_up)
+    explained = _explained(_added(by_partition, rules), judged, rules)
     return _named(_audited(explained, rules), rules)[list(FINDINGS)]
 
 
@@ -91,14 +90,7 @@ def _added(by_partition: DataFrame, rules: Rules) -> DataFrame:
     is_other = is_known & has_ids & differs & (F.col("came") == F.col("left"))
     summed = [*CAME, *LEFT, UNKNOWN, "came", "left", "over", *KINDS]
 
-    came_s, left_s = (
-        F.coalesce(name, F.array().cast("array<bigint>")) for name in ("came_s", "left_s")
-    )
-
-    def total(name: str) -> Column:
-        return signed64(F.sum(F.col(name).cast("decimal(38,0)")))
-
-    seconds = F.array_sort(F.array_distinct(F.flatten(F.collect_list(F.concat(came_s, left_s)))))
+    seconds = F.array_sort(F.array_distinct(F.flatten(F.collect_list("seconds"))))
     gaps = F.zip_with(
         F.slice(seconds, 2, F.greatest(F.size(seconds) - 1, F.lit(0))),
         F.slice(seconds, 1, F.greatest(F.size(seconds) - 1, F.lit(0))),
@@ -111,17 +103,17 @@ def _added(by_partition: DataFrame, rules: Rules) -> DataFrame:
         F.every(has_ids).alias("has_ids"),
         (
             (F.bit_xor("came_xor") == F.bit_xor("left_xor"))
-            & (total("came_sum") == total("left_sum"))
+            & (sum64(F.col("came_sum")) == sum64(F.col("left_sum")))
         ).alias("same_ids"),
         F.every(F.col("has_passed") | ~is_known).alias("has_passed"),
-        F.every(F.expr("came_fits AND left_fits")).alias("fits"),
-        F.max(F.greatest("came_length_ms", "left_length_ms")).alias("length_ms"),
+        F.every("fits").alias("fits"),
+        F.max("length_ms").alias("length_ms"),
         (F.array_max(seconds) * 1000).alias("counted_ms"),
         F.exists(gaps, lambda gap: gap > rules.grace_ms).alias("was_reopened"),
     )
 
 
-def _explained(added: DataFrame, rows: DataFrame, rules: Rules) -> DataFrame:
+def _explained(added: DataFrame, judged: DataFrame, rules: Rules) -> DataFrame:
     """Divide differences into what is missing and what else they may be."""
     is_even = (F.col("came") == F.col("left")) & (F.col(UNKNOWN) == 0)
     is_same = is_even & F.col("has_ids") & F.col("same_ids")
@@ -139,7 +131,7 @@ def _explained(added: DataFrame, rows: DataFrame, rules: Rules) -> DataFrame:
     }
     # The same records have left, whatever partitions they were counted in.
     known = added.withColumns({k: F.when(is_same, 0).otherwise(v) for k, v in found.items()})
-    known = _with_noticed(_with_untold(known, rows), rows)
+    known = _with_told(known, judged)
     is_compacted = F.col("topic").isin(*rules.compacted) if rules.compacted else F.lit(False)
     gone = F.when(is_compacted, F.col("missing")).otherwise(F.least("missing", "noticed"))
     known = known.withColumn(GONE, gone).withColumn("missing", F.col("missing") - F.col(GONE))
@@ -148,47 +140,44 @@ def _explained(added: DataFrame, rows: DataFrame, rules: Rules) -> DataFrame:
     return known.withColumn("missing", F.col("missing") - untold)
 
 
-def _with_noticed(added: DataFrame, rows: DataFrame) -> DataFrame:
-    """Add ``noticed``: what of the topic was noticed to be gone in this bucket or later."""
-    gone = rows.where(F.col("tier") == GONE).where("NOT replaced")
-    return _with_sum(
-        added,
-        gone,
-        ["topic", "group"],
-        "count",
-        "noticed",
-        lambda at_ms: at_ms >= F.col("bucket_ms"),
-    )
+def _with_told(added: DataFrame, judged: DataFrame) -> DataFrame:
+    """Add what counts tell of others.
 
-
-def _with_untold(added: DataFrame, rows: DataFrame) -> DataFrame:
-    """Add ``untold``: of how many records the counts could not be written, within a day.
-
-    The next count tells of it, and no more than how many.
+    ``noticed`` is what of the topic was noticed to be gone in this bucket or later, ``untold`` of
+    how many of the group's records the counts could not be written, within a day: the next count
+    tells of it, and no more than how many.
     """
-    told = rows.where("lost > 0 AND `group` != ''")
+    gone = F.when(F.expr(f"tier = '{GONE}' AND NOT replaced"), F.col("count")).otherwise(0)
+    told = F.struct(
+        "topic",
+        F.col("bucket_ms").alias("at_ms"),
+        gone.alias("gone"),
+        F.coalesce("lost", F.lit(0)).alias("lost"),
+    )
+    events = (
+        judged.where(f"lost > 0 OR (tier = '{GONE}' AND NOT replaced)")
+        .groupBy("group")
+        .agg(F.collect_list(told).alias("events"))
+        .where("`group` != ''")
+    )
+    bucket, length = F.col("bucket_ms"), F.col("length_ms")
 
-    def is_near(at_ms: Column) -> Column:
-        return F.abs(at_ms - F.col("bucket_ms")) <= _DAY_MS
+    def total(name: str, counts: Callable[[Column], Column]) -> Column:
+        def add(sum_: Column, event: Column) -> Column:
+            return sum_ + F.when(counts(event), event[name]).otherwise(0)
 
-    return _with_sum(added, told, ["group"], "lost", "untold", is_near)
+        return F.coalesce(F.aggregate("events", F.lit(0).cast("bigint"), add), F.lit(0))
 
+    def is_later(event: Column) -> Column:
+        same_topic = event["topic"] == F.col("topic")
+        return same_topic & (whole_bucket(event["at_ms"], length) >= bucket)
 
-def _with_sum(
-    added: DataFrame,
-    rows: DataFrame,
-    keys: list[str],
-    number: str,
-    name: str,
-    counts: Callable[[Column], Column],
-) -> DataFrame:
-    """Add the sum of a number of the rows with the same keys whose time counts: there are few."""
-    told = F.struct(F.col("bucket_ms").alias("at_ms"), F.col(number).alias("number"))
-    events = rows.groupBy(*keys).agg(F.collect_list(told).alias("events"))
-    joined = added.join(F.broadcast(events), keys, "left")
-    chosen = F.filter("events", lambda each: counts(each["at_ms"]))
-    total = F.aggregate(chosen, F.lit(0).cast("bigint"), lambda sum_, each: sum_ + each["number"])
-    return joined.withColumn(name, F.coalesce(total, F.lit(0))).drop("events")
+    def is_near(event: Column) -> Column:
+        return F.abs(event["at_ms"] - bucket) <= _DAY_MS
+
+    joined = added.join(F.broadcast(events), ["group"], "left")
+    columns = {"noticed": total("gone", is_later), "untold": total("lost", is_near)}
+    return joined.withColumns(columns).drop("events")
 
 
 def _audited(timed: DataFrame, rules: Rules) -> DataFrame:

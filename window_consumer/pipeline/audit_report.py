@@ -21,6 +21,8 @@ from window_consumer.pipeline.schemas import AUDIT_COUNTS
 BEFORE: Final = timedelta(days=1)
 """So much further back counts are read: where groups stood, and what replaced what."""
 
+_NOT_ASKED: Final = ("app", "bytes", "without_timestamp", "skewed", "day")
+
 
 class NoCountsError(UsageError):
     """The pipeline has not made the table of counts yet, or it lies elsewhere."""
@@ -83,12 +85,20 @@ def report(
     rows: DataFrame, rules: Rules, scope: Scope, caught_up: DataFrame | None = None
 ) -> Report:
     """Return the report on counts, as ``AUDIT_COUNTS``; they are kept in memory or on disk."""
-    judged = effective(rows).cache()
+    judged = _kept(effective(rows.drop(*_NOT_ASKED)))
     asked = (F.col("bucket_ms") + F.col("length_ms") > scope.since_ms) | (F.col("bucket_ms") == 0)
     found = findings(judged, rules, caught_up).where(asked)
     took = latencies(judged.where(asked))
 
     def explain(bucket_ms: int) -> DataFrame:
-        return scope.of(explanation(judged, bucket_ms, copies_wait_ms=rules.grace_ms))
+        return scope.of(explanation(judged, bucket_ms, grace_ms=rules.grace_ms))
 
     return Report(scope.of(found), scope.of(took), explain)
+
+
+def _kept(rows: DataFrame) -> DataFrame:
+    """Keep rows of which several things are asked."""
+    # A checkpoint spares the planner the way that they came, which takes it longer than Spark the
+    # rows. But blocks that are lost with an executor cannot be made again.
+    is_here = (rows.sparkSession.sparkContext.master or "").startswith("local[")
+    return rows.localCheckpoint(eager=False) if is_here else rows.cache()

@@ -7,13 +7,13 @@ does not hide behind a duplicate in another.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.model.audit_count import WRITTEN, Tier
-from window_consumer.pipeline.audit import signed64
+from window_consumer.pipeline.audit import sum64
 from window_consumer.pipeline.audit_places import PLACE, between_hands, holes
 
 KEYS: Final = ("topic", "group", "bucket_ms")
@@ -21,52 +21,118 @@ CAME: Final = tuple(str(tier) for tier in Tier if tier in WRITTEN)
 UNKNOWN, GONE = str(Tier.UNKNOWN), str(Tier.GONE)
 LEFT: Final = tuple(str(tier) for tier in Tier if str(tier) not in {*CAME, UNKNOWN, GONE})
 _IS_WRITTEN: Final = [*CAME, UNKNOWN]
+_SIDES: Final = {"came": CAME, "left": LEFT}
 KINDS: Final = ("waiting", "early", "uncounted", "missing")
 """Of records that came into a partition and have not left it: the group has not got there; it began
 later; who had the partition may not have told of them; and what remains."""
 
 
+def topics(judged: DataFrame) -> DataFrame:
+    """Return of each ``topic`` how long its longest bucket is, and its ``groups``: an array."""
+    consumes = "NOT replaced AND tier NOT IN ({})".format(", ".join(map(repr, _IS_WRITTEN)))
+    return judged.groupBy("topic").agg(
+        F.max("length_ms").alias("longest_ms"),
+        F.collect_set(F.when(F.expr(consumes), F.col("group"))).alias("groups"),
+    )
+
+
 def aligned(judged: DataFrame) -> DataFrame:
-    """Return rows whose buckets are as long as the longest of their topic's.
-
-    ``fits`` is false where that cannot be: the lengths of some are no parts of the longest.
-    """
-    lengths = judged.groupBy("topic").agg(F.max("length_ms").alias("longest_ms"))
+    """Return rows whose buckets are as long as the longest of their topic's."""
     whole = F.col("longest_ms")
-    rows = judged.join(F.broadcast(lengths), ["topic"])
-    rows = rows.withColumn("fits", whole % F.greatest("length_ms", F.lit(1)) == 0)
-    start = F.col("bucket_ms") - F.col("bucket_ms") % whole
-    return rows.withColumns({"bucket_ms": start, "length_ms": whole}).drop("longest_ms")
+    rows = judged.join(F.broadcast(topics(judged)), ["topic"])
+    start = whole_bucket(F.col("bucket_ms"), whole)
+    return rows.withColumns({"bucket_ms": start, "length_ms": whole}).drop("longest_ms", "groups")
 
 
-def sides(rows: DataFrame, *, copies_wait_ms: int, caught_up: DataFrame | None = None) -> DataFrame:
+def whole_bucket(bucket_ms: Column, longest_ms: Column) -> Column:
+    """Return the start of the longest bucket that a bucket is in."""
+    return bucket_ms - bucket_ms % longest_ms
+
+
+def sides(judged: DataFrame, *, grace_ms: int, caught_up: DataFrame | None = None) -> DataFrame:
     """Return both sides of each partition's balance, and why one of them may be short.
 
-    Takes rows of ``aligned``. ``caught_up`` has the ``group``, ``topic`` and ``partition`` of those
-    that are known to have read everything. A row for each ``topic``, ``group``, ``bucket_ms`` and
-    ``partition`` (-1 where who wrote did not know it): a column for each tier but ``gone``,
-    ``came``, ``left``, checksums and ``*_ids`` for both, ``over`` (more has left than came), what
-    is short by its kind, see ``KINDS``, ``has_passed`` (the group has read beyond the bucket), and
-    of the counts ``length_ms``, ``fits`` and ``*_s``, the seconds at which they came to Kafka.
+    Takes rows of ``audit.effective``, with those that were replaced. ``caught_up`` has the
+    ``group``, ``topic`` and ``partition`` of those that are known to have read everything. Buckets
+    are as long as the longest of their topic's; ``fits`` is false where that cannot be: the lengths
+    of some are no parts of the longest.
+
+    A row for each ``topic``, ``group``, ``bucket_ms`` and ``partition`` (-1 where who wrote did not
+    know it): a column for each tier but ``gone``, ``came``, ``left``, checksums and ``*_ids`` for
+    both, ``over`` (more has left than came), what is short by its kind, see ``KINDS``,
+    ``has_passed`` (the group has read beyond the bucket), ``length_ms``, and when its counts came
+    to Kafka: ``seconds``, among which are both ends of each silence longer than ``grace_ms``.
     """
-    live = rows.where("NOT replaced AND topic != ''")
+    by_tier = _added(judged, max(1, grace_ms // 1000))
+    both = _both(by_tier.join(F.broadcast(topics(judged)), ["topic"]))
+    return _explained(both, between_hands(holes(judged)), grace_ms, caught_up)
+
+
+def _both(by_tier: DataFrame) -> DataFrame:
+    """Put the sides side by side: what came is in the way of each group of the topic."""
+    whole = F.col("longest_ms")
     is_written = F.col("tier").isin(_IS_WRITTEN)
-    consumed = live.where(~is_written)
-    here = ["topic", "bucket_ms", "partition"]
-    came = _side(live.where(is_written), here, CAME, "came", UNKNOWN)
-    left = _side(consumed.where(F.col("tier") != GONE), ["group", *here], LEFT, "left")
-    groups = F.broadcast(consumed.select("topic", "group").distinct())
-    spread = came.join(groups, ["topic"], "left").fillna({"group": ""})
-    both = spread.join(left, ["group", *here], "full")
-    others = {*PLACE, "bucket_ms", "first_offset"}
-    numbers = {name: 0 for name, kind in both.dtypes if kind == "bigint" and name not in others}
-    flags = {name: True for name, kind in both.dtypes if kind == "boolean"}
-    both = both.fillna({**numbers, **flags}).where(f"came + {UNKNOWN} + left > 0")
-    return _explained(both, between_hands(holes(rows)), copies_wait_ms, caught_up)
+    readers = F.when(~is_written, F.array("reader")).when(F.size("groups") > 0, F.col("groups"))
+    placed = by_tier.select(
+        "*",
+        F.explode(F.coalesce(readers, F.array(F.lit("")))).alias("group"),
+        whole_bucket(F.col("bucket_ms"), whole).alias("start_ms"),
+        (whole % F.greatest("length_ms", F.lit(1)) == 0).alias("fitting"),
+    )
+
+    def of(name: str, tiers: Iterable[str], otherwise: Any) -> Column:
+        return F.when(F.col("tier").isin(*tiers), F.col(name)).otherwise(otherwise)
+
+    end_s = F.floor((F.col("start_ms") + whole) / 1000)
+    arrived = F.array(F.greatest("from_s", end_s), F.greatest("to_s", end_s))
+    added = placed.groupBy(
+        "topic", "group", F.col("start_ms").alias("bucket_ms"), "partition", "longest_ms"
+    ).agg(
+        *[F.sum(of("count", [tier], 0)).alias(tier) for tier in (*_IS_WRITTEN, *LEFT)],
+        *[F.bit_xor(of("xor", side, 0)).alias(f"{name}_xor") for name, side in _SIDES.items()],
+        *[sum64(of("sum", side, 0)).alias(f"{name}_sum") for name, side in _SIDES.items()],
+        *[F.every(of("has_ids", side, True)).alias(f"{name}_ids") for name, side in _SIDES.items()],
+        F.every("fitting").alias("fits"),
+        F.max("is_copied").alias("copied"),
+        F.min(of("first_offset", LEFT, None)).alias("first_offset"),
+        F.flatten(F.collect_list(arrived)).alias("seconds"),
+    )
+    sums = [sum(map(F.col, side), F.lit(0)).alias(name) for name, side in _SIDES.items()]
+    both = added.select("*", *sums, F.col("longest_ms").alias("length_ms"))
+    return both.where(f"came + {UNKNOWN} + left > 0")
+
+
+def _added(judged: DataFrame, cell_s: int) -> DataFrame:
+    """Add up what says the same of the same, so far as it came within a cell of time.
+
+    That is less than a silence can be, so that the first and the last second of each tell of all.
+    Only what Spark can change in its buffer is in it: else it would sort the rows.
+    """
+    arrived_s = F.coalesce(F.unix_seconds("written_at"), F.lit(0))
+    with_ids = F.col("id_xor").isNotNull() & F.col("id_sum").isNotNull()
+    live = judged.where(f"NOT replaced AND topic != '' AND tier != '{GONE}'")
+    return live.groupBy(
+        "topic",
+        "partition",
+        "bucket_ms",
+        "length_ms",
+        "tier",
+        F.when(~F.col("tier").isin(_IS_WRITTEN), F.col("group")).alias("reader"),
+        F.floor(arrived_s / cell_s).alias("cell"),
+    ).agg(
+        F.sum("count").alias("count"),
+        F.bit_xor(F.when(with_ids, F.col("id_xor")).otherwise(0)).alias("xor"),
+        sum64(F.when(with_ids, F.col("id_sum")).otherwise(0)).alias("sum"),
+        F.every(with_ids | (F.col("count") == 0)).alias("has_ids"),
+        F.max(F.col("origin") != "").alias("is_copied"),
+        F.min(F.get(F.get("offsets", F.lit(0)), F.lit(0))).alias("first_offset"),
+        F.min(arrived_s).alias("from_s"),
+        F.max(arrived_s).alias("to_s"),
+    )
 
 
 def _explained(
-    both: DataFrame, between: DataFrame, copies_wait_ms: int, caught_up: DataFrame | None
+    both: DataFrame, between: DataFrame, grace_ms: int, caught_up: DataFrame | None
 ) -> DataFrame:
     """Divide what is short by what is known of the group's way through the partition."""
     place, counted = Window.partitionBy(*PLACE), F.col("left") > 0
@@ -82,9 +148,8 @@ def _explained(
         }
     ).fillna({"short": 0, "over": 0})
     placed = placed.join(F.broadcast(between), list(PLACE), "left")
-    later = F.col("last_ms") > bucket + F.when(
-        F.expr("coalesce(came_copied, 0) + coalesce(left_copied, 0) > 0"), copies_wait_ms
-    ).otherwise(0)
+    # Copies wait in retry topics.
+    later = F.col("last_ms") > bucket + F.when(F.col("copied"), grace_ms).otherwise(0)
     passed = F.coalesce(later, F.lit(False))
     if caught_up is not None:
         done = caught_up.select(*PLACE, F.lit(True).alias("caught_up"))
@@ -92,7 +157,8 @@ def _explained(
         passed |= F.coalesce("caught_up", F.lit(False))
 
     def lies(hole: Column) -> Column:
-        return bucket.between(hole["low_ms"], hole["high_ms"])
+        low, high = (whole_bucket(hole[end], F.col("length_ms")) for end in ("low_ms", "high_ms"))
+        return bucket.between(low, high)
 
     loose = F.coalesce(F.exists("loose", lies), F.lit(False)) & (F.col("short") > 0)
     cut_off = F.exists("loose", lambda hole: lies(hole) & hole["cut_off"])
@@ -127,33 +193,3 @@ def in_stretches(
     stretch = Window.partitionBy(*by, "stretch")
     is_one = F.max(belongs & is_sure).over(stretch)
     return rows.withColumn("stretch", ends).withColumn(name, belongs & is_one).drop("stretch")
-
-
-def _side(
-    rows: DataFrame, keys: list[str], tiers: tuple[str, ...], name: str, *beside: str
-) -> DataFrame:
-    """Add up one side: its tiers as columns, their sum, and the checksums of their records."""
-    counts_in = F.col("tier").isin(*tiers)
-    with_ids = F.col("id_xor").isNotNull() & F.col("id_sum").isNotNull()
-
-    def only(column: str) -> Column:
-        return F.when(counts_in & with_ids, F.col(column)).otherwise(0)
-
-    def of(tier: str) -> Column:
-        return F.sum(F.when(F.col("tier") == tier, F.col("count")).otherwise(0)).alias(tier)
-
-    end = F.col("bucket_ms") + F.col("length_ms")
-    came_ms = F.greatest(F.coalesce(F.unix_millis("written_at"), end), end)
-    first = [F.min(F.col("offsets")[0][0]).alias("first_offset")] if name == "left" else []
-    return rows.groupBy(*keys).agg(
-        *map(of, (*tiers, *beside)),
-        F.sum(F.when(counts_in, F.col("count")).otherwise(0)).alias(name),
-        F.bit_xor(only("id_xor")).alias(f"{name}_xor"),
-        signed64(F.sum(only("id_sum").cast("decimal(38,0)"))).alias(f"{name}_sum"),
-        F.every(with_ids | ~counts_in | (F.col("count") == 0)).alias(f"{name}_ids"),
-        F.every("fits").alias(f"{name}_fits"),
-        F.max((F.col("origin") != "").cast("int")).alias(f"{name}_copied"),
-        F.max("length_ms").alias(f"{name}_length_ms"),
-        F.collect_set(F.floor(came_ms / 1000)).alias(f"{name}_s"),
-        *first,
-    )

@@ -32,6 +32,10 @@ _USUAL: Final = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.ui.showConsoleProgress": "false",
 }
+SHORT: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For a master on this machine and a program that is over in a minute: without the second compiler,
+whose code is not ready before the answer is, a report takes half the time."""
+
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 

@@ -93,7 +93,7 @@ def report_command(  # noqa: PLR0913 - an argument for each option
         plan = plan_of(loaded, master)
         client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
         log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
-        with session_for(plan) as spark:
+        with session_for(plan, is_short=True) as spark:
             if not no_refresh:
                 runner = Runner(plan, lambda name: topic_id(name, client, log), aside=True)
                 runner.refresh(spark, "audit")
@@ -135,7 +135,7 @@ def _reported(
     from window_consumer.pipeline.audit_findings import Rules  # noqa: PLC0415 - as above
 
     section = loaded.config.audit
-    rows = audit_report.counts(spark, plan_of(loaded).table("audit"), scope.since_ms).cache()
+    rows = audit_report.counts(spark, plan_of(loaded).table("audit"), scope.since_ms)
     known = ask([(row.topic, row.group) for row in audit_report.places(rows, scope).collect()])
     if known.problem is not None:
         text = "a loss in the last bucket of a partition is told later, when a later one is counted"

@@ -18,9 +18,10 @@ _MOST_TEXT: Final = 2000
 
 
 @contextmanager
-def session_for(plan: Plan) -> Iterator[SparkSession]:
+def session_for(plan: Plan, *, is_short: bool = False) -> Iterator[SparkSession]:
     """Give a session for a plan, and stop it at the end.
 
+    ``is_short`` is for what only asks, see ``session.SHORT``; the plan's properties win.
     Raises UsageError where pyspark, Java or a jar is missing.
     """
     try:
@@ -34,7 +35,8 @@ def session_for(plan: Plan) -> Iterator[SparkSession]:
     from py4j.protocol import Py4JError  # noqa: PLC0415 - as above
 
     try:
-        spark = session.start("window-consumer pipeline", plan.master, jars, plan.spark)
+        properties = {**session.SHORT, **plan.spark} if is_short else plan.spark
+        spark = session.start("window-consumer pipeline", plan.master, jars, properties)
     except Py4JError as error:
         raise RunError(f"Spark could not be started: {str(error)[:_MOST_TEXT]}") from error
     try:
