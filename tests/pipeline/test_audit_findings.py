@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,13 +12,14 @@ from attrs import frozen
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from tests.pipeline.audit_history import MINUTE_MS, NOON_MS, Story, counted
-from window_consumer.cli.audit.explaining import print_explanation
+from window_consumer.cli.audit.explaining import findings_in, print_explanation
 from window_consumer.cli.audit.printing import print_report
 from window_consumer.model.audit_count import Tier
 from window_consumer.model.audit_states import Finding, State
+from window_consumer.model.errors import UsageError
 from window_consumer.pipeline import audit_report
 from window_consumer.pipeline.audit_findings import Rules
-from window_consumer.pipeline.audit_report import Report, Scope
+from window_consumer.pipeline.audit_report import NoCountsError, Report, Scope
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -404,3 +406,18 @@ def test_a_bucket_is_explained_by_its_records(
     print_explanation(rows, as_json=True)
     objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {"what": "explanation", "missing": [[47, 50]]}.items() <= objects[0].items()
+
+
+def test_a_bucket_that_is_not_there_is_an_error(report: Report) -> None:
+    """... and what is found in one that is there decides about the exit code."""
+    assert Finding.LOST in findings_in(report, NOON_MS + 4 * MINUTE_MS)
+    for start_ms in (NOON_MS + 4 * MINUTE_MS + 1, NOON_MS + 90 * MINUTE_MS, 0):
+        with pytest.raises(UsageError, match="nothing was counted in a bucket"):
+            findings_in(report, start_ms)
+
+
+def test_a_table_that_is_not_there_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "nowhere", tmp_path / "empty"):
+        with pytest.raises(NoCountsError, match="there is no table of counts at"):
+            audit_report.counts(spark, str(path), NOON_MS)

@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
@@ -229,3 +230,9 @@ def test_what_was_planted_is_what_is_found(shop: Shop) -> None:
     assert [third[term] for term in terms] == [2 * RECORDS + 3, 2 * RECORDS, 2, 1, 0]
     hosts = {row["host"] for row in said if row["what"] == "latency" and row["group"] == shop.group}
     assert hosts == {None, platform.node()}
+    start_s = shop.minute_ms(3) // 1000
+    bucket = datetime.fromtimestamp(start_s, UTC).isoformat()
+    ended = shop.report("--no-refresh", "--explain", bucket, "--topic", shop.orders, "--json")
+    assert ended.code == 3, ended.said
+    [explained] = [json.loads(line) for line in ended.out.splitlines()]
+    assert (explained["partition"], explained["came"] - explained["left"]) == (1, 1)

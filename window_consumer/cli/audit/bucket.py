@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
+
+WITHOUT_TIMESTAMP: Final = "without timestamp"
+"""What the report prints of the bucket that has no start."""
 
 
 class Bucket(click.ParamType[int]):
@@ -14,11 +17,24 @@ class Bucket(click.ParamType[int]):
     name = "bucket"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return milliseconds since 1970."""
+        """Return milliseconds since 1970, 0 for the bucket without a start."""
         if isinstance(value, int):
             return value
+        if value == WITHOUT_TIMESTAMP:
+            return 0
         try:
             start = datetime.fromisoformat(str(value))
-        except ValueError:
+            start = start.astimezone(UTC) if start.tzinfo else start.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):
             self.fail(f"{value!r} is no bucket's start such as 2026-01-31T12:00:00Z", param, ctx)
-        return int((start if start.tzinfo else start.replace(tzinfo=UTC)).timestamp() * 1000)
+        start_ms = round(start.timestamp() * 1000)
+        if start_ms < 0:
+            self.fail(f"{value!r} lies before 1970, where no bucket is", param, ctx)
+        return start_ms
+
+
+def name_of(bucket_ms: int) -> str:
+    """Return the name of a bucket: its start in UTC."""
+    if not bucket_ms:
+        return WITHOUT_TIMESTAMP
+    return f"{datetime.fromtimestamp(bucket_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -8,10 +8,26 @@ from typing import TYPE_CHECKING
 
 import click
 
+from window_consumer.cli.audit.bucket import name_of
 from window_consumer.cli.terminal import printable
+from window_consumer.model.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from window_consumer.pipeline.audit_report import Report
+
+
+def findings_in(report: Report, bucket_ms: int) -> set[str]:
+    """Return what is found in a bucket; UsageError where there is none that begins then."""
+    found = report.findings.where(f"bucket_ms = {bucket_ms:d}").select("finding").distinct()
+    names = {row.finding for row in found.collect()}
+    if not names:
+        raise UsageError(
+            f"nothing was counted in a bucket {name_of(bucket_ms)}, or not of what --topic and"
+            " --group ask for: a bucket is told by its start, as `audit report` prints it"
+        )
+    return names
 
 
 def print_explanation(rows: DataFrame, *, as_json: bool) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from window_consumer.cli.audit.bucket import name_of
 from window_consumer.cli.terminal import printable
 from window_consumer.model.audit_states import ALARMING, Finding
 
@@ -60,11 +60,11 @@ def print_json(report: Report, since_ms: int, now_ms: int) -> set[str]:
     in_order = report.findings.cache().orderBy("bucket_ms", "topic", "group")
     for row in in_order.toLocalIterator():
         found.add(row.finding)
-        content = {"what": "bucket", "bucket": _time(row.bucket_ms), **row.asDict()}
+        content = {"what": "bucket", "bucket": name_of(row.bucket_ms), **row.asDict()}
         click.echo(json.dumps(content))
     for latency in _latencies(report):
         click.echo(json.dumps({"what": "latency", **latency}))
-    asked = {"what": "report", "since": _time(since_ms), "at": _time(now_ms)}
+    asked = {"what": "report", "since": name_of(since_ms), "at": name_of(now_ms)}
     click.echo(json.dumps({**asked, "lost": bool(ALARMING.intersection(found))}))
     return found
 
@@ -80,7 +80,7 @@ def print_report(report: Report, since_ms: int, now_ms: int) -> set[str]:
         found[place][row.finding] += 1
         if row.finding not in _UNREMARKABLE:
             odd.append(row.asDict())
-    click.echo(f"buckets since {_time(since_ms)}, as counted until {_time(now_ms)}")
+    click.echo(f"buckets since {name_of(since_ms)}, as counted until {name_of(now_ms)}")
     if not topics:
         click.echo("nothing was counted")
         return set()
@@ -125,7 +125,7 @@ def _buckets(rows: Iterable[Mapping[str, Any]]) -> Table:
     table = _table(["bucket", "topic", "group", "state", "found"], [_TERMS[t] for t in terms])
     for row in rows:
         state = row["state"] + (" (late)" if row["was_reopened"] else "")
-        names = (_time(row["bucket_ms"]), row["topic"], row["group"], state, row["finding"])
+        names = (name_of(row["bucket_ms"]), row["topic"], row["group"], state, row["finding"])
         table.add_row(*map(printable, names), *(f"{row[term]:,}" for term in terms))
     return table
 
@@ -156,10 +156,3 @@ def _latencies(report: Report) -> list[dict[str, Any]]:
 def _whose(place: _Place) -> str:
     topic, group = map(printable, place)
     return f"{topic}, {group or 'no group'}"
-
-
-def _time(ms: int) -> str:
-    """Return a time in UTC; the bucket of records without a timestamp has a name."""
-    if not ms:
-        return "without timestamp"
-    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"

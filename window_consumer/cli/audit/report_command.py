@@ -13,7 +13,7 @@ import click
 
 from window_consumer.cli.audit.alerts import Alerts
 from window_consumer.cli.audit.bucket import Bucket
-from window_consumer.cli.audit.explaining import print_explanation
+from window_consumer.cli.audit.explaining import findings_in, print_explanation
 from window_consumer.cli.audit.printing import print_json, print_report
 from window_consumer.cli.audit.standing import Standing, standing
 from window_consumer.cli.durations import Duration
@@ -26,7 +26,9 @@ from window_consumer.config.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_id import topic_id
 from window_consumer.model.audit_states import ALARMING
+from window_consumer.model.errors import UsageError
 from window_consumer.model.mask import Mask
+from window_consumer.pipeline.plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +86,7 @@ def report_command(  # noqa: PLR0913 - an argument for each option
     """Say what became of the records that were sent, and which are lost or came twice.
 
     Reads what is new in the topic of counts first, as `pipeline run audit` does. The exit code is 3
-    where something that is final is lost.
+    where something that is final is lost; with --explain, where that bucket lacks something.
     """
     loaded = load_pipeline(config)
     now_ms = time.time_ns() // 1_000_000
@@ -93,6 +95,8 @@ def report_command(  # noqa: PLR0913 - an argument for each option
         plan = plan_of(loaded, master)
         client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
         log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
+        if no_refresh:
+            _check_table(plan)
         with session_for(plan, is_short=True) as spark:
             if not no_refresh:
                 runner = Runner(plan, lambda name: topic_id(name, client, log), aside=True)
@@ -103,8 +107,9 @@ def report_command(  # noqa: PLR0913 - an argument for each option
             ask = partial(standing, client=client, log=log)
             report = _reported(spark, loaded, now_ms, scope, ask)
             if bucket_ms is not None:
+                findings = findings_in(report, bucket_ms)
                 print_explanation(report.explain(bucket_ms), as_json=as_json)
-                return OK
+                return _code(findings)
             tell = print_json if as_json else print_report
             findings = tell(report, since_ms, now_ms)
             to = alerts_topic or loaded.config.audit.alerts_topic
@@ -113,7 +118,21 @@ def report_command(  # noqa: PLR0913 - an argument for each option
                 Alerts(to, own, log, plan.directory).tell(_alarming(report))
     except BaseException as error:
         return explain(error, Mask(loaded.secrets))
+    return _code(findings)
+
+
+def _code(findings: set[str]) -> int:
     return LOST if ALARMING.intersection(findings) else OK
+
+
+def _check_table(plan: Plan) -> None:
+    """Tell before Spark starts that there is no table, where that can be seen."""
+    path = plan.table("audit")
+    if "://" not in path and not Path(path).is_dir():
+        raise UsageError(
+            f"there is no table of counts at {path}: `window-consumer pipeline run audit` makes it,"
+            " and so does a report without --no-refresh"
+        )
 
 
 def _alarming(report: Report) -> list[dict[str, Any]]:
