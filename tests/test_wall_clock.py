@@ -36,6 +36,7 @@ MAY_READ_IT = {
     "cli/dlq/report_command.py": {"time"},
     "cli/dlq/report_words.py": {"fromtimestamp"},
     "cli/dlq/ways_back.py": {"fromtimestamp"},
+    "pipeline/dead_letter_places.py": {"fromtimestamp"},
     "pipeline/dead_letter_summary.py": {"fromtimestamp"},
     "backfill/ranges.py": {"fromtimestamp"},
     "cli/backfill_command.py": {"now"},

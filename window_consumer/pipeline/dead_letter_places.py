@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from attrs import frozen
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from window_consumer.pipeline import dead_letters, quality, sources
+from window_consumer.pipeline import dead_letters, quality, snapshots, sources
 from window_consumer.pipeline.dead_letter_summary import Wishes
 from window_consumer.pipeline.plan import Plan
-from window_consumer.pipeline.schemas import DEAD_LETTERS
 from window_consumer.pipeline.tables import BROKEN, LETTERS
 
 _SKEW_MS = 60_000
 """A dead letter may have a time that is so much older than its failure: clocks differ."""
-
-_MISSING = ("DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
 
 
 @frozen
@@ -35,40 +32,19 @@ class Place:
 
 def table(session: SparkSession, plan: Plan, wishes: Wishes) -> Place | None:
     """Return the dead letters of the pipeline's table; None where there is no table yet."""
-    path = plan.table(LETTERS.name)
-    rows = _table(session, path)
-    if rows is None:
+    letters = snapshots.of(session, plan, LETTERS)
+    if letters is None:
         return None
-    # A table of an older version lacks what came later.
-    known = [
-        F.col(each.name) if each.name in rows.columns else F.lit(None).cast(each.dataType)
-        for each in DEAD_LETTERS
-    ]
-    columns = [column.alias(each.name) for column, each in zip(known, DEAD_LETTERS, strict=True)]
-    (change,) = (
-        session.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1")
-        .select(F.date_format("timestamp", "yyyy-MM-dd HH:mm").alias("at"))
-        .collect()
-    )
-    broken = _table(session, plan.table(BROKEN.name))
     unreadable = 0
-    if broken is not None:
-        broken = broken.where(F.col("subject") == "dlq")
+    broken = snapshots.of(session, plan, BROKEN, {"subject": "dlq"})
+    if broken is not None and not broken.rows.isEmpty():
+        rows = broken.rows
         if wishes.since_ms is not None:
-            since = F.timestamp_millis(F.lit(wishes.since_ms))
-            broken = broken.where(F.col("written_at") >= since)
-        unreadable = broken.count()
-    name = f"the table {path}, as the pipeline wrote it last at {change['at']} UTC"
-    return Place(wishes.of(rows.select(*columns)), name, unreadable)
-
-
-def _table(session: SparkSession, path: str) -> DataFrame | None:
-    try:
-        return session.read.format("delta").load(path)
-    except AnalysisException as error:
-        if (error.getCondition() or "").startswith(_MISSING):
-            return None
-        raise
+            rows = rows.where(F.col("written_at") >= F.timestamp_millis(F.lit(wishes.since_ms)))
+        unreadable = rows.count()
+    changed = f"{datetime.fromtimestamp(letters.changed_ms / 1000, UTC):%Y-%m-%d %H:%M}"
+    name = f"the table {plan.table(LETTERS.name)}, as the pipeline wrote it last at {changed} UTC"
+    return Place(wishes.of(letters.rows), name, unreadable)
 
 
 @contextmanager

@@ -1,0 +1,94 @@
+"""Tables as they are now, for questions of seconds: Spark reads the files that the log names.
+
+Spark's own reader of Delta asks the log anew for each question, by jobs of its own. Where the log
+can be read without Spark, it is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+if TYPE_CHECKING:
+    from window_consumer.pipeline.plan import Plan
+    from window_consumer.pipeline.tables import Table
+
+_MISSING: Final = ("DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
+_PATTERNS: Final = frozenset("{}[]*?\\")
+"""In the name of a file Spark takes them for a pattern of names."""
+
+_ALL: Mapping[str, str] = {}
+
+
+@frozen
+class Snapshot:
+    """A table's rows, and when it was changed last."""
+
+    rows: DataFrame
+    """With all columns of the table's schema; those that an older version lacks are null."""
+    changed_ms: int
+
+
+def of(
+    session: SparkSession, plan: Plan, table: Table, where: Mapping[str, str] = _ALL
+) -> Snapshot | None:
+    """Return a table as it is now; None where it was not made yet.
+
+    ``where`` gives values of columns that it is partitioned by: only these rows.
+    """
+    path = plan.table(table.name)
+    if "://" in path or _PATTERNS & set(path):
+        return _by_spark(session, path, table, where)
+    try:
+        log = DeltaTable(path)
+    except TableNotFoundError:
+        return None
+    files = _names(log, path, where)
+    rows = session.createDataFrame([], table.schema)
+    if files:
+        read = session.read.schema(table.schema).option("basePath", path)
+        rows = _only(read.parquet(*files), where)
+    return Snapshot(rows.select(*table.schema.names), log.history(1)[0]["timestamp"])
+
+
+def _names(log: DeltaTable, path: str, where: Mapping[str, str]) -> Sequence[str]:
+    """Return the names of its files; in the addresses of them a space is %20."""
+    chosen = [(column, "=", value) for column, value in where.items()]
+    root = log.table_uri.rstrip("/").removeprefix("file://")
+    files = log.file_uris(file_pruning_predicate=chosen or None)
+    return [path + each.removeprefix("file://")[len(root) :] for each in files]
+
+
+def _by_spark(
+    session: SparkSession, path: str, table: Table, where: Mapping[str, str]
+) -> Snapshot | None:
+    try:
+        rows = session.read.format("delta").load(path)
+    except AnalysisException as error:
+        if (error.getCondition() or "").startswith(_MISSING):
+            return None
+        raise
+    columns = [
+        F.col(each.name) if each.name in rows.columns else F.lit(None).cast(each.dataType)
+        for each in table.schema
+    ]
+    named = [column.alias(name) for column, name in zip(columns, table.schema.names, strict=True)]
+    (change,) = (
+        session.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1")
+        .select(F.unix_millis("timestamp").alias("at"))
+        .collect()
+    )
+    return Snapshot(_only(rows, where).select(*named), change["at"])
+
+
+def _only(rows: DataFrame, where: Mapping[str, str]) -> DataFrame:
+    for column, value in where.items():
+        rows = rows.where(F.col(column) == value)
+    return rows
