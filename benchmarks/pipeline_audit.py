@@ -29,7 +29,7 @@ FAULTY_ONE_IN: Final = 12
 PLANTED: Final = (Finding.LOST, Finding.DUPLICATED, Finding.EXCHANGED)
 _FIRST_MS: Final = 1_767_312_000_000
 _MINUTE_MS: Final = 60_000
-_SPARK: Final = {**session.SHORT, "spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+_SPARK: Final = {"spark.driver.memory": "2g"}
 
 
 def run(records: int) -> dict[str, Any]:
@@ -38,7 +38,8 @@ def run(records: int) -> dict[str, Any]:
     ``notes`` has the ``seconds`` from the table to the last bucket, the session being up, how many
     planted buckets were ``missed``, and how many ``false`` ones were found.
     """
-    spark = session.start("balancing", "local[2]", jars.ready(jars.default_directory()), _SPARK)
+    brought = jars.ready(jars.default_directory())
+    spark = session.start("balancing", "local[2]", brought, _SPARK, short=True)
     try:
         with tempfile.TemporaryDirectory() as directory:
             path = str(Path(directory, "audit"))

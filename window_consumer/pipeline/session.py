@@ -32,9 +32,16 @@ _USUAL: Final = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.ui.showConsoleProgress": "false",
 }
-SHORT: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For a master on this machine and a program that is over in a minute: without the second compiler,
-whose code is not ready before the answer is, a report takes half the time."""
+SHORT: Final = {
+    # One compiler: what C2 makes is ready when the command is over, and it takes half of the time.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Plans that are made anew after each stage take longer than what they save.
+    "spark.sql.adaptive.enabled": "false",
+    # The files of a table are listed here, and not by a job.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.ui.enabled": "false",
+}
+"""For commands that take seconds, where Spark runs on this machine."""
 
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -60,12 +67,18 @@ def check_java() -> None:
 
 
 def start(
-    name: str, master: str | None, jars: Sequence[Path], properties: Mapping[str, str]
+    name: str,
+    master: str | None,
+    jars: Sequence[Path],
+    properties: Mapping[str, str],
+    *,
+    short: bool = False,
 ) -> SparkSession:
     """Return the session that is active, else a new one.
 
     ``master`` is ``local[*]`` for None. ``properties`` are Spark's own, and win over ours; what
-    spark-submit was given wins over all. Raises NoJavaError.
+    spark-submit was given wins over all. ``short`` is for what takes seconds: such a session is
+    up sooner, and slower in the long run. Raises NoJavaError.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -77,7 +90,7 @@ def start(
     where = given.get("spark.master") or master or properties.get("spark.master") or "local[*]"
     settings = {**_DELTA, **_USUAL, **properties, "spark.master": where}
     if where.startswith("local"):
-        settings = {**_LOOPBACK, **settings}
+        settings = {**_LOOPBACK, **(SHORT if short else {}), **settings}
     if jars and where.startswith("local"):
         # As they lie there: as spark.jars they would be copied at each start.
         settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))

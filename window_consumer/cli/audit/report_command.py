@@ -97,7 +97,7 @@ def report_command(  # noqa: PLR0913 - an argument for each option
         log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
         if no_refresh:
             _check_table(plan)
-        with session_for(plan, is_short=True) as spark:
+        with session_for(plan, short=True) as spark:
             if not no_refresh:
                 runner = Runner(plan, lambda name: topic_id(name, client, log), aside=True)
                 runner.refresh(spark, "audit")

@@ -93,7 +93,7 @@ def report_command(  # noqa: PLR0913 - an argument for each option
     try:
         check_output(output)
         plan = plan_of(loaded, master)
-        with session_for(plan) as session:
+        with session_for(plan, short=True) as session:
             from window_consumer.pipeline.dead_letter_summary import (  # noqa: PLC0415 - slow
                 Wishes,
                 findings,

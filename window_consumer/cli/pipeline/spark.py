@@ -18,10 +18,9 @@ _MOST_TEXT: Final = 2000
 
 
 @contextmanager
-def session_for(plan: Plan, *, is_short: bool = False) -> Iterator[SparkSession]:
-    """Give a session for a plan, and stop it at the end.
+def session_for(plan: Plan, *, short: bool = False) -> Iterator[SparkSession]:
+    """Give a session for a plan, and stop it at the end; ``short``: see ``session.start``.
 
-    ``is_short`` is for what only asks, see ``session.SHORT``; the plan's properties win.
     Raises UsageError where pyspark, Java or a jar is missing.
     """
     try:
@@ -35,8 +34,9 @@ def session_for(plan: Plan, *, is_short: bool = False) -> Iterator[SparkSession]
     from py4j.protocol import Py4JError  # noqa: PLC0415 - as above
 
     try:
-        properties = {**session.SHORT, **plan.spark} if is_short else plan.spark
-        spark = session.start("window-consumer pipeline", plan.master, jars, properties)
+        spark = session.start(
+            "window-consumer pipeline", plan.master, jars, plan.spark, short=short
+        )
     except Py4JError as error:
         raise RunError(f"Spark could not be started: {str(error)[:_MOST_TEXT]}") from error
     try:
