@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from tests.model.test_dead_letter import SPRING
 from tests.pipeline.dead_letters import HOUR_MS, NOW_MS, Letter, ours, records
@@ -111,6 +114,50 @@ def test_examples_are_the_latest_and_the_first(spark: SparkSession) -> None:
     ages = [(NOW_MS - (each.failed_ms or 0)) // HOUR_MS for each in cause.examples]
     assert ages == [1, 2, 10]
     assert cause.error_message == "nothing to charge"
+
+
+def test_examples_are_the_same_where_only_the_ends_are_read(spark: SparkSession) -> None:
+    """... for letters at random: alone, at one moment, in one hour, and without a time."""
+    chance = random.Random(7)
+    letters = [
+        Letter(
+            headers=ours(
+                at,
+                chance.choice([1, 1, 1.1, 5, 30, 700]) if cause % 3 else 0.5 + chance.random() / 2,
+                error_fingerprint=f"{cause:016}" if cause % 4 else None,
+                error_class=f"shop.E{cause}",
+                host=f"pod-{chance.randrange(3)}",
+            )
+        )
+        for cause in range(12)
+        for at in range(cause * 100, cause * 100 + 1 + cause * 2)
+    ]
+    named = dead_letter_report.with_cause(read(spark, *letters))
+    untimed = F.when(F.col("offset") % 9 != 5, F.col("failed_at"))
+    named = named.withColumn("failed_at", untimed).persist()
+    facts = dead_letter_report.facts(named)
+    (whole,) = dead_letter_report.summary(dead_letter_report.causes(facts)).collect()
+    near = dead_letter_report.near_ends(named, whole["top"])
+    place = ("cause", "topic", "partition", "offset")
+    assert 0 < near.count() < len(letters)
+    some = dead_letter_report.examples(near).select(*place).collect()
+    assert sorted(some) == sorted(dead_letter_report.examples(named).select(*place).collect())
+    assert {row["cause"] for row in some} == {row["cause"] for row in whole["top"]}
+    named.unpersist()
+
+
+def test_the_most_frequent_keys_and_causes_are_told_most_frequent_first(
+    spark: SparkSession,
+) -> None:
+    letters = [
+        Letter(headers=ours(at, error_fingerprint=f"{cause:016}"), key=b"c%d" % cause)
+        for cause in range(1, 14)
+        for at in range(cause)
+    ]
+    found = report(spark, *letters)
+    assert [each.count for each in found.causes] == list(range(13, 0, -1))
+    assert found.keys.top == tuple((f"c{count}", count) for count in range(13, 3, -1))
+    assert (found.keys.distinct, found.keys.count) == (13, len(letters))
 
 
 def test_what_is_asked_for_is_what_is_reported(spark: SparkSession) -> None:

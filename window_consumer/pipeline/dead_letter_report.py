@@ -7,7 +7,9 @@ returns; ``dead_letter_summary`` runs them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from functools import reduce
+from operator import or_
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -77,12 +79,30 @@ def facts(letters: DataFrame) -> DataFrame:
 def causes(of: DataFrame) -> DataFrame:
     """Return each cause of ``facts``.
 
-    cause, fingerprint, error_class, count, first_ms, last_ms.
+    cause, fingerprint, error_class, count, first_ms, last_ms, latest_ms: no more than
+    ``MOST_EXAMPLES - 1`` of its dead letters failed after that.
     """
+    latest = F.max_by("last_ms", "last_ms", MOST_EXAMPLES - 1)
     return of.groupBy("cause").agg(
         F.max("fingerprint").alias("fingerprint"),
         F.max_by("error_class", "last_ms").alias("error_class"),
         *_counted(),
+        # Each of them is the time of another dead letter.
+        F.coalesce(F.get(latest, F.lit(MOST_EXAMPLES - 2)), F.min("first_ms")).alias("latest_ms"),
+    )
+
+
+def summary(of: DataFrame) -> DataFrame:
+    """Return one row about all ``causes``.
+
+    distinct (how many there are), count, first_ms, last_ms, and top: the most frequent ones, an
+    array of what ``causes`` returns.
+    """
+    place = F.struct("count", "cause")
+    return of.agg(
+        F.count(F.lit(1)).alias("distinct"),
+        *_counted(),
+        F.max_by(F.struct(*of.columns), place, MOST_CAUSES).alias("top"),
     )
 
 
@@ -133,39 +153,64 @@ def periods(of: DataFrame, hours: int) -> DataFrame:
 
 
 def keys(letters: DataFrame) -> DataFrame:
-    """Return the most frequent keys of each cause and of all together.
+    """Return how the keys of each cause are spread, and of all together.
 
-    cause (also ``ALL``), key, count, place (1 is the most frequent), distinct (how many keys the
-    cause has), keyed (how many dead letters have one). Takes dead letters ``with_cause``.
+    cause (also ``ALL``), distinct (how many keys the cause has), keyed (how many dead letters have
+    one), top (the most frequent ones, an array of key and count). Takes dead letters
+    ``with_cause``.
     """
     each = letters.where(F.col("key").isNotNull()).groupBy("cause", "key").count()
     both = each.select(
         F.explode(F.array(F.lit(ALL), F.col("cause"))).alias("cause"), "key", "count"
     )
     counted = both.groupBy("cause", "key").agg(F.sum("count").alias("count"))
-    cause = Window.partitionBy("cause")
-    return (
-        counted.withColumn("place", F.row_number().over(cause.orderBy(F.desc("count"), "key")))
-        .withColumn("distinct", F.count(F.lit(1)).over(cause))
-        .withColumn("keyed", F.sum("count").over(cause))
-        .where(F.col("place") <= MOST_KEYS)
+    return counted.groupBy("cause").agg(
+        F.count(F.lit(1)).alias("distinct"),
+        F.sum("count").alias("keyed"),
+        F.max_by(F.struct("key", "count"), F.struct("count", "key"), MOST_KEYS).alias("top"),
     )
+
+
+def near_ends(letters: DataFrame, of: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """Return those dead letters of some ``causes`` among which ``examples`` finds the same.
+
+    Takes dead letters ``with_cause``, and the causes' rows.
+    """
+    fails = [F.lit(False)]
+    for row in of:
+        cause = row["cause"]
+        # Which Parquet can tell without reading the rest of the row.
+        is_it = F.col("fingerprint").isNull() & (F.col("cause") == cause)
+        if row["fingerprint"] is not None:
+            is_it = F.col("fingerprint") == row["fingerprint"]
+        fails.append(is_it & _is_near(row["first_ms"], row["latest_ms"]))
+    return letters.where(reduce(or_, fails))
 
 
 def examples(letters: DataFrame) -> DataFrame:
     """Return the latest dead letters of each cause and the first, whole: as they are, and cause.
 
-    Takes dead letters ``with_cause``. Only where they stand is sorted, not their stacks.
+    Takes dead letters ``with_cause``. Nothing is sorted: stacks are large.
     """
-    place = F.struct("topic", "partition", "offset")
-    when = F.coalesce(F.unix_millis("failed_at"), F.lit(0))
+    whole = F.struct(*letters.columns)
+    place = F.struct(
+        F.coalesce(F.unix_millis("failed_at"), F.lit(0)), "topic", "partition", "offset"
+    )
     ends = letters.groupBy("cause").agg(
         F.array_union(
-            F.max_by(place, when, MOST_EXAMPLES - 1), F.array(F.min_by(place, when))
-        ).alias("places")
+            F.max_by(whole, place, MOST_EXAMPLES - 1), F.array(F.min_by(whole, place))
+        ).alias("ends")
     )
-    chosen = ends.select(F.inline("places"))
-    return letters.join(F.broadcast(chosen), ["topic", "partition", "offset"], "left_semi")
+    return ends.select(F.inline("ends"))
+
+
+def _is_near(first_ms: int | None, latest_ms: int | None) -> Column:
+    """Return whether a dead letter is as early as the first, or as late; or has no time."""
+    failed_at, timeless = F.col("failed_at"), F.col("failed_at").isNull()
+    if first_ms is None or latest_ms is None:
+        return timeless
+    is_first = failed_at < F.timestamp_millis(F.lit(first_ms + 1))
+    return timeless | is_first | (failed_at >= F.timestamp_millis(F.lit(latest_ms)))
 
 
 def _counted() -> list[Column]:

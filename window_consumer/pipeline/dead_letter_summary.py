@@ -71,37 +71,32 @@ def findings(letters: DataFrame, wishes: Wishes, source: str, unreadable: int) -
 def _findings(
     named: DataFrame, facts: DataFrame, wishes: Wishes, source: str, unreadable: int
 ) -> Findings:
-    causes = report.causes(facts)
-    (whole,) = causes.agg(
-        F.count(F.lit(1)).alias("causes"),
-        F.coalesce(F.sum("count"), F.lit(0)).alias("count"),
-        F.min("first_ms").alias("first_ms"),
-        F.max("last_ms").alias("last_ms"),
-    ).collect()
-    top = causes.orderBy(F.desc("count"), "cause").limit(report.MOST_CAUSES).collect()
+    (whole,) = report.summary(report.causes(facts)).collect()
+    top = sorted(whole["top"] or (), key=lambda row: (-row["count"], row["cause"]))
     chosen = [row["cause"] for row in top]
     hours = _hours_each(whole["first_ms"], whole["last_ms"])
     of_chosen = report.only(facts, chosen)
     sides = _sides(report.sides(of_chosen).collect())
     periods = _periods(report.periods(of_chosen, hours).collect())
     keys = _keys(report.keys(report.only(named, chosen)).collect())
-    latest = report.examples(named.where(F.col("cause").isin(*chosen)))
     examples = _examples(
-        latest.withColumn("failed_ms", F.unix_millis("failed_at"))
+        report.examples(report.near_ends(named, top))
+        .withColumn("failed_ms", F.unix_millis("failed_at"))
         .drop("failed_at", "first_failed_at", "sent_at", "written_at", "day")
         .collect()
     )
+    count = whole["count"] or 0
     return Findings(
         asked_ms=wishes.asked_ms,
         since_ms=wishes.since_ms,
         topics=wishes.topics,
         groups=wishes.groups,
         source=source,
-        count=whole["count"],
+        count=count,
         first_ms=whole["first_ms"],
         last_ms=whole["last_ms"],
         unreadable=unreadable,
-        distinct_causes=whole["causes"],
+        distinct_causes=whole["distinct"],
         causes=tuple(
             _cause(
                 row,
@@ -115,7 +110,7 @@ def _findings(
         period_ms=hours * HOUR_MS,
         periods=periods[report.ALL],
         sides=sides[report.ALL],
-        keys=_with_the_rest(keys.get(report.ALL, _NO_KEYS), whole["count"]),
+        keys=_with_the_rest(keys.get(report.ALL, _NO_KEYS), count),
     )
 
 
@@ -148,17 +143,17 @@ def _periods(rows: Iterable[Row]) -> Mapping[str, dict[int, int]]:
 
 
 def _keys(rows: Iterable[Row]) -> dict[str, Keys]:
-    found: dict[str, list[Row]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row["place"]):
-        found[row["cause"]].append(row)
     return {
-        cause: Keys(
-            distinct=of[0]["distinct"],
-            count=of[0]["keyed"],
+        row["cause"]: Keys(
+            distinct=row["distinct"],
+            count=row["keyed"],
             without=0,
-            top=tuple((row["key"], row["count"]) for row in of),
+            top=tuple(
+                (each["key"], each["count"])
+                for each in sorted(row["top"], key=lambda each: (-each["count"], each["key"]))
+            ),
         )
-        for cause, of in found.items()
+        for row in rows
     }
 
 
