@@ -189,6 +189,26 @@ def test_a_cause_begins_with_a_version_when_an_earlier_one_failed_otherwise() ->
     assert elsewhere.began_with(after) is None, "a version of another application"
 
 
+def test_where_no_earlier_version_is_known_the_report_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """... as a version that had no dead letters may have run before; and not as a deploy."""
+    first = share("2", 10, first=5, of="shop-charge")
+    one = cause(sides={"version": (first,)})
+    alone = findings(one)
+    assert (alone.began_with(one), alone.oldest_known(one)) == (None, first)
+    before = share("1", 10, first=50, of="shop-charge")
+    later = findings(one, sides={**alone.sides, "version": (before, first)})
+    assert (later.began_with(one), later.oldest_known(one)) == (first, None)
+    untold = cause(sides={"version": (share(None),)})
+    assert findings(untold).oldest_known(untold) is None
+    said = "seen since version 2 (shop-charge): no dead letter of an earlier version is known"
+    for report, is_said in ((alone, True), (later, False), (findings(untold), False)):
+        print_findings(report, "workers.yaml")
+        assert (said in capsys.readouterr().out) == is_said
+        assert (said in page(report, "workers.yaml")) == is_said
+
+
 @pytest.mark.parametrize(
     ("top", "distinct", "spread"),
     [

@@ -154,10 +154,9 @@ class Findings:
         That is the first version that has it, where its group had dead letters of an earlier
         version, and that one had none of this cause. None where that cannot be told.
         """
-        having = [each for each in cause.sides.get("version", ()) if each.value is not None]
-        if not having:
+        first = _first_version(cause)
+        if first is None:
             return None
-        first = min(having, key=_began)
         everyone = [each for each in self.sides.get("version", ()) if each.of == first.of]
         earlier = [
             each
@@ -166,12 +165,28 @@ class Findings:
         ]
         return self._as_a_whole(first) if earlier else None
 
+    def oldest_known(self, cause: Cause) -> Share | None:
+        """Return the first version that has a cause, where no earlier one has any dead letters.
+
+        Whether the cause began with it, dead letters cannot tell: the version before may have been
+        without any. None where they can (see ``began_with``), and where nobody tells versions.
+        """
+        first = _first_version(cause)
+        if first is None or self.began_with(cause) is not None:
+            return None
+        return self._as_a_whole(first)
+
     def _as_a_whole(self, version: Share) -> Share:
         """Return a version with all of its dead letters."""
         for each in self.sides.get("version", ()):
             if (each.value, each.of) == (version.value, version.of):
                 return each
         return version
+
+
+def _first_version(cause: Cause) -> Share | None:
+    having = [each for each in cause.sides.get("version", ()) if each.value is not None]
+    return min(having, key=_began, default=None)
 
 
 def _began(share: Share) -> int:

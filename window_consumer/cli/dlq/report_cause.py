@@ -47,6 +47,7 @@ def cause_card(number: int, cause: Cause, findings: Findings, workers_file: str)
 def _about(number: int, cause: Cause, findings: Findings) -> Markup:
     lines = [
         f"began {words.moment(cause.first_ms)}, last {words.moment(cause.last_ms)}",
+        words.version_in_words(cause, findings),
         f"keys: {words.keys_in_words(cause.keys)}",
         f"fingerprint: {cause.fingerprint or 'none'}",
     ]
@@ -60,7 +61,10 @@ def _about(number: int, cause: Cause, findings: Findings) -> Markup:
             charts.style_of(number),
         )
     return tag(
-        "div", tag("ul", *(tag("li", line) for line in lines)), tag("div", chart), class_="about"
+        "div",
+        tag("ul", *(tag("li", line) for line in lines if line)),
+        tag("div", chart),
+        class_="about",
     )
 
 

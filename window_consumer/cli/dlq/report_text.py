@@ -127,7 +127,7 @@ def _cause(
         title += f": {cause.error_message}"
     yield Text(printable_line(title), style="bold")
     yield _text(f"   {bars(cause.periods, findings)}")
-    version = words.began_with(cause, findings)
+    version = words.version_in_words(cause, findings)
     if version is not None:
         yield _text(f"   {version}")
     yield _text(f"   keys: {words.keys_in_words(cause.keys)}")

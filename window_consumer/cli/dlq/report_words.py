@@ -89,6 +89,20 @@ def began_with(cause: Cause, findings: Findings) -> str | None:
     return f"began with version {share_name(version)}, whose first dead letter is of {since}"
 
 
+def version_in_words(cause: Cause, findings: Findings) -> str | None:
+    """Return which version it came with, or that nobody knows; None where nobody tells versions."""
+    told = began_with(cause, findings)
+    if told is not None:
+        return told
+    oldest = findings.oldest_known(cause)
+    if oldest is None:
+        return None
+    return (
+        f"seen since version {share_name(oldest)}: no dead letter of an earlier version is known,"
+        " so whether it began with it is not"
+    )
+
+
 def length(milliseconds: int) -> str:
     """Return the length of a period."""
     hours = milliseconds // 3_600_000
