@@ -15,7 +15,9 @@ import pytest
 
 from tests.commands import Commands
 from window_consumer.cli.pipeline import runner
+from window_consumer.cli.pipeline.plans import plan_of
 from window_consumer.cli.pipeline.runner import Runner
+from window_consumer.config.pipeline import load_pipeline
 from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
 from window_consumer.pipeline.plan import Plan
 
@@ -54,6 +56,17 @@ def test_a_job_that_is_none_and_options_that_exclude_each_other(commands: Comman
     assert commands.run("pipeline", "run", "tarce").code == 2
     ended = commands.run("pipeline", "run", "trace", "--once", "--every", "1m")
     assert ended.code == 2
+
+
+def test_how_long_tables_keep_what_they_have_is_configured_in_days(tmp_path: Path) -> None:
+    content: dict[str, Any] = {"kafka": {"bootstrap.servers": "b:1"}, "directory": "x"}
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(json.dumps(content))
+    usual = plan_of(load_pipeline(file))
+    assert (usual.keep_days, usual.dlq_keep_days) == (30, 90)
+    file.write_text(json.dumps({**content, "trace": {"keep": "7d"}, "dlq": {"keep": "1d"}}))
+    chosen = plan_of(load_pipeline(file))
+    assert (chosen.keep_days, chosen.dlq_keep_days) == (7, 1)
 
 
 # ---- the runner

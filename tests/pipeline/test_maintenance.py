@@ -17,8 +17,9 @@ from window_consumer.model.trace_batch import Column, Places, decoded, encoded
 from window_consumer.pipeline import maintenance, quality, trace
 from window_consumer.pipeline.plan import Plan
 from window_consumer.pipeline.question import Question
+from window_consumer.pipeline.schemas import DEAD_LETTERS, QUARANTINE
 from window_consumer.pipeline.search import Index
-from window_consumer.pipeline.tables import BROKEN, TRACE
+from window_consumer.pipeline.tables import BROKEN, LETTERS, TRACE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +96,43 @@ def test_small_files_become_one_and_old_days_go(tables: Tables) -> None:
         assert rows == sorted(rows)
     assert len(tables.files) > before  # of those that were there a week ago there were none
     assert maintenance.compact(tables.spark, TRACE, tables.path) == 0
+
+
+def test_old_dead_letters_go_and_those_that_tell_no_time_by_when_they_were_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """... after their own time, which is not that of the trace; what was quarantined, too."""
+    plan = Plan(kafka={}, directory=str(tmp_path), keep_days=1, dlq_keep_days=10)
+    path, broken = LETTERS.make(spark, plan), BROKEN.make(spark, plan)
+    now = datetime.combine(TODAY, datetime.min.time(), UTC)
+    days_ago = {"today": 0, "kept": 10, "old": 11}
+    rows = [
+        {
+            **dict.fromkeys(DEAD_LETTERS.names),
+            "id": f"{name}, {'timed' if has_time else 'timeless'}",
+            "written_at": now - timedelta(ago),
+            "day": TODAY - timedelta(ago) if has_time else None,
+        }
+        for name, ago in days_ago.items()
+        for has_time in (True, False)
+    ]
+    LETTERS.append(spark.createDataFrame(rows, DEAD_LETTERS), path, "job", 1)
+    wrong = [
+        {**dict.fromkeys(QUARANTINE.names), "subject": subject, "reason": f"{subject}, {name}"}
+        | {"written_at": now - timedelta(ago)}
+        for subject in ("dlq", "audit")
+        for name, ago in days_ago.items()
+    ]
+    BROKEN.append(spark.createDataFrame(wrong, QUARANTINE), broken, "job", 1)
+    kept = {each.name: each.dropped for each in maintenance.maintain(spark, plan, TODAY)}
+    assert kept == {"dead_letters": 2, "quarantine": 1}
+    letters = spark.read.format("delta").load(path).select("id").collect()
+    assert {row["id"] for row in letters} == {
+        f"{name}, {kind}" for name in ("today", "kept") for kind in ("timed", "timeless")
+    }
+    left = spark.read.format("delta").load(broken).select("reason").collect()
+    assert len(left) == 5
+    assert "dlq, old" not in {row["reason"] for row in left}
 
 
 def bytes_of(file: Path) -> str:

@@ -169,6 +169,15 @@ class DeadLetterSection:
             default=r"`[^.+\.dlq$]`",
         ),
     )
+    keep: float = field(
+        default=90 * DAY_S,
+        metadata=about(
+            "How long dead letters are kept in the table; `pipeline maintain` takes older ones "
+            "out. The topics keep theirs as long as their retention says.",
+            kind=kinds.duration(DAY_S, 36500 * DAY_S),
+            reason="longer than the topics, and enough to see whether a cause comes back",
+        ),
+    )
     keys: Literal["raw", "hmac", "off"] = field(
         default="raw",
         metadata=about(

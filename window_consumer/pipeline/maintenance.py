@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from window_consumer.model.errors import RunError
 from window_consumer.pipeline.jobs import JOBS
 from window_consumer.pipeline.plan import Plan
-from window_consumer.pipeline.tables import BROKEN, TRACE, Table
+from window_consumer.pipeline.tables import BROKEN, LETTERS, TRACE, Table
 
 FULL_FILE_BYTES: Final = 128 * 1024**2
 """What is smaller is put together with its neighbours."""
@@ -57,9 +57,11 @@ class Kept:
 def maintain(session: SparkSession, plan: Plan, today: date) -> Iterator[Kept]:
     """Tidy up all tables of a plan, one after the other; those that are not made yet are left out.
 
-    ``today`` is that of UTC. Days of the trace before the last ``plan.keep_days`` go.
+    ``today`` is that of UTC. Days of the trace before the last ``plan.keep_days`` go, those of dead
+    letters before the last ``plan.dlq_keep_days``, and what of either was quarantined before.
     """
-    before = today - timedelta(days=plan.keep_days)
+    steps_before = today - timedelta(days=plan.keep_days)
+    letters_before = today - timedelta(days=plan.dlq_keep_days)
     tables = dict.fromkeys([*(job.table for job in JOBS.values()), BROKEN])
     for table in tables:
         if not DeltaTable.is_deltatable(plan.table(table.name)):
@@ -67,9 +69,12 @@ def maintain(session: SparkSession, plan: Plan, today: date) -> Iterator[Kept]:
         path = table.make(session, plan)
         dropped = 0
         if table is TRACE:
-            dropped = drop_days(session, path, before)
+            dropped = drop_days(session, path, steps_before)
+        elif table is LETTERS:
+            dropped = drop_letters(session, path, letters_before)
         elif table is BROKEN:
-            dropped = drop_quarantined(session, path, TRACE.name, before)
+            dropped = drop_quarantined(session, path, "trace", steps_before)
+            dropped += drop_quarantined(session, path, "dlq", letters_before)
         compacted = compact(session, table, path)
         sweep(session, path)
         yield Kept(table.name, dropped, compacted)
@@ -113,6 +118,16 @@ def compact(session: SparkSession, table: Table, path: str) -> int:
 def drop_days(session: SparkSession, path: str, before: date) -> int:
     """Take out the days before a day; return how many rows these were."""
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE day < {_day(before)}")  # noqa: S608 - our own
+
+
+def drop_letters(session: SparkSession, path: str, before: date) -> int:
+    """Take out dead letters that failed before a day; return how many.
+
+    Those that do not tell when they failed go by when they were written.
+    """
+    timeless = f"day IS NULL AND written_at < {_day(before)}"
+    old = f"day < {_day(before)} OR ({timeless})"
+    return _delete(session, f"DELETE FROM delta.`{path}` WHERE {old}")  # noqa: S608 - our own
 
 
 def drop_quarantined(session: SparkSession, path: str, subject: str, before: date) -> int:

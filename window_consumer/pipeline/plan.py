@@ -43,6 +43,8 @@ class Plan:
     """The most Kafka records that one batch takes; each holds thousands of events."""
     fail_on_data_loss: bool = True
     keep_days: int = 30
+    """Of the trace."""
+    dlq_keep_days: int = 90
 
     @property
     def dlq_pattern(self) -> str:

@@ -22,8 +22,9 @@ from window_consumer.model.mask import Mask
 def maintain_command(*, config: Path, master: str | None) -> int:
     """Tidy up the tables: once a day is a good measure.
 
-    Small files become few large ones, days of the trace that are older than `trace.keep` go, and
-    files that no table has needed for a week are deleted. Jobs and questions may go on meanwhile.
+    Small files become few large ones, days of the trace that are older than `trace.keep` and dead
+    letters that are older than `dlq.keep` go, and files that no table has needed for a week are
+    deleted. Jobs and questions may go on meanwhile.
     """
     loaded = load_pipeline(config)
     try:

@@ -33,4 +33,5 @@ def plan_of(loaded: LoadedPipeline, master: str | None = None) -> Plan:
         batch_records=config.batch_records,
         fail_on_data_loss=config.fail_on_data_loss,
         keep_days=int(config.trace.keep // _DAY_S),
+        dlq_keep_days=int(config.dlq.keep // _DAY_S),
     )
