@@ -189,6 +189,18 @@ def test_a_cause_begins_with_a_version_when_an_earlier_one_failed_otherwise() ->
     assert elsewhere.began_with(after) is None, "a version of another application"
 
 
+def test_how_many_had_been_put_back_before_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = cause(failed_again=3), cause(fingerprint="f" * 16, failed_again=0)
+    report = findings(one, other)
+    print_findings(report, "workers.yaml")
+    told = capsys.readouterr().out
+    said = "3 of them had been put back before, and failed again"
+    assert told.count(said) == 2, "of all, and of one cause"
+    assert page(report, "workers.yaml").count(said) == 2
+    print_findings(findings(other), "workers.yaml")
+    assert "put back before" not in capsys.readouterr().out
+
+
 def test_where_no_earlier_version_is_known_the_report_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

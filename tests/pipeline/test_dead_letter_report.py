@@ -91,6 +91,21 @@ def test_the_report_says_what_was_planted(spark: SparkSession) -> None:
     assert (found.keys.count, found.keys.without, found.keys.top[0]) == (11, 1, ("c17", 5))
 
 
+def test_what_had_been_put_back_before_is_counted(spark: SparkSession) -> None:
+    """... by the cause that it has now; one without the header was not."""
+    a, b = "a" * 16, "b" * 16
+    told = [(a, None), (a, "0"), (a, "1"), (a, "2"), (b, "1"), (b, None)]
+    letters = [
+        Letter(headers=ours(at, redrives=redrives, error_fingerprint=cause))
+        for at, (cause, redrives) in enumerate(told)
+    ]
+    found = report(spark, *letters)
+    counted = {each.fingerprint: (each.count, each.failed_again) for each in found.causes}
+    assert counted == {a: (4, 2), b: (2, 1)}
+    assert (found.count, found.failed_again) == (6, 3)
+    assert report(spark, groups=("nobody",)).failed_again == 0
+
+
 def test_periods_add_up_to_all(spark: SparkSession) -> None:
     found = report(spark, *planted())
     assert found.period_ms == HOUR_MS

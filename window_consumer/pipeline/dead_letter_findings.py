@@ -96,6 +96,9 @@ class Cause:
     error_message: str | None
     """The latest."""
     count: int
+    failed_again: int
+    """How many of them had been put back before: each stands for an earlier dead letter of its
+    record, of this cause or of another one, that no longer waits."""
     first_ms: int | None
     last_ms: int | None
     sides: Mapping[str, tuple[Share, ...]]
@@ -130,6 +133,8 @@ class Findings:
     source: str
     """Where the dead letters were read."""
     count: int
+    failed_again: int
+    """How many of them had been put back before."""
     first_ms: int | None
     last_ms: int | None
     unreadable: int

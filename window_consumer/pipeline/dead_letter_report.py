@@ -61,7 +61,8 @@ def facts(letters: DataFrame) -> DataFrame:
     """Return how many dead letters there are of each cause, side and hour.
 
     cause, fingerprint, error_class, hour (whole hours since 1970, or null), one column for each
-    side, count, first_ms, last_ms. Takes dead letters ``with_cause``.
+    side, count, again (how many of them had been put back before), first_ms, last_ms. Takes dead
+    letters ``with_cause``.
     """
     failed_ms = F.unix_millis("failed_at")
     sides = {column for pair in _SIDE_COLUMNS.values() for column in pair if column is not None}
@@ -70,6 +71,7 @@ def facts(letters: DataFrame) -> DataFrame:
         .groupBy("cause", "fingerprint", "error_class", "hour", *sorted(sides))
         .agg(
             F.count(F.lit(1)).alias("count"),
+            F.count(F.when(F.col("redrives") > 0, 1)).alias("again"),
             F.min(failed_ms).alias("first_ms"),
             F.max(failed_ms).alias("last_ms"),
         )
@@ -79,13 +81,14 @@ def facts(letters: DataFrame) -> DataFrame:
 def causes(of: DataFrame) -> DataFrame:
     """Return each cause of ``facts``.
 
-    cause, fingerprint, error_class, count, first_ms, last_ms, latest_ms: no more than
+    cause, fingerprint, error_class, count, again, first_ms, last_ms, latest_ms: no more than
     ``MOST_EXAMPLES - 1`` of its dead letters failed after that.
     """
     latest = F.max_by("last_ms", "last_ms", MOST_EXAMPLES - 1)
     return of.groupBy("cause").agg(
         F.max("fingerprint").alias("fingerprint"),
         F.max_by("error_class", "last_ms").alias("error_class"),
+        F.sum("again").alias("again"),
         *_counted(),
         # Each of them is the time of another dead letter.
         F.coalesce(F.get(latest, F.lit(MOST_EXAMPLES - 2)), F.min("first_ms")).alias("latest_ms"),
@@ -95,12 +98,13 @@ def causes(of: DataFrame) -> DataFrame:
 def summary(of: DataFrame) -> DataFrame:
     """Return one row about all ``causes``.
 
-    distinct (how many there are), count, first_ms, last_ms, and top: the most frequent ones, an
-    array of what ``causes`` returns.
+    distinct (how many there are), count, again, first_ms, last_ms, and top: the most
+    frequent ones, an array of what ``causes`` returns.
     """
     place = F.struct("count", "cause")
     return of.agg(
         F.count(F.lit(1)).alias("distinct"),
+        F.sum("again").alias("again"),
         *_counted(),
         F.max_by(F.struct(*of.columns), place, MOST_CAUSES).alias("top"),
     )

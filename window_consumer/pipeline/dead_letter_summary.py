@@ -93,6 +93,7 @@ def _findings(
         groups=wishes.groups,
         source=source,
         count=count,
+        failed_again=whole["again"] or 0,
         first_ms=whole["first_ms"],
         last_ms=whole["last_ms"],
         unreadable=unreadable,
@@ -192,6 +193,7 @@ def _cause(
     told: dict[str, Any] = {name: row[name] for name in ("fingerprint", "error_class", "count")}
     return Cause(
         **told,
+        failed_again=row["again"],
         reason=next((each.value for each in sides["reason"]), None),
         error_message=next((each.error_message for each in examples), None),
         first_ms=row["first_ms"],

@@ -54,6 +54,9 @@ def headline(findings: Findings) -> Iterator[str]:
         yield f"{counted}, failed from {began} to {ended} UTC"
     else:
         yield "no dead letters"
+    again = words.again_in_words(findings.failed_again)
+    if again is not None:
+        yield f"{again}: the earlier dead letters of their records are counted, too"
     limits = []
     if findings.since_ms is not None:
         limits.append(f"since {words.moment(findings.since_ms)} UTC")
@@ -131,6 +134,9 @@ def _cause(
     if version is not None:
         yield _text(f"   {version}")
     yield _text(f"   keys: {words.keys_in_words(cause.keys)}")
+    again = words.again_in_words(cause.failed_again)
+    if again is not None:
+        yield _text(f"   {again}")
     yield Padding(_sides(cause.sides, cause.count), (0, 0, 0, 3))
     for example in cause.examples[:1]:
         yield _text(f"   latest: window-consumer dlq show {example.dead_letter}")

@@ -103,6 +103,13 @@ def version_in_words(cause: Cause, findings: Findings) -> str | None:
     )
 
 
+def again_in_words(failed_again: int) -> str | None:
+    """Return how many came back after somebody put them back; None where none did."""
+    if not failed_again:
+        return None
+    return f"{failed_again:,} of them had been put back before, and failed again"
+
+
 def length(milliseconds: int) -> str:
     """Return the length of a period."""
     hours = milliseconds // 3_600_000
