@@ -69,6 +69,8 @@ def test_only_a_part_of_a_table_may_be_asked_for(
     assert none is not None
     assert [row["text"] for row in part.rows.collect()] == ["b"]
     assert none.rows.isEmpty()
+    assert not part.is_empty
+    assert none.is_empty == (name == "lake"), "others are not known to be without a look"
 
 
 @pytest.mark.parametrize("name", ["lake", "lake[1]"])

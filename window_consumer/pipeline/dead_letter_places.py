@@ -37,7 +37,7 @@ def table(session: SparkSession, plan: Plan, wishes: Wishes) -> Place | None:
         return None
     unreadable = 0
     broken = snapshots.of(session, plan, BROKEN, {"subject": "dlq"})
-    if broken is not None and not broken.rows.isEmpty():
+    if broken is not None and not broken.is_empty:
         rows = broken.rows
         if wishes.since_ms is not None:
             rows = rows.where(F.col("written_at") >= F.timestamp_millis(F.lit(wishes.since_ms)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from window_consumer.pipeline.dead_letter_findings import (
 MOST_PERIODS: Final = 170
 """In a chart: a week of hours; of a longer time the periods are longer."""
 
+_AT_ONCE: Final = 2
 _LENGTHS_H: Final = (1, 2, 3, 6, 12, 24, 48, 24 * 7, 24 * 28, 24 * 365)
 _NO_KEYS: Final = Keys(distinct=0, count=0, without=0, top=())
 
@@ -76,15 +78,20 @@ def _findings(
     chosen = [row["cause"] for row in top]
     hours = _hours_each(whole["first_ms"], whole["last_ms"])
     of_chosen = report.only(facts, chosen)
-    sides = _sides(report.sides(of_chosen).collect())
-    periods = _periods(report.periods(of_chosen, hours).collect())
-    keys = _keys(report.keys(report.only(named, chosen)).collect())
-    examples = _examples(
-        report.examples(report.near_ends(named, top))
-        .withColumn("failed_ms", F.unix_millis("failed_at"))
-        .drop("failed_at", "first_failed_at", "sent_at", "written_at", "day")
-        .collect()
+    latest = report.examples(report.near_ends(named, top))
+    questions = (
+        report.keys(report.only(named, chosen)),
+        report.sides(of_chosen),
+        report.periods(of_chosen, hours),
+        latest.withColumn("failed_ms", F.unix_millis("failed_at")).drop(
+            "failed_at", "first_failed_at", "sent_at", "written_at", "day"
+        ),
     )
+    # Of a question that takes seconds, half is one thread's planning: two share the processors.
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="wc-findings") as pool:
+        told = list(pool.map(lambda question: question.collect(), questions))
+    keys, sides = _keys(told[0]), _sides(told[1])
+    periods, examples = _periods(told[2]), _examples(told[3])
     count = whole["count"] or 0
     return Findings(
         asked_ms=wishes.asked_ms,

@@ -34,6 +34,8 @@ class Snapshot:
     rows: DataFrame
     """With all columns of the table's schema; those that an older version lacks are null."""
     changed_ms: int
+    is_empty: bool
+    """Whether it is known without a look at the rows that there are none."""
 
 
 def of(
@@ -51,11 +53,12 @@ def of(
     except TableNotFoundError:
         return None
     files = _names(log, path, where)
-    rows = session.createDataFrame([], table.schema)
-    if files:
-        read = session.read.schema(table.schema).option("basePath", path)
-        rows = _only(read.parquet(*files), where)
-    return Snapshot(rows.select(*table.schema.names), log.history(1)[0]["timestamp"])
+    changed_ms = log.history(1)[0]["timestamp"]
+    if not files:
+        return Snapshot(session.createDataFrame([], table.schema), changed_ms, is_empty=True)
+    read = session.read.schema(table.schema).option("basePath", path)
+    rows = _only(read.parquet(*files), where)
+    return Snapshot(rows.select(*table.schema.names), changed_ms, is_empty=False)
 
 
 def _names(log: DeltaTable, path: str, where: Mapping[str, str]) -> Sequence[str]:
@@ -85,7 +88,7 @@ def _by_spark(
         .select(F.unix_millis("timestamp").alias("at"))
         .collect()
     )
-    return Snapshot(_only(rows, where).select(*named), change["at"])
+    return Snapshot(_only(rows, where).select(*named), change["at"], is_empty=False)
 
 
 def _only(rows: DataFrame, where: Mapping[str, str]) -> DataFrame:
