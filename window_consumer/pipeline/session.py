@@ -88,20 +88,27 @@ def start(
         check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     where = given.get("spark.master") or master or properties.get("spark.master") or "local[*]"
-    settings = {**_DELTA, **_USUAL, **properties, "spark.master": where}
-    if where.startswith("local"):
-        settings = {**_LOOPBACK, **(SHORT if short else {}), **settings}
-    if jars and where.startswith("local"):
-        # As they lie there: as spark.jars they would be copied at each start.
-        settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))
-    elif jars:
-        settings["spark.jars"] = ",".join(map(str, jars))
     builder = SparkSession.builder.appName(name)
-    for key, value in {**settings, **given}.items():
+    for key, value in {**settings(where, jars, properties, short=short), **given}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def settings(
+    master: str, jars: Sequence[Path], properties: Mapping[str, str], *, short: bool = False
+) -> dict[str, str]:
+    """Return all properties of a new session, as ``start`` takes them."""
+    chosen = {**_DELTA, **_USUAL, **properties, "spark.master": master}
+    if master.startswith("local"):
+        chosen = {**_LOOPBACK, **(SHORT if short else {}), **chosen}
+    if jars and master.startswith("local"):
+        # As they lie there: as spark.jars they would be copied at each start.
+        chosen["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))
+    elif jars:
+        chosen["spark.jars"] = ",".join(map(str, jars))
+    return chosen
 
 
 def is_submitted() -> bool:
