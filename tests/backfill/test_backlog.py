@@ -16,6 +16,7 @@ from tests.backfill.shop import app
 from tests.integration.members import wait_until
 from window_consumer.app.patience import LOGGER
 from window_consumer.backfill import planning, ranges
+from window_consumer.cli.times import since_1970
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model import headers as names
@@ -223,12 +224,13 @@ def test_a_range_of_times_is_a_range_of_offsets(place: Place) -> None:
     for hour in range(10):
         producer.produce(place.topic, b"x", partition=1, timestamp=NEW_YEAR + hour * 3_600_000)
     assert producer.flush(60) == 0
-    start, stop = map(ranges.time_ms, ("2026-01-01T03:00", "2026-01-01T06:00:00+01:00"))
+    start = since_1970("2026-01-01T03:00", 1000)
+    stop = since_1970("2026-01-01T06:00:00+01:00", 1000)
     with place.reader() as reader:
         wanted = ranges.Wanted(place.topic, start, stop)
         assert ranges.resolve(wanted, reader) == {1: Span(3, 5)}
         assert ranges.resolve(ranges.Wanted(place.topic, start), reader) == {1: Span(3, 10)}
-        later = ranges.Wanted(place.topic, ranges.time_ms("2027-01-01"))
+        later = ranges.Wanted(place.topic, since_1970("2027-01-01", 1000))
         assert ranges.resolve(later, reader) == {}
         by_offset = ranges.Wanted(place.topic, to_offsets={1: 4}, from_offsets={1: 2})
         assert ranges.resolve(by_offset, reader) == {1: Span(2, 4)}
@@ -245,7 +247,7 @@ def test_what_retention_has_taken_is_told(place: Place) -> None:
     cluster.delete_records({TopicPartition(place.topic, 1): 4})
     with place.reader() as reader:
         for text, is_told in (("02:00", True), ("05:00", False)):
-            wanted = ranges.Wanted(place.topic, ranges.time_ms(f"2026-01-01T{text}"))
+            wanted = ranges.Wanted(place.topic, since_1970(f"2026-01-01T{text}", 1000))
             found = list(ranges.warnings(wanted, ranges.resolve(wanted, reader), reader, {}, 0))
             assert bool(found) is is_told
             assert not is_told or "begins at 2026-01-01T04:00:00Z" in found[0]

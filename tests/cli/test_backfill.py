@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.commands import Commands, kafka_of, produce
-from window_consumer.backfill.ranges import Wanted, next_chunk, time_ms, warnings, without
+from window_consumer.backfill.ranges import Wanted, next_chunk, warnings, without
 from window_consumer.backfill.shares import shared_out
 from window_consumer.cli.backfill_command import backfill_command
 from window_consumer.cli.backfill_progress import duration
+from window_consumer.cli.times import since_1970
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.errors import UsageError
@@ -54,7 +55,7 @@ def test_wrong_options_are_refused(arguments: Sequence[str], said: str) -> None:
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(UsageError, match="--from 2026-02-01T00:00:00Z is not before --to 2026-01"):
-        Wanted("orders", time_ms("2026-02-01"), time_ms("2026-01-01"))
+        Wanted("orders", since_1970("2026-02-01", 1000), since_1970("2026-01-01", 1000))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_shares_hold_every_offset_once(
 
 
 REMOTE = {"remote.storage.enable": "true", "local.retention.ms": "3600000"}
-DAY = time_ms("2026-01-02")
+DAY = since_1970("2026-01-02", 1000)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_reading_below_the_local_retention_is_told(
 ) -> None:
     embedded.create_topic("orders", 1)
     with TopicReader(embedded.client_settings(), _Log()) as reader:  # type: ignore[arg-type] # takes lines
-        wanted = Wanted("orders", time_ms(from_text))
+        wanted = Wanted("orders", since_1970(from_text, 1000))
         said = list(warnings(wanted, {}, reader, settings, DAY))
     assert bool(said) is is_below
     assert not is_below or "remote storage" in said[0]

@@ -154,17 +154,6 @@ def _below_local(wanted: Wanted, settings: Mapping[str, str], now_ms: int) -> It
         )
 
 
-def time_ms(text: str) -> int:
-    """Return the milliseconds since 1970 of an ISO time, UTC where it names no zone.
-
-    Raises ValueError.
-    """
-    time = datetime.fromisoformat(text)
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return round(time.timestamp() * 1000)
-
-
 def told_time(ms: int) -> str:
     """Return a time for people."""
     return (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import click
@@ -10,33 +9,11 @@ import click
 from window_consumer.cli import options
 from window_consumer.cli.backfilling import Asked, backfill
 from window_consumer.cli.logs import set_up
+from window_consumer.cli.times import Time
 from window_consumer.config.rate import RATE_UNITS, parse_rate
 from window_consumer.config.units import UnitError
 
 _CHUNK = 500_000
-
-
-class Time(click.ParamType[int]):
-    """A time in ISO's form."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return milliseconds since 1970."""
-        if isinstance(value, int):
-            return value
-        from window_consumer.backfill.ranges import time_ms  # noqa: PLC0415 - not for every command
-
-        try:
-            return time_ms(value)
-        except (ValueError, OverflowError):
-            now = datetime.now().astimezone().replace(microsecond=0)
-            self.fail(
-                f"{value!r} is no time: write it as 2026-01-31, 2026-01-31T12:00 (UTC), or"
-                f" {now.isoformat()}",
-                param,
-                ctx,
-            )
 
 
 class Place(click.ParamType[tuple[int, int]]):
@@ -89,7 +66,7 @@ class PerSecond(click.ParamType[float]):
 @click.option(
     "--from",
     "from_ms",
-    type=Time(),
+    type=Time(1000),
     metavar="TIME",
     help="The first record's time: 2026-01-31, 2026-01-31T12:00+01:00; UTC without a zone."
     " [default: the beginning]",
@@ -97,7 +74,7 @@ class PerSecond(click.ParamType[float]):
 @click.option(
     "--to",
     "to_ms",
-    type=Time(),
+    type=Time(1000),
     metavar="TIME",
     help="Where to end, exclusive. [default: what is the end at the first start]",
 )

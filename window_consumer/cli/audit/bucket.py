@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import click
 
+from window_consumer.cli.times import since_1970
+
 WITHOUT_TIMESTAMP: Final = "without timestamp"
 """What the report prints of the bucket that has no start."""
 
@@ -23,11 +25,9 @@ class Bucket(click.ParamType[int]):
         if value == WITHOUT_TIMESTAMP:
             return 0
         try:
-            start = datetime.fromisoformat(str(value))
-            start = start.astimezone(UTC) if start.tzinfo else start.replace(tzinfo=UTC)
+            start_ms = since_1970(str(value), 1000)
         except (ValueError, OverflowError):
             self.fail(f"{value!r} is no bucket's start such as 2026-01-31T12:00:00Z", param, ctx)
-        start_ms = round(start.timestamp() * 1000)
         if start_ms < 0:
             self.fail(f"{value!r} lies before 1970, where no bucket is", param, ctx)
         return start_ms

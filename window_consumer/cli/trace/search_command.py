@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import click
 from window_consumer.cli.durations import Duration
 from window_consumer.cli.errors import FOUND, OK
 from window_consumer.cli.pipeline.run_command import config_option
+from window_consumer.cli.times import Time
 from window_consumer.cli.trace.index import (
     cluster_option,
     indexed_only_option,
@@ -28,22 +28,6 @@ from window_consumer.pipeline.question import Question
 _PLACE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(/(?P<partition>\d+)(/(?P<offset>\d+))?)?")
 
 
-class Moment(click.ParamType[int]):
-    """A point in time: ISO 8601, in UTC where it names no zone. Gives microseconds since 1970."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return microseconds since 1970."""
-        if isinstance(value, int):
-            return value
-        try:
-            moment = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is no time such as 2026-01-31T12:00:00Z", param, ctx)
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
-
-
 @click.command("search")
 @config_option
 @click.option("--key", metavar="KEY", default=None, help="Records with this key.")
@@ -57,10 +41,15 @@ class Moment(click.ParamType[int]):
     "--since", type=Duration(), metavar="DURATION", default=None, help="As long ago as this."
 )
 @click.option(
-    "--from", "from_us", type=Moment(), metavar="TIME", default=None, help="From this time on."
+    "--from",
+    "from_us",
+    type=Time(1_000_000),
+    metavar="TIME",
+    default=None,
+    help="From this time on.",
 )
 @click.option(
-    "--to", "to_us", type=Moment(), metavar="TIME", default=None, help="Before this time."
+    "--to", "to_us", type=Time(1_000_000), metavar="TIME", default=None, help="Before this time."
 )
 @click.option("--tag", metavar="TAG", default=None, help="Records with this tag.")
 @click.option("--group", metavar="GROUP", default=None, help="Steps of this consumer group.")
