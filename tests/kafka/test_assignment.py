@@ -37,8 +37,9 @@ class Client:
 class Problem:
     """An error about a partition, as the client returns it."""
 
-    def __init__(self, name: TopicPartition):
+    def __init__(self, name: TopicPartition, offset: int | None = None):
         self.topic, self.partition = (lambda: name.topic), (lambda: name.partition)
+        self.offset = lambda: offset
 
 
 def started(*, incremental: bool) -> tuple[Client, Assignment]:
@@ -68,6 +69,18 @@ def test_what_is_wrong_with_the_place_of_one_that_waits_is_not_told() -> None:
     assignment.seek(WAITS, 4)
     assignment.note_problem(Problem(WAITS), OUT_OF_RANGE)
     assert assignment.take_problems() == {WAITS: OUT_OF_RANGE}
+
+
+def test_what_was_wrong_with_a_place_before_where_it_begins_now_is_not_told() -> None:
+    """The client tells of it late: it had asked before it was told to go elsewhere."""
+    _, assignment = started(incremental=True)
+    assignment.seek(WAITS, 4)
+    assignment.note_problem(Problem(WAITS, 0), OUT_OF_RANGE)
+    assignment.note_problem(Problem(KNOWN, 6), OUT_OF_RANGE)
+    assert assignment.take_problems() == {}
+    assignment.note_problem(Problem(WAITS, 4), OUT_OF_RANGE)
+    assignment.note_problem(Problem(KNOWN, 9), OUT_OF_RANGE)
+    assert assignment.take_problems() == {WAITS: OUT_OF_RANGE, KNOWN: OUT_OF_RANGE}
 
 
 def test_one_that_was_given_up_waits_no_more() -> None:

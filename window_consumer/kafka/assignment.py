@@ -45,8 +45,11 @@ class Assignment:
     def note_problem(self, message: Any, error: KafkaError) -> None:
         """Note what stands in the way of reading on, where the records before it end."""
         name = TopicPartition(message.topic(), message.partition())
-        # A log may not have HELD_AT any more, and may be asked for it before the pause is heard of.
-        if name not in self._held:
+        # A log may not have HELD_AT any more, and may be asked for it before the pause is heard of;
+        # the answer may come when the partition has been told to begin elsewhere.
+        offset = message.offset()
+        is_late = offset is not None and offset < self._begins.get(name, offset)
+        if name not in self._held and not is_late:
             self._problems[name] = error
 
     def take_problems(self) -> dict[TopicPartition, KafkaError]:
