@@ -109,10 +109,11 @@ def of(
 
 def _check(files: _Files, path: str, topics: dict[str, str | None], again: str) -> None:
     note = posixpath.join(path, _NOTE)
-    if not files.exists(note):
+    text = files.read(note) if files.exists(note) else ""
+    if not text:  # or one that a kill has left empty
         files.write(note, json.dumps({"topics": topics}))
         return
-    before: dict[str, str | None] = json.loads(files.read(note))["topics"]
+    before: dict[str, str | None] = json.loads(text)["topics"]
     if set(before) != set(topics):
         raise CheckpointError(
             f"the checkpoint {path} is of {', '.join(before)}, and {', '.join(topics)} is to be"
@@ -160,10 +161,13 @@ class _Files:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        """Write a new file."""
+        """Write a file, whole or not at all; an empty one of that name goes."""
         system, place = self._at(path)
-        stream = system.create(place)
+        _, part = self._at(f"{path}.part")
+        stream = system.create(part)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
+        system.delete(place, False)
+        system.rename(part, place)
