@@ -12,7 +12,7 @@ import pytest
 from window_consumer.cli.audit import alerts as alerts_of_audit
 from window_consumer.cli.audit.alerts import Alerts
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
 from window_consumer.model.errors import RunError
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))
@@ -50,8 +50,30 @@ def test_a_bucket_is_told_once(broker: EmbeddedBroker, tmp_path: Path) -> None:
 def test_what_was_not_taken_is_told_the_next_time(
     broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alerts_of_audit, "_PATIENCE_S", 1.0)
     missing = Alerts("nowhere", broker.client_settings(), LOG, str(tmp_path))
-    with pytest.raises(RunError, match="alerts to nowhere"):
-        missing.tell([row(1)])
+    with monkeypatch.context() as impatient:
+        impatient.setattr(alerts_of_audit, "_PATIENCE_S", 1.0)
+        with pytest.raises(RunError, match="alerts to nowhere"):
+            missing.tell([row(1)])
     assert alerts(broker, tmp_path).tell([row(1)]) == 1
+
+
+def test_what_kafka_has_refused_is_told_the_next_time(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    made = alerts(broker, tmp_path)
+    broker.push_request_errors(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(RunError, match="alerts to alerts"):
+        made.tell([row(1)])
+    assert made.tell([row(1)]) == 1
+    assert len(broker.read_all("alerts")) == 1
+
+
+def test_a_note_that_was_cut_short_by_a_kill_harms_neither_the_others_nor_the_next(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    assert alerts(broker, tmp_path).tell([row(1), row(2)]) == 2
+    notes = tmp_path / "audit-alerts.jsonl"
+    notes.write_bytes(notes.read_bytes()[:-20])
+    assert alerts(broker, tmp_path).tell([row(1), row(2), row(3)]) == 2
+    assert alerts(broker, tmp_path).tell([row(1), row(2), row(3)]) == 0

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from window_consumer.cli.audit import standing as standing_of_audit
 from window_consumer.cli.audit.standing import standing
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.testing.real_kafka import RealKafka
@@ -34,9 +36,15 @@ def test_partitions_that_were_read_to_their_ends_and_compacted_topics_are_named(
     assert found.caught_up == (("readers", orders, 0),)
     assert found.compacted == (latest,)
     assert found.problem is None
+    beside = standing([("no-such-topic", "readers"), (orders, "readers")], client, LOG)
+    assert beside.caught_up == found.caught_up
+    assert "no-such-topic" in (beside.problem or "")
 
 
-def test_a_cluster_that_is_away_is_a_problem_and_no_error() -> None:
+def test_a_cluster_that_is_away_is_a_problem_and_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(standing_of_audit, "_PATIENCE_S", 2.0)
     nowhere = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
     found = standing([("orders", "readers")], nowhere, LOG)
     assert (found.caught_up, found.compacted) == ((), ())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,7 @@ class Alerts:
         new = [row for row in found if _name(row) not in told]
         if not new:
             return 0
+        self._failed.clear()
         needs = EventNeeds("wc-audit-alerts", acks="all", timeout_s=_PATIENCE_S)
         writer = EventWriter(self.client, needs, self.topic, self.log)
         for row in new:
@@ -69,15 +71,24 @@ class Alerts:
     def _told(self) -> set[tuple[Any, ...]]:
         if self._notes is None or not self._notes.exists():
             return set()
-        return {_name(json.loads(line)) for line in self._notes.read_text("utf-8").splitlines()}
+        return set(_names_in(self._notes.read_text("utf-8")))
 
     def _note(self, rows: Iterable[Mapping[str, Any]]) -> None:
         if self._notes is not None:
             at = int(time.time())
+            torn = self._notes.exists() and not self._notes.read_bytes().endswith(b"\n")
             with self._notes.open("a", encoding="utf-8") as notes:
+                notes.write("\n" if torn else "")
                 for row in rows:
                     told = {name: row[name] for name in _NAMES}
                     notes.write(json.dumps({**told, "told_at": at}) + "\n")
+
+
+def _names_in(notes: str) -> Iterator[tuple[Any, ...]]:
+    """Yield what was told; a line that a kill has cut short tells nothing."""
+    for line in notes.splitlines():
+        with suppress(ValueError):
+            yield _name(json.loads(line))
 
 
 def _name(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -12,7 +12,8 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.errors import WindowConsumerError
 
-_PATIENCE_S: Final = 5.0
+_PATIENCE_S: Final = 15.0
+"""Without these answers nothing is known to be lost: a Kafka that is only slow is waited for."""
 
 
 @frozen
