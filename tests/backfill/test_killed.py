@@ -51,9 +51,10 @@ def fill(bootstrap: str, topic: str) -> None:
 
 
 def calls(directory: Path, but: Places | None = None) -> Places:
-    """Return how often each record was called."""
-    lines = (line for file in directory.glob("calls-*") for line in file.read_text().splitlines())
-    found = Counter((int(p), int(o)) for p, o in map(str.split, lines))
+    """Return how often each record was called; a line that is being written is none yet."""
+    texts = (file.read_text() for file in directory.glob("calls-*"))
+    lines = (line for text in texts for line in text.splitlines(keepends=True))
+    found = Counter((int(p), int(o)) for p, o in (ln.split() for ln in lines if ln[-1] == "\n"))
     return found - (but or Counter())
 
 

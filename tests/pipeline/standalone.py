@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from attrs import define, field
 
 from tests.integration.members import wait_until
 
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 BIN = Path(pyspark.__path__[0], "bin")
 ENVIRONMENT = {
     **os.environ,
@@ -30,8 +30,8 @@ ENVIRONMENT = {
 class Cluster:
     """A master and its workers, as processes of this machine."""
 
-    master: str
     directory: Path
+    master: str = ""
     processes: list[subprocess.Popen[bytes]] = field(factory=list)
 
     def start(self, name: str, *arguments: str) -> None:
@@ -79,15 +79,14 @@ class Cluster:
 
 @contextmanager
 def standalone(directory: Path) -> Iterator[Cluster]:
-    """A master and two workers with a core each, on ports that were free."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    cluster = Cluster(f"spark://127.0.0.1:{port}", directory)
+    """A master and two workers with a core each."""
+    cluster = Cluster(directory)
     host = ["--host", "127.0.0.1", "--webui-port", "0"]
     with ExitStack() as running:
         running.callback(_end, cluster)
-        cluster.start("master.Master", *host, "--port", str(port))
+        cluster.start("master.Master", *host, "--port", "0")
         wait_until(lambda: "I have been elected leader" in cluster.said, PATIENCE_S, "a master")
+        [cluster.master] = re.findall(r"Starting Spark master at (spark://\S+)\n", cluster.said)
         for number in range(2):
             work = str(directory / f"worker-{number}")
             memory = ["--cores", "1", "--memory", "700m", "--work-dir", work]

@@ -18,6 +18,7 @@ from window_consumer import App, Record, TracedProducer, TraceSettings
 from window_consumer.app.journeys import Journeys
 from window_consumer.cli.pipeline.plans import plan_of
 from window_consumer.config.pipeline import LoadedPipeline, load_pipeline
+from window_consumer.kafka import event_tail
 from window_consumer.model.journey import Journey
 from window_consumer.pipeline import jobs
 from window_consumer.pipeline.question import Question
@@ -102,9 +103,11 @@ def journey_of(journeys: Journeys, record: str) -> Journey | None:
 
 
 def test_a_record_of_a_moment_ago_is_found_and_stays_found_once(
-    shop: Shop, spark: SparkSession, commands: Commands
+    shop: Shop, spark: SparkSession, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its way over two retry levels into the dead letters, planted by a handler that fails."""
+    for bound in ("ANSWER_S", "MOST_S"):  # a person waits so long for a Kafka that is slow
+        monkeypatch.setattr(event_tail, bound, PATIENCE_S)
     loaded = configured(commands.directory, shop.bootstrap, shop.events)
     TRACE.make(spark, plan_of(loaded))  # nothing is in it yet
     journeys = Journeys(loaded)

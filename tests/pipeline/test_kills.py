@@ -7,8 +7,10 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -18,9 +20,10 @@ from tests.pipeline.streams import batch, configured, counted, planned, write
 from window_consumer.testing.real_kafka import RealKafka
 
 KILLS = 5
-BATCHES = 34
+FIRST, MORE = 12, 5
+"""So many batches of events lie there at first, and so many come before each kill."""
 EVENTS = 500
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "1g",
@@ -28,10 +31,13 @@ QUICK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.ui.enabled": "false",
 }
-RUN = [sys.executable, "-m", "window_consumer", "pipeline", "run", "trace", "--once"]
+RUN = [sys.executable, "-m", "window_consumer", "pipeline", "run", "trace"]
+ONCE, FOR_EVER = ("--once",), ("--every", "100ms")
 
 
-def start(directory: Path, most_bytes: int | None = None) -> subprocess.Popen[bytes]:
+def start(
+    directory: Path, how: tuple[str, ...] = ONCE, most_bytes: int | None = None
+) -> subprocess.Popen[bytes]:
     """Start the job as a user does; with ``most_bytes`` no file gets longer."""
 
     def limit() -> None:
@@ -40,7 +46,7 @@ def start(directory: Path, most_bytes: int | None = None) -> subprocess.Popen[by
 
     with (directory / "said").open("ab") as said:
         return subprocess.Popen(
-            RUN,
+            [*RUN, *how],
             cwd=directory,
             start_new_session=True,
             stdout=subprocess.DEVNULL,
@@ -55,31 +61,45 @@ def begun(directory: Path) -> int:
     return len([each for each in offsets.glob("*") if each.name.isdigit()])
 
 
+def written(directory: Path) -> int:
+    """Return how many batches the table has: each is a version, after the one that made it."""
+    log = Path(planned(directory / "pipeline.yaml").table("trace"), "_delta_log")
+    return len([*log.glob("*.json")]) - 1
+
+
+def are_there(counted_by: Callable[[Path], int], directory: Path, batches: int) -> bool:
+    return counted_by(directory) >= batches
+
+
 def test_the_table_is_exact_after_five_kills(
     kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     events = make_topic("events", 2)
-    values = [batch(sequence, EVENTS) for sequence in range(BATCHES)]
+    numbers = count()
+    values = [batch(next(numbers), EVENTS) for _ in range(FIRST)]
     values[7:7] = [b"no event", b"{}"]
     write(kafka.bootstrap, events, values)
-    configured(tmp_path, kafka.bootstrap, events, batch_records=5, spark={"properties": QUICK})
+    configured(tmp_path, kafka.bootstrap, events, batch_records=MORE, spark={"properties": QUICK})
     rng = Random(7)
-    for _ in range(KILLS):
-        driver, wanted = start(tmp_path), begun(tmp_path) + 1
-        wait_until(partial(is_begun, tmp_path, wanted), PATIENCE_S, "a batch is planned")
-        # In another moment of it each time: while it is read, written, or noted as done.
-        with suppress(subprocess.TimeoutExpired):
-            driver.wait(rng.uniform(0, 1.5))
+    for number in range(KILLS):
+        wanted = begun(tmp_path) + 1
+        # What has come since, and so is in work when it is planned; and it never ends by itself.
+        write(kafka.bootstrap, events, [batch(next(numbers), EVENTS) for _ in range(MORE)])
+        driver = start(tmp_path, FOR_EVER)
+        # While a batch is read or written, and in turn when it is, but not noted as done.
+        wait_until(partial(are_there, begun, tmp_path, wanted), PATIENCE_S, "a batch is planned")
+        if number % 2:
+            wait_until(partial(are_there, written, tmp_path, wanted), PATIENCE_S, "it is written")
+        else:
+            with suppress(subprocess.TimeoutExpired):
+                driver.wait(rng.uniform(0, 1.5))
         os.killpg(driver.pid, signal.SIGKILL)
-        assert driver.wait() == -signal.SIGKILL, "it has ended before"
+        assert driver.wait() == -signal.SIGKILL, (tmp_path / "said").read_text()
     assert start(tmp_path).wait(PATIENCE_S) == 0, (tmp_path / "said").read_text()
     plan = planned(tmp_path / "pipeline.yaml")
-    assert counted(plan) == {"rows": BATCHES * EVENTS, "distinct": BATCHES * EVENTS}
+    sent = (FIRST + KILLS * MORE) * EVENTS
+    assert counted(plan) == {"rows": sent, "distinct": sent}
     assert counted(plan, "quarantine") == {"rows": 2, "distinct": 2}
-
-
-def is_begun(directory: Path, batches: int) -> bool:
-    return begun(directory) >= batches
 
 
 def test_a_disk_without_room_ends_the_job_and_a_later_run_goes_on(

@@ -135,6 +135,19 @@ def test_old_dead_letters_go_and_those_that_tell_no_time_by_when_they_were_writt
     assert "dlq, old" not in {row["reason"] for row in left}
 
 
+def test_what_was_quarantined_of_the_trace_goes_with_its_days(tables: Tables) -> None:
+    tables.quarantine(b"no event")
+    path = tables.plan.table(BROKEN.name)
+    counts = trace.read(records(tables.spark, b"no counts"))
+    BROKEN.append(quality.quarantined(counts, "audit"), path, "another job", 1)
+    for days, dropped in ((tables.plan.keep_days - 1, 0), (tables.plan.keep_days + 2, 1)):
+        today = TODAY + timedelta(days)
+        kept = {each.name: each for each in maintenance.maintain(tables.spark, tables.plan, today)}
+        assert kept["quarantine"].dropped == dropped
+    left = tables.spark.read.format("delta").load(path).collect()
+    assert [(row["subject"], bytes(row["value"])) for row in left] == [("audit", b"no counts")]
+
+
 def bytes_of(file: Path) -> str:
     return str(duckdb.read_parquet(str(file)).project("key, record_id").fetchall())
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -31,22 +31,27 @@ def test_two_workers_one_of_which_loses_its_executor_count_nothing_twice(
     cluster: Cluster, kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     events = make_topic("events", 2)
-    write(kafka.bootstrap, events, [batch(sequence, 1000) for sequence in range(18)])
+    write(kafka.bootstrap, events, [batch(sequence, 1000) for sequence in range(6)])
     spark = {"properties": cluster.properties}
     file = configured(tmp_path, kafka.bootstrap, events, batch_records=6, spark=spark)
-    run = ["pipeline", "run", "trace", "--once", "-c", str(file)]
+    run = ["pipeline", "run", "trace", "-c", str(file)]
+    command = [sys.executable, "-m", "window_consumer"]
     with (tmp_path / "driver").open("ab") as said:
         driver = subprocess.Popen(
-            [sys.executable, "-m", "window_consumer", *run, "--master", cluster.master],
+            # It does not end by itself: there is a driver whenever an executor is killed.
+            [*command, *run, "--every", "100ms", "--master", cluster.master],
             env=ENVIRONMENT,
             stdout=said,
             stderr=said,
         )
+    both = partial(_holds, driver, lambda: len(cluster.executors()) == 2)
+    wait_until(both, PATIENCE_S, "two executors")
+    write(kafka.bootstrap, events, [batch(sequence, 1000) for sequence in range(6, 18)])
     offsets = Path(planned(file).checkpoint("trace"), "offsets", "1")
-    wait_until(partial(_is_there, offsets, driver), PATIENCE_S, "the second batch is planned")
-    executors = cluster.executors()
-    assert len(executors) == 2
-    os.kill(executors[0], signal.SIGKILL)
+    wait_until(partial(_holds, driver, offsets.exists), PATIENCE_S, "the second batch is planned")
+    os.kill(cluster.executors()[0], signal.SIGKILL)
+    wait_until(lambda: counted(planned(file))["rows"] >= 18_000, PATIENCE_S, "all is in the table")
+    driver.send_signal(signal.SIGINT)
     assert driver.wait(PATIENCE_S) == 0, (tmp_path / "driver").read_text()
     assert counted(planned(file)) == {"rows": 18_000, "distinct": 18_000}
     write(kafka.bootstrap, events, [batch(1000)])
@@ -69,6 +74,6 @@ def test_two_workers_one_of_which_loses_its_executor_count_nothing_twice(
     assert counted(planned(file)) == {"rows": 18_100, "distinct": 18_100}
 
 
-def _is_there(path: Path, driver: subprocess.Popen[bytes]) -> bool:
+def _holds(driver: subprocess.Popen[bytes], what: Callable[[], bool]) -> bool:
     assert driver.poll() is None
-    return path.exists()
+    return what()
