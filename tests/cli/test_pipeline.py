@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,33 +84,35 @@ class Job(SimpleNamespace):
 class Jobs:
     """Stands for the jobs on Spark: each start ends with what comes next."""
 
-    JOBS = {"trace": Job(name="trace")}  # noqa: RUF012 - as in the module
+    JOBS = {name: Job(name=name) for name in ("trace", "audit")}  # noqa: RUF012 - as in the module
+
+    How = SimpleNamespace
 
     def __init__(self, *ends: Exception | Callable[[], bool] | None):
         self.ends = list(ends)
         self.restarts: list[bool] = []
+        self.stopped: list[str] = []
+        self.turns = 0
         self.all_was_read: bool | None = None
 
-    How = SimpleNamespace
-
-    def start(self, _spark: Any, _plan: Plan, _job: Job, how: Any) -> Any:
+    def start(self, _session: Any, _plan: Plan, job: Job, how: Any) -> Any:
         self.restarts.append(how.restart)
         if how.before_batch is not None:
-            how.before_batch(
-                {("events", 0): (10, 30), ("events", 1): (5, 9), ("events", 2): (4, 8)}
-            )
+            spans = {0: (10, 30), 1: (5, 9), 2: (4, 8)}
+            how.before_batch({("events", number): span for number, span in spans.items()})
         end = self.ends.pop(0)
 
         def wait(_timeout_s: int) -> bool:
+            self.turns += 1
+            assert self.turns < 100, "the others are not looked at"
             if isinstance(end, Exception):
                 raise end
             return end is None or end()
 
-        sink = SimpleNamespace(job=self.JOBS["trace"], records=7, path="a table")
         return SimpleNamespace(
-            sink=sink,
+            sink=SimpleNamespace(job=job, records=7, path="a table"),
             wait=wait,
-            stop=lambda: None,
+            stop=lambda: self.stopped.append(job.name),
             is_busy=lambda: True,
             batches=lambda: 3,
         )
@@ -122,8 +124,19 @@ class Jobs:
         return f"explained: {error}"
 
 
+def goes_on() -> bool:
+    """Stand for a job that has not ended."""
+    return False
+
+
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def made() -> list[Jobs]:
+    """What was run, the latest last."""
+    return []
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> Any:
     errors = pytest.importorskip("pyspark.errors")
     monkeypatch.setattr(runner, "AGAIN_S", 0.01)
 
@@ -136,6 +149,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def run(
         every_s: float | None,
         *ends: str | Callable[[], bool] | None,
+        names: Sequence[str] = ("trace",),
         ids: Any = None,
         beginnings: Any = None,
         passing: bool = False,
@@ -144,11 +158,12 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     ) -> Jobs:
         raised = [errors.PySparkException(end) if isinstance(end, str) else end for end in ends]
         jobs = Jobs(*raised)
+        made.append(jobs)
         monkeypatch.setattr(runner, "_jobs", lambda: jobs)
         plan = Plan(kafka={}, directory=str(tmp_path), fail_on_data_loss=not passing)
         asked = stop or threading.Event()
         runner_of_jobs = Runner(plan, ids or (lambda _: "id"), beginnings, lambda: asked)
-        jobs.all_was_read = runner_of_jobs.run(["trace"], every_s, **more)
+        jobs.all_was_read = runner_of_jobs.run(names, every_s, **more)
         return jobs
 
     return run
@@ -173,6 +188,32 @@ def test_a_job_that_runs_once_ends_with_what_was_wrong(run: Any) -> None:
         run(None, "TimeoutException: no answer")
     with pytest.raises(RunError, match="explained: DATA_LOSS"):
         run(60.0, "DATA_LOSS")
+
+
+def test_what_one_job_ends_with_is_told_at_once_and_the_others_are_stopped(
+    run: Any, made: list[Jobs]
+) -> None:
+    with pytest.raises(RunError, match="explained: DATA_LOSS"):
+        run(60.0, goes_on, "DATA_LOSS", names=["trace", "audit"])
+    assert made[-1].stopped == ["trace", "audit"]
+
+
+def test_a_run_before_a_report_leaves_a_job_alone_that_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyspark.errors")
+    jobs = Jobs(None)
+    monkeypatch.setattr(runner, "_jobs", lambda: jobs)
+    session: Any = None
+    once = Runner(Plan(kafka={}, directory=str(tmp_path)), lambda _: "id", aside=True)
+    with (
+        runner._alone(str(tmp_path), "audit"),
+        pytest.raises(UsageError, match="another process runs the job audit"),
+    ):
+        once.refresh(session, "audit")
+    assert jobs.restarts == []
+    once.refresh(session, "audit")
+    assert jobs.restarts == [False]
 
 
 def test_two_processes_do_not_run_one_job(run: Any, tmp_path: Path) -> None:

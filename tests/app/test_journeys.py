@@ -1,0 +1,66 @@
+"""What is asked of Kafka beside the table, and how often."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.model.test_journey import story
+from tests.pipeline.test_search import write
+from window_consumer.app import journeys as module
+from window_consumer.app.journeys import Journeys
+from window_consumer.config.pipeline import load_pipeline
+from window_consumer.kafka import event_tail
+from window_consumer.kafka.event_tail import EventTail, Tail
+from window_consumer.model.trace_event import TraceEvent
+
+asked: list[Mapping[int, int] | None] = []
+
+
+class CountedTail(EventTail):
+    """Notes from where it was asked."""
+
+    def read(
+        self,
+        since: Mapping[int, int] | None,
+        may_have: Callable[[bytes], bool],
+        fits: Callable[[TraceEvent], bool],
+    ) -> Tail:
+        """Note it, and read."""
+        asked.append(since)
+        return super().read(since, may_have, fits)
+
+
+@pytest.fixture
+def journeys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journeys:
+    """A table with a story, beside a Kafka that is away."""
+    asked.clear()
+    monkeypatch.setattr(module, "EventTail", CountedTail)
+    monkeypatch.setattr(event_tail, "ANSWER_S", 0.2)
+    write(tmp_path / "tables" / "trace", story())
+    text = {"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "directory": "."}
+    (tmp_path / "pipeline.yaml").write_text(json.dumps(text))
+    return Journeys(load_pipeline(tmp_path / "pipeline.yaml"))
+
+
+def test_a_kafka_that_is_away_is_not_asked_each_time_and_each_answer_says_so(
+    journeys: Journeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_AWAY_S", 600.0)
+    for record in ("orders/0/17", "nobody", "orders/0/17"):
+        (note,) = journeys.of(record).notes
+        assert note.startswith("only what is in the table: ")
+    assert len(asked) == 1
+    assert len(journeys.of("orders/0/17").events) == len(story())
+
+
+def test_after_a_while_it_is_asked_again(
+    journeys: Journeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_AWAY_S", 0.0)
+    for _ in range(2):
+        journeys.of("nobody")
+    assert len(asked) == 2

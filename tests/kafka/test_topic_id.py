@@ -1,0 +1,42 @@
+"""Whether a topic of events is there, and whether it is the one that was read before."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests import topics
+from tests.conftest import MakeTopic
+from window_consumer.kafka import topic_id as module
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.topic_id import topic_id
+from window_consumer.model.errors import BrokerUnavailableError, MissingTopicError
+from window_consumer.testing.real_kafka import RealKafka
+
+LOG = ClientLog(logging.getLogger("window_consumer.client"))
+
+
+def test_a_topic_that_was_made_anew_has_another_id(
+    kafka: RealKafka, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 60.0)
+    client = {"bootstrap.servers": kafka.bootstrap}
+    name, admin = make_topic("events"), AdminClient(client)
+    first = topic_id(name, client, LOG)
+    assert first is not None
+    assert first == topics.identity(admin, name) == topic_id(name, client, LOG)
+    topics.make_anew(admin, NewTopic(name, 1, 1))
+    assert topic_id(name, client, LOG) == topics.identity(admin, name) != first
+
+
+def test_a_topic_that_is_not_there_is_told(kafka: RealKafka) -> None:
+    with pytest.raises(MissingTopicError, match=f"the cluster at {kafka.bootstrap} has no topic"):
+        topic_id("nowhere", {"bootstrap.servers": kafka.bootstrap}, LOG)
+
+
+def test_a_cluster_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.5)
+    with pytest.raises(BrokerUnavailableError, match=r"answered within 0\.5 s"):
+        topic_id("events", {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, LOG)
