@@ -60,13 +60,13 @@ class Member:
     def said(self, text: str) -> bool:
         return text in self.log.read_text(errors="replace")
 
-    def stop(self, timeout_s: float = 40) -> int:
+    def stop(self, timeout_s: float = 90) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)
 
     def kill(self) -> Killed:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         return Killed(self.name, time.monotonic())
 
     def events(self) -> Iterator[Event]:
@@ -172,12 +172,12 @@ class Members:
     def stop_all(self) -> list[int]:
         for member in self.alive:
             member.process.send_signal(signal.SIGTERM)
-        return [member.process.wait(60) for member in self.members]
+        return [member.process.wait(90) for member in self.members]
 
     def kill_all(self) -> None:
         for member in self.alive:
             member.process.kill()
-            member.process.wait(10)
+            member.process.wait(60)
 
     def history(self, produced: Sequence[Produced]) -> list[Event]:
         now = time.monotonic()
@@ -209,10 +209,14 @@ def produce(bootstrap: str, topic: str, count: int, keys: int) -> list[Produced]
     return produced
 
 
-def shorten_session(bootstrap: str, group: str) -> None:
-    """Let a group of the consumer protocol give up a member after half of the usual time."""
+SHORT_MS, LONG_MS = 3_000, 45_000
+"""Half of the usual time of the tests' Kafka, and as long as a client's own default."""
+
+
+def set_session(bootstrap: str, group: str, timeout_ms: int) -> None:
+    """Let a group of the consumer protocol give up a member that is silent for so long."""
     entry = ConfigEntry(
-        "consumer.session.timeout.ms", "3000", incremental_operation=AlterConfigOpType.SET
+        "consumer.session.timeout.ms", str(timeout_ms), incremental_operation=AlterConfigOpType.SET
     )
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -222,9 +226,9 @@ def shorten_session(bootstrap: str, group: str) -> None:
 def log_ends(bootstrap: str, topic: str) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         return {
-            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[
+            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60)[
                 1
             ]
             for partition in partitions

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 
 from tests import topics
 from tests.integration.members import wait_until
+from tests.integration.stalls import Stalls
 from window_consumer import App, Record
 from window_consumer.core.metadata import decode
 from window_consumer.kafka import embedded_reading as reading
@@ -112,6 +113,7 @@ class Shop:
     """Every handler call, in the order of their beginning."""
     events: list[Event] = Factory(list)
     log: LogLines = Factory(LogLines)
+    stalls: Stalls = Factory(Stalls)
 
     # ---- running
 
@@ -128,7 +130,10 @@ class Shop:
         logger.setLevel(logging.INFO)
         logger.addHandler(self.log)
         try:
-            with app.start(config, start_timeout=PATIENCE_S) as running:
+            with (
+                self.stalls.watched(),
+                app.start(config, start_timeout=PATIENCE_S) as running,
+            ):
                 yield running
         finally:
             logger.removeHandler(self.log)

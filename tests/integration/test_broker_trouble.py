@@ -99,7 +99,9 @@ def test_workers_go_on_when_a_broker_was_frozen_or_dead_for_half_a_minute(
     key = {"ordering": "key", "retry": {"on_failure": "overtake"}}
     with ExitStack() as running:
         for shop, protocol in shops.items():
-            running.enter_context(shop.running(kafka=protocol_settings(protocol), **key))
+            running.enter_context(
+                shop.running(kafka=protocol_settings(protocol, may_die=True), **key)
+            )
             shop.until_reading()
             shop.produce(range(200), keys=20)
             shop.until_called(100)
@@ -128,7 +130,7 @@ def test_a_worker_can_be_stopped_while_its_broker_is_away(
         orders.until_called(100)
         with away(frozen.pause, frozen.resume):
             running.stop()
-            assert running.wait(2 + 5)
+            assert running.wait(2 + 5 + PATIENCE_S)  # the broker is away until it has ended
     assert orders.log.containing("not committed at the end")
     with orders.running():
         orders.until_committed()
@@ -174,7 +176,7 @@ def test_records_that_fail_while_the_broker_is_away_wait_and_move_to_their_level
     }
     with ExitStack() as running:
         for shop, protocol in shops.items():
-            kafka = {**protocol_settings(protocol), "producer": IMPATIENT}
+            kafka = {**protocol_settings(protocol, may_die=True), "producer": IMPATIENT}
             if protocol == "classic":
                 kafka["session.timeout.ms"] = 60_000
             shop.behave = behave
@@ -217,7 +219,7 @@ def test_metadata_that_is_too_large_for_the_broker_is_cut(own: RealKafka, shop_a
     with orders.running(
         retry={"backoff": "2s..2s", "attempts": 2},
         breaker={"enabled": False},
-        kafka=protocol_settings("classic"),
+        kafka=protocol_settings("classic", may_die=True),
     ):
         orders.until_said("OFFSET_METADATA_TOO_LARGE")
         orders.until(lambda: bool(orders.metadata()), "a commit that fits")

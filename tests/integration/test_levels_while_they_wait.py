@@ -53,29 +53,29 @@ def test_copies_that_wait_are_called_once_and_in_time_by_whoever_owns_them_then(
 ) -> None:
     """One member leaves and another one joins while they wait."""
     first = shop(4)
-    topics = RetryTopics.of(first, "6s")
+    topics = RetryTopics.of(first, "12s")
     first.behave = fails_until(2)
     leaving, joining = (another_member(first, tmp_path / name) for name in ("leaving", "joining"))
-    settings = {"kafka": protocol_settings(protocol), "ordering": "key", **ladder("6s")}
+    settings = {"kafka": protocol_settings(protocol), "ordering": "key", **ladder("12s")}
     with first.running(**settings):
         until_reading(first, topics)
         with leaving.running(**settings):
             leaving.until_said("reads 4 partitions")
             for partition in range(4):
                 first.produce(range(25), keys=25, partition=partition)
-            until_waiting(first, topics, "6s", 100)
+            until_waiting(first, topics, "12s", 100)
         with joining.running(**settings):
             joining.until_said("reads 4 partitions")
             first.until(topics.are_drained, "source and levels are committed")
     in_level = {
-        shop_name: [call.place for call in each.calls if call.topic == topics.name("6s")]
+        shop_name: [call.place for call in each.calls if call.topic == topics.name("12s")]
         for shop_name, each in (("first", first), ("leaving", leaving), ("joining", joining))
     }
     assert in_level["leaving"] == []
     assert len(in_level["first"]) == len(in_level["joining"]) == 50
     assert len({*in_level["first"], *in_level["joining"]}) == 100
-    assert_on_time(first, topics.name("6s"))
-    assert_on_time(joining, topics.name("6s"))
+    assert_on_time(first, topics.name("12s"))
+    assert_on_time(joining, topics.name("12s"))
     assert topics.violations(first, NoDuplicates()) == []
 
 

@@ -48,7 +48,7 @@ def members(
             "commit_interval": "200ms",
             "retry": {"attempts": 1, "levels": list(LEVELS), "on_failure": "overtake"},
             "breaker": dict(CALM),
-            "kafka": {"consumer": protocol_settings(protocol)},
+            "kafka": {"consumer": protocol_settings(protocol, may_die=True)},
         },
         work_s=0.01,
     )

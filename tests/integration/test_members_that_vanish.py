@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
-from tests.integration.members import Member, Members, produce, wait_until
+from tests.integration.members import LONG_MS, Member, Members, produce, set_session, wait_until
 from tests.integration.shop import PATIENCE_S, Shop
 from window_consumer.testing.events import Ended, OutlivedLogged, Started
 from window_consumer.testing.guarantees import (
@@ -105,7 +105,7 @@ def test_a_frozen_member_loses_its_partitions_and_changes_nothing_when_it_goes_o
     members_of: MembersOf, protocol: str
 ) -> None:
     """It goes on just when the other begins with the very records that it holds itself."""
-    settings = protocol_settings(protocol)
+    settings = protocol_settings(protocol, may_die=True)
     if protocol == "classic":
         settings["session.timeout.ms"] = 3000
     members = members_of(4, settings)
@@ -142,7 +142,7 @@ def test_a_frozen_member_loses_its_partitions_and_changes_nothing_when_it_goes_o
 def test_what_had_finished_beyond_a_hovering_record_does_not_run_again_after_a_kill(
     members_of: MembersOf,
 ) -> None:
-    members = members_of(1, protocol_settings("consumer"), commit_interval="500ms")
+    members = members_of(1, protocol_settings("consumer", may_die=True), commit_interval="500ms")
     stuck = members.directory / "stuck"
     stuck.write_text("3")
     produced = produce(members.bootstrap, members.topic, 2_000, 500)
@@ -190,12 +190,15 @@ def test_a_member_can_be_restarted_with_every_assignor(
     if static:
         settings["group.instance.id"] = "${INSTANCE}"
     members = members_of(4, settings)
+    set_session(members.bootstrap, members.group, LONG_MS)
     members.work_s = 0.005
     produced = produce(members.bootstrap, members.topic, 4_000, 40)
     first, second = members.start(), members.start()
     until(lambda: reads(first, 2) and reads(second, 2), "both read two partitions")
     assert first.stop() == 0
-    members.start(instance=first.name)
+    again = members.start(instance=first.name)
+    # What is not up yet dies of a signal, as any process does.
+    until(lambda: again.said("work: reads "), "it is back")
     until(members.all_committed, "committed = end")
     assert set(members.stop_all()) == {0}
     assert (

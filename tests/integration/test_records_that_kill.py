@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
-from tests.integration.members import Member, Members, produce, shorten_session, wait_until
+from tests.integration.members import SHORT_MS, Member, Members, produce, set_session, wait_until
 from tests.integration.shop import PATIENCE_S
 from window_consumer.core.metadata import decode
 from window_consumer.core.suspicion import most_ends
@@ -45,7 +45,7 @@ def members_of(
         }
         topic = make_topic("deadly", partitions)
         members = Members(kafka.bootstrap, topic, unique_name("deadly"), tmp_path, worker)
-        shorten_session(kafka.bootstrap, members.group)  # each death costs as much
+        set_session(kafka.bootstrap, members.group, SHORT_MS)  # each death costs as much
         made.append(members)
         return members
 
@@ -97,10 +97,15 @@ def values_called(members: Members, values: dict[tuple[int, int], str]) -> set[s
     [
         # A static member that comes back gets its partitions at once.
         pytest.param(
-            {"group.instance.id": "${INSTANCE}", **protocol_settings("classic")}, "key", id="static"
+            {"group.instance.id": "${INSTANCE}", **protocol_settings("classic", may_die=True)},
+            "key",
+            id="static",
         ),
         pytest.param(
-            protocol_settings("consumer"), "unordered", id="dynamic", marks=pytest.mark.slow
+            protocol_settings("consumer", may_die=True),
+            "unordered",
+            id="dynamic",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -131,7 +136,7 @@ def test_the_record_is_known_wherever_its_partition_goes(
     kafka: RealKafka, members_of: Callable[..., Members]
 ) -> None:
     """Two processes take turns in dying; each time the other, or a new one, takes over."""
-    members = members_of(2, protocol_settings("consumer"), ordering="key")
+    members = members_of(2, protocol_settings("consumer", may_die=True), ordering="key")
     produced = produce(kafka.bootstrap, members.topic, 400, 20)
     values = {(each.partition, each.offset): each.id for each in produced}
     (members.directory / "deadly").write_text("77")
@@ -159,10 +164,11 @@ def test_the_record_is_known_wherever_its_partition_goes(
 def test_kills_from_outside_cost_no_record_anything(
     kafka: RealKafka, members_of: Callable[..., Members]
 ) -> None:
-    consumer = {"group.instance.id": "${INSTANCE}", **protocol_settings("classic")}
+    consumer = {"group.instance.id": "${INSTANCE}", **protocol_settings("classic", may_die=True)}
     members = members_of(1, consumer)
     members.work_s = 0.05
-    produced = produce(kafka.bootstrap, members.topic, 300, 20)
+    # So many that none of those that are killed is through with them, however late that is.
+    produced = produce(kafka.bootstrap, members.topic, 5_000, 20)
     values = {(each.partition, each.offset): each.id for each in produced}
     (members.directory / "deadly").write_text("")
     for _ in range(6):
@@ -181,7 +187,7 @@ def test_kills_from_outside_cost_no_record_anything(
 def test_a_clean_stop_leaves_nothing_to_suspect(
     kafka: RealKafka, members_of: Callable[..., Members]
 ) -> None:
-    consumer = {"group.instance.id": "${INSTANCE}", **protocol_settings("classic")}
+    consumer = {"group.instance.id": "${INSTANCE}", **protocol_settings("classic", may_die=True)}
     members = members_of(1, consumer)
     produce(kafka.bootstrap, members.topic, 10, 5)
     (members.directory / "deadly").write_text("")
@@ -197,7 +203,7 @@ def _metadata(kafka: RealKafka, members: Members) -> str:
 
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": members.group})
     try:
-        (found,) = consumer.committed([TopicPartition(members.topic, 0)], timeout=10)
+        (found,) = consumer.committed([TopicPartition(members.topic, 0)], timeout=60)
         return str(found.metadata)
     finally:
         consumer.close()
