@@ -6,10 +6,11 @@ import json
 import re
 import socket
 from time import monotonic
+from typing import Any
 
 import pytest
 
-from tests.commands import Command, Commands, kafka_of
+from tests.commands import PATIENCE_S, Command, Commands, kafka_of
 from tests.web.admin import Asking
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.telemetry.pictures import snapshot_of
@@ -85,7 +86,7 @@ def test_a_worker_shows_its_windows_and_where_a_call_hangs(
     command.wait_for("the call for orders[0]@1 (key '***', attempt 1) has been running")
     embedded.produce("orders", b'{"iban": "DE4711", "is": "broken"}', partition=1)
     command.wait_for("failed at attempt 1")
-    (worker,) = ask("/api/windows?stacks=1").json["workers"]
+    (worker,) = workers_of(ask, "/api/windows?stacks=1", "snapshot")
     assert (worker["name"], worker["group"], worker["handlers"]) == ("charge", "shop", ["charge"])
     assert (worker["phase"], worker["ready"], worker["slots"]) == ("running", True, 16)
     picture = snapshot_of(worker["snapshot"])
@@ -163,7 +164,7 @@ def test_a_person_looks_into_a_cell_and_pauses_what_hangs(
     embedded.produce("orders", b"three", partition=1)
     command.wait_for("charged three")
     assert ask("/api/workers/charge/pause", "POST").status == 200
-    (worker,) = ask("/api/frame").json["workers"]
+    (worker,) = workers_of(ask, "/api/frame", "halted")
     assert (worker["halted"], [each["halted"] for each in worker["partitions"]]) == (
         True,
         [True, True],
@@ -186,10 +187,10 @@ def test_copies_are_shown_and_paused_at_one_address(
     ask = admin_of(command)
     command.wait_for("1/wc-charge-poll charge: reads 1 partition")
     command.wait_for("2/wc-charge-poll charge: reads 1 partition")
-    for path in ("/api/windows", "/api/frame"):
-        told = ask(path).json
-        assert [each["process"] for each in told["workers"]] == ["1", "2"]
-        assert told["missing"] == []
+    for path, field in (("/api/windows", "snapshot"), ("/api/frame", "halted")):
+        told = workers_of(ask, path, field, count=2)
+        assert [each["process"] for each in told] == ["1", "2"]
+
     assert ask("/api/workers/charge/pause?process=2", "POST").status == 200
     assert halted(ask) == [False, True]
     assert ask("/api/workers/charge/pause", "POST").status == 200
@@ -200,7 +201,7 @@ def test_copies_are_shown_and_paused_at_one_address(
     assert ask("/api/workers/charge/partitions/orders/0/cells/0").status == 404
     embedded.produce("orders", b'{"iban": "DE4711", "to": "anna"}', partition=1)
     record = "/api/workers/charge/partitions/orders/1/records/0"
-    until = monotonic() + 20.0
+    until = monotonic() + PATIENCE_S
     while ask(record).status == 404:
         assert monotonic() < until
     assert ask(record).json["values"]
@@ -213,4 +214,22 @@ def test_copies_are_shown_and_paused_at_one_address(
 
 
 def halted(ask: Asking) -> list[bool]:
-    return [each["halted"] for each in ask("/api/frame").json["workers"]]
+    return [each["halted"] for each in workers_of(ask, "/api/frame", "halted", count=2)]
+
+
+def workers_of(ask: Asking, path: str, field: str, count: int = 1) -> list[dict[str, Any]]:
+    """Return what is told of workers once all of them tell it.
+
+    Who is silent for a second is not waited for by who is asked.
+    """
+    until = monotonic() + PATIENCE_S
+    while True:
+        answer = ask(path).json
+        told: list[dict[str, Any]] = answer["workers"]
+        if (
+            not answer.get("missing")
+            and len(told) == count
+            and all(each.get(field) is not None for each in told)
+        ):
+            return told
+        assert monotonic() < until, told

@@ -12,6 +12,7 @@ SHOP = """
 import asyncio
 import contextlib
 import time
+from pathlib import Path
 
 from window_consumer import App, Record
 
@@ -31,7 +32,8 @@ async def charge(order: Record) -> None:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(3600)
     if order.text() == "blocks":
-        time.sleep(1.5)
+        while not Path("go on").exists():
+            time.sleep(0.01)
         await asyncio.sleep(60)
 
 
@@ -123,7 +125,8 @@ def test_a_call_that_blocks_the_loop_is_shown_and_cancelled_when_it_has_given_it
     configure(shop, embedded, retry=OVERTAKE, stall={"after": "1s"})
     embedded.produce("orders", b"blocks", key=b"k")
     worker = shop.start("run", "shop:app")
-    worker.wait_for("time.sleep(1.5)")
+    worker.wait_for("time.sleep(0.01)")
+    (shop.directory / "go on").touch()
     worker.wait_for("its attempts are spent")
     ended = worker.stop()
     assert "1 dead-lettered, 0 unfinished" in ended.err

@@ -153,14 +153,18 @@ def fill(broker: EmbeddedBroker, far: EmbeddedBroker) -> None:
         broker.create_topic(topic, partitions)
     far.create_topic("far", 1)
     some = [NewRecord(b"v") for _ in range(1000)]
+    # So many that nobody is through with them before he is asked, whatever delays that.
+    many = [NewRecord(b"v") for _ in range(10_000)]
     keys = [b"customer-1" if number % 10 else b"%d" % number for number in range(4000)]
     broker.fill("slow", some)
     broker.fill("hot", [NewRecord(b"v", key) for key in keys])
     broker.fill("lane", [NewRecord(b"v", partition=0) for _ in range(4000)])
     broker.fill("stuck", [NewRecord(b"stuck" if each == 10 else b"v") for each in range(100)])
-    for topic in ("broken", "paced", "blocking", "well"):
+    for topic in ("broken", "well"):
         broker.fill(topic, some)
-    for _ in range(80):
+    for topic in ("paced", "blocking"):
+        broker.fill(topic, many)
+    for _ in range(400):
         broker.produce("starved", b"v" * 1000)
         far.produce("far", b"v" * 1000)
 
@@ -297,6 +301,10 @@ def add(record: Record) -> None:
 """
 
 
+TURNS = 10
+"""While others have the machine too, no interpreter is what holds anybody up."""
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize(
     ("function", "said"),
@@ -316,10 +324,14 @@ def test_a_handler_that_computes_is_bound_by_one_interpreter(
     run = commands.start("run", "computing:app")
     run.wait_for("add: reads")
     url = address_of(run, "admin")
-    ended = commands.run("doctor", "--app", "computing:app", "--url", url, "--for", "2s")
-    assert ended.code == 3, ended.said
-    first = ended.out.splitlines()[0]
-    assert first.startswith(said)
+    for _ in range(TURNS):
+        ended = commands.run("doctor", "--app", "computing:app", "--url", url, "--for", "2s")
+        assert ended.code == 3, ended.said
+        first = ended.out.splitlines()[0]
+        if first.startswith(said):
+            break
+    else:
+        pytest.fail(ended.said)
     assert "pool: processes" in first
 
 

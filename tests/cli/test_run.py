@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -160,21 +162,27 @@ def test_a_kind_of_error_has_one_stack_in_ten_seconds_and_then_says_how_many_the
     given = ("--only", "charge", "--log-format", "json")
     running = shop.start("run", "shop:app", *given, "--set", "workers.charge.breaker.enabled=false")
     running.wait_for("charging poison", times=40)
-    assert sum("no card" in line["message"] for line in lines(running)) == 1
     # One at a time, until the quiet time is over: then it is known what failed before.
     number = 0
-    while "more of this kind" not in running.said:
+    counting = re.compile(r"orders\[1\]@(\d+) failed at attempt (\d).*more of this kind", re.DOTALL)
+    while not any(map(counting.search, running.said.splitlines())):
         embedded.produce("orders", b"poison", partition=1)
         number += 1
         running.wait_for("charging poison", times=40 + 2 * number)
     running.stop()
-    first, second = (line["message"] for line in lines(running) if "no card" in line["message"])
+    told = [line for line in lines(running) if "no card" in line["message"]]
+    first = told[0]["message"]
     assert "orders[0]@" in first
     assert "failed at attempt 1 of 2 with ValueError: no card" in first
     assert "in charge" in first
-    (found,) = re.findall(r"orders\[1\]@(\d+) failed at attempt (\d)", second)
-    offset, attempt = map(int, found)
-    assert f"({40 + 2 * offset + attempt - 2} more of this kind since the last line)" in second
+    times = [datetime.fromisoformat(line["time"]) for line in told]
+    assert all(later - earlier > timedelta(seconds=9) for earlier, later in pairwise(times))
+    until = next(at for at, line in enumerate(told, 1) if counting.search(line["message"]))
+    found = counting.search(told[until - 1]["message"])
+    assert found is not None
+    offset, attempt = map(int, found.groups())
+    more = [re.findall(r"\((\d+) more of this kind", line["message"]) for line in told[:until]]
+    assert until + sum(int(each) for (each,) in more[1:]) == 40 + 2 * offset + attempt
 
 
 TUNED = """

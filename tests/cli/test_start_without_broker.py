@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.applications import SHOP
@@ -24,10 +26,11 @@ def test_a_start_timeout_ends_it_with_1_and_says_where_nobody_answered(
     commands: Commands, nowhere: str, command: str
 ) -> None:
     more = ["--connect"] if command == "check" else []
-    ended = commands.run(command, "shop:app", "--start-timeout", "1s", *more)
+    ended = commands.run(command, "shop:app", "--start-timeout", "3s", *more)
     assert (ended.code, ended.out) == (1, "")
     error = ended.err.splitlines()[-1]
-    assert error.startswith(f"error: no broker at {nowhere} answered within 1 s")
+    # What has been done before takes some of that time.
+    assert re.match(rf"error: no broker at {nowhere} answered within [0-3](\.\d)? s", error)
     assert "Connection refused" in error
     assert "bootstrap.servers" in error
 
