@@ -62,8 +62,8 @@ def test_lists_are_handled_on_a_broker_and_only_those_that_failed_come_back(
     for value in range(200):
         producer.produce("clicks", str(value).encode(), partition=value % 2)
     assert producer.flush(30) == 0
-    with app.start(file, start_timeout=30) as running:
-        wait_until(lambda: running.counters["store"].processed == 200, 30.0, "all are stored")
+    with app.start(file, start_timeout=60) as running:
+        wait_until(lambda: running.counters["store"].processed == 200, 60.0, "all are stored")
     first = [value for attempt, values in calls if attempt == 1 for value in values]
     again = [value for attempt, values in calls if attempt == 2 for value in values]
     assert sorted(first) == list(range(200))

@@ -26,7 +26,7 @@ def test_a_worker_finds_its_dead_letter_topic_on_a_broker_that_makes_none_on_req
 ) -> None:
     embedded.create_topic("orders", 2)
     app, file = shop(tmp_path, embedded)
-    prepared = app.prepare(app.plan(file), start_timeout=30)
+    prepared = app.prepare(app.plan(file), start_timeout=60)
     (worker,) = prepared.workers
     target = worker.ladders["orders"].target(None)
     assert target.topic == "shop-charge.orders.dlq"
@@ -38,8 +38,8 @@ def test_a_dry_look_at_an_embedded_broker_makes_no_dead_letter_topic(
 ) -> None:
     embedded.create_topic("orders", 2)
     app, file = shop(tmp_path, embedded)
-    app.prepare(app.plan(file), start_timeout=30, dry=True)
-    (worker,) = app.prepare(app.plan(file), start_timeout=30, dry=True).workers
+    app.prepare(app.plan(file), start_timeout=60, dry=True)
+    (worker,) = app.prepare(app.plan(file), start_timeout=60, dry=True).workers
     assert not worker.cluster.topics(["shop-charge.orders.dlq"])
 
 
@@ -61,5 +61,5 @@ def test_topics_of_telemetry_are_made_on_the_cluster_at_the_top_of_the_file(
         assert running.wait(60)
         assert other.partitions("wc.trace") == other.partitions("wc.audit") == 4
     plan = app.plan(file)
-    (worker,) = app.prepare(plan, start_timeout=30).workers
+    (worker,) = app.prepare(plan, start_timeout=60).workers
     assert not worker.cluster.topics(["wc.trace", "wc.audit"])

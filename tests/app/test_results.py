@@ -15,7 +15,7 @@ from window_consumer import App, Produce, Record
 from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
 from window_consumer.runtime.running import Running
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Shop:

@@ -28,7 +28,7 @@ def admin_of(broker: EmbeddedBroker) -> AdminClient:
 
 
 def leader(broker: EmbeddedBroker) -> int:
-    metadata = admin_of(broker).list_topics("orders", timeout=10)
+    metadata = admin_of(broker).list_topics("orders", timeout=60)
     return metadata.topics["orders"].partitions[0].leader
 
 
@@ -36,7 +36,7 @@ def commit(consumer: Consumer, offset: int) -> None:
     consumer.commit(offsets=[ClientPartition("orders", 0, offset)], asynchronous=False)
 
 
-def committed(consumer: Consumer, timeout_s: float = 10.0) -> int:
+def committed(consumer: Consumer, timeout_s: float = 60.0) -> int:
     (answer,) = consumer.committed([ClientPartition("orders", 0)], timeout=timeout_s)
     return answer.offset
 
@@ -47,7 +47,7 @@ def test_a_broker_that_is_down_does_not_answer_until_it_is_up(embedded: Embedded
     with pytest.raises(KafkaException):
         admin_of(embedded).list_topics(timeout=0.5)
     embedded.broker_up()
-    assert "orders" in admin_of(embedded).list_topics(timeout=10).topics
+    assert "orders" in admin_of(embedded).list_topics(timeout=60).topics
 
 
 def test_one_of_two_brokers_can_be_down(
@@ -61,12 +61,12 @@ def test_one_of_two_brokers_can_be_down(
 
 def test_a_round_trip_takes_as_long_as_it_was_set(embedded: EmbeddedBroker) -> None:
     admin = admin_of(embedded)
-    admin.list_topics(timeout=10)
+    admin.list_topics(timeout=60)
     embedded.set_rtt(60_000)
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=0.5)
     embedded.set_rtt(0)
-    assert admin.list_topics(timeout=10).brokers
+    assert admin.list_topics(timeout=60).brokers
 
 
 def test_pushed_errors_answer_the_next_requests_in_order(

@@ -184,11 +184,11 @@ def test_a_producer_makes_a_missing_topic_and_a_consumer_does_not(
     embedded: EmbeddedBroker, producer_of: Callable[..., Producer], consumer_of: ConsumerOf
 ) -> None:
     with consumer_of(embedded.client_settings()) as consumer:
-        consumer.list_topics("by-consumer", timeout=10)
+        consumer.list_topics("by-consumer", timeout=60)
     producer = producer_of(embedded)
     producer.produce("by-producer", b"v")
     assert producer.flush(10) == 0
-    topics = admin_of(embedded).list_topics(timeout=10).topics
+    topics = admin_of(embedded).list_topics(timeout=60).topics
     assert {name: len(topic.partitions) for name, topic in topics.items()} == {"by-producer": 4}
 
 
@@ -208,7 +208,7 @@ def test_transactions_neither_hide_aborted_records_nor_commit_offsets(
         offsets = [ClientPartition("orders", 0, 7)]
         producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 10)
         producer.commit_transaction(10)
-        (committed,) = consumer.committed([ClientPartition("orders", 0)], timeout=10)
+        (committed,) = consumer.committed([ClientPartition("orders", 0)], timeout=60)
         assert committed.offset == OFFSET_INVALID
         consumer.assign([ClientPartition("orders", 0, 0)])
         message = consumer.poll(10)
@@ -243,7 +243,7 @@ def test_a_look_up_by_timestamp_finds_nothing(
     embedded.create_topic("orders", 1)
     embedded.produce("orders", b"v")
     with consumer_of(embedded.client_settings()) as consumer:
-        (found,) = consumer.offsets_for_times([ClientPartition("orders", 0, 0)], timeout=10)
+        (found,) = consumer.offsets_for_times([ClientPartition("orders", 0, 0)], timeout=60)
     assert found.offset == -1
 
 
@@ -253,7 +253,7 @@ def test_sizes_are_not_checked(embedded: EmbeddedBroker, consumer_of: ConsumerOf
     with consumer_of(embedded.client_settings()) as consumer:
         large = ClientPartition("orders", 0, 1, "m" * 30_000)
         consumer.commit(offsets=[large], asynchronous=False)
-        (committed,) = consumer.committed([ClientPartition("orders", 0)], timeout=10)
+        (committed,) = consumer.committed([ClientPartition("orders", 0)], timeout=60)
     assert committed.metadata == large.metadata
 
 
@@ -261,7 +261,7 @@ def test_a_waiting_fetch_is_not_answered_early(
     embedded: EmbeddedBroker, consumer_of: ConsumerOf
 ) -> None:
     embedded.create_topic("orders", 1)
-    with consumer_of(embedded.client_settings(), **{"fetch.wait.max.ms": 5_000}) as consumer:
+    with consumer_of(embedded.client_settings(), **{"fetch.wait.max.ms": 30_000}) as consumer:
         embedded.track_requests()
         consumer.assign([ClientPartition("orders", 0, 0)])
         while not embedded.requests()[ApiKey.FETCH]:
@@ -277,13 +277,15 @@ def test_records_sent_one_by_one_are_fetched_one_by_one(embedded: EmbeddedBroker
     embedded.fill("together", [NewRecord(b"v")] * 50)
     for _ in range(50):
         embedded.produce("one-by-one", b"v")
-    fetches = {}
-    for topic in ("together", "one-by-one"):
-        embedded.track_requests()
-        assert len(embedded.read_all(topic)) == 50
-        fetches[topic] = embedded.requests()[ApiKey.FETCH]
-    assert fetches["together"] < 10
-    assert fetches["one-by-one"] >= 50
+    fetches: dict[str, list[int]] = {"together": [], "one-by-one": []}
+    for topic, counts in fetches.items():
+        for _ in range(5):
+            embedded.track_requests()
+            assert len(embedded.read_all(topic)) == 50
+            counts.append(embedded.requests()[ApiKey.FETCH])
+    # A client that is held up on its way fetches more often, and nothing.
+    assert min(fetches["together"]) < 10
+    assert min(fetches["one-by-one"]) >= 50
 
 
 def partitions_of(consumers: list[Consumer]) -> list[int]:

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.integration.access import Access
+from tests.integration.members import wait_until
 from window_consumer.kafka import embedded_reading as reading
 from window_consumer.model.errors import MissingTopicError, NotPermittedError, RunError
 from window_consumer.testing import real_kafka
@@ -176,6 +177,8 @@ def test_a_kafka_that_was_killed_can_be_started_again(own: RealKafka) -> None:
     assert not answers(own, timeout_s=0.5)
     own.kill()
     own.restart()
+    # A broker that was killed finds out how far its log was committed, and tells less until then.
+    wait_until(lambda: bool(values(own, "killed")), 60, "the log is there")
     assert values(own, "killed") == [b"v"]
 
 

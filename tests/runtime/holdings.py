@@ -9,7 +9,7 @@ from time import perf_counter
 
 from attrs import frozen
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 
 
 @frozen

@@ -109,7 +109,7 @@ def test_who_waits_in_turns_for_what_takes_long_has_not_stood_still() -> None:
     loops.append(loop)
     loop.stop()
     loop.thread.start()
-    loop.thread.join(10)
+    loop.thread.join(60)
     assert not loop.thread.is_alive()
     assert clock.now() >= 105.0
     assert not [said for said in reports.said if "stood still" in said]
@@ -134,7 +134,7 @@ def test_what_a_poll_that_waited_brings_is_due_by_the_time_it_came() -> None:
     loops.append(PollLoop("w", parts, LoopRules(topics=())))
     loops[0].leave()
     loops[0].thread.start()
-    loops[0].thread.join(10)
+    loops[0].thread.join(60)
     assert noted[0] == 101.0
 
 
@@ -205,9 +205,9 @@ def test_a_picture_that_cannot_be_taken_stops_nothing() -> None:
     parts = parts_of(Blind(clock, loops), engine, clock, reports=reports)
     loops.append(PollLoop("w", parts, LoopRules(topics=())))
     loops[0].thread.start()
-    assert loops[0].snapshot(10.0) is None
+    assert loops[0].snapshot(60.0) is None
     loops[0].leave()
-    loops[0].thread.join(10)
+    loops[0].thread.join(60)
     assert loops[0].failure is None
     assert [said for said in reports.said if "RuntimeError('closed')" in said]
 
@@ -236,9 +236,9 @@ def test_partitions_that_are_not_fetched_are_watched_and_their_ends_come_from_th
     loop._look_around(clock.now())
     assert watched == [[PAUSED]]
     loop.thread.start()
-    picture = loop.snapshot(10.0)
+    picture = loop.snapshot(60.0)
     loop.leave()
-    loop.thread.join(10)
+    loop.thread.join(60)
     assert picture is not None
     assert {each.name: each.lag.records for each in picture.partitions} == {LEVEL: 5, PAUSED: 9}
 

@@ -123,7 +123,7 @@ def pools() -> Iterator[MakePool]:
     before = Holdings.now()
     yield make
     for pool in made:
-        assert pool.pool.stop(5.0) == 0
+        assert pool.pool.stop(60.0) == 0
     assert before.left() == []
 
 

@@ -150,8 +150,8 @@ def test_the_current_record_is_known_within_the_handler_and_only_there() -> None
     pool = ThreadPool("charge", 1, Caller(handler, Faults().failure), completions, "state")
     pool.start()
     pool.submit(a_slice(2))
-    completions.get(timeout=5)
-    assert pool.stop(5.0) == 0
+    completions.get(timeout=60)
+    assert pool.stop(60.0) == 0
     assert seen == [(0, 1, "wc-charge-slot-0"), (1, 1, "wc-charge-slot-0")]
     assert current_record() is None
 
@@ -163,8 +163,8 @@ def test_the_state_of_the_lifespan_reaches_the_record() -> None:
     pool = ThreadPool("charge", 1, caller, completions, {"pool": 1})
     pool.start()
     pool.submit(a_slice(1))
-    completions.get(timeout=5)
-    pool.stop(5.0)
+    completions.get(timeout=60)
+    pool.stop(60.0)
     assert seen == [{"pool": 1}]
 
 
@@ -176,7 +176,7 @@ def test_a_thread_is_made_only_where_a_slice_would_wait_for_one() -> None:
 
     def handler(_record: Record) -> None:
         names.add(threading.current_thread().name)
-        gate.acquire(timeout=10)
+        gate.acquire(timeout=60)
 
     pool = ThreadPool("lazy", 200, Caller(handler, Faults().failure), completions, None)
     pool.start()
@@ -185,14 +185,14 @@ def test_a_thread_is_made_only_where_a_slice_would_wait_for_one() -> None:
             pool.submit(a_slice(1))
         gate.release(3)
         for _ in range(3):
-            completions.get(timeout=10)
+            completions.get(timeout=60)
     assert len(names) <= 3
     for _ in range(8):
         pool.submit(a_slice(1))
     while len(names) < 8:
         assert completions.empty(), "a slice waits although there are slots"
     gate.release(8)
-    assert pool.stop(5.0) == 0
+    assert pool.stop(60.0) == 0
 
 
 def test_as_many_slots_take_slices_as_may_be_used_and_no_more() -> None:
@@ -215,7 +215,7 @@ def test_as_many_slots_take_slices_as_may_be_used_and_no_more() -> None:
         for _ in range(50):
             pool.submit(a_slice(1))
         for _ in range(50):
-            completions.get(timeout=30)
+            completions.get(timeout=60)
         # Those that are too many have ended by now: they come before what is queued later.
         most.clear()
         all_there = threading.Barrier(slots)
@@ -226,7 +226,7 @@ def test_as_many_slots_take_slices_as_may_be_used_and_no_more() -> None:
             assert completed.plain, "so many run at once, else they wait for each other in vain"
         assert max(most) <= slots
         assert len(pool._threads) <= 50 + slots  # those that have ended are forgotten
-    assert pool.stop(5.0) == 0
+    assert pool.stop(60.0) == 0
 
 
 @pytest.mark.usefixtures("eager_switching")
@@ -265,7 +265,7 @@ def test_each_record_is_claimed_once_while_others_take_back() -> None:
             done = completions.get()
             accounted.extend(done.seqs)
             out.remove(done)
-    assert pool.stop(5.0) == 0
+    assert pool.stop(60.0) == 0
     assert sorted(accounted) == list(range(records))
     assert set(called.values()) == {1}
     assert len(called) == records
@@ -292,11 +292,11 @@ def test_what_a_slot_has_claimed_is_a_prefix_also_while_it_runs() -> None:
         while not slice_.claimed():
             pass
         past, unclaimed, _ = slice_.split()
-        completions.get(timeout=5)
+        completions.get(timeout=60)
         expected = [m.offset() for m in [*past.messages, *slice_.messages]]
         assert begun == expected
         assert len(expected) + len(unclaimed) == 50
-    assert pool.stop(5.0) == 0
+    assert pool.stop(60.0) == 0
 
 
 def test_what_a_handler_returns_to_be_produced_is_noted_with_its_record() -> None:
@@ -346,7 +346,7 @@ def test_what_calls_compute_is_told_apart_from_what_they_wait(*, computes: bool)
     completions: SimpleQueue[Any] = SimpleQueue()
     pool = ThreadPool("charge", 1, Caller(handler, Faults().failure), completions, None)
     pool.submit(a_slice(1))
-    slice_ = completions.get(timeout=30)
-    pool.stop(10)
+    slice_ = completions.get(timeout=60)
+    pool.stop(60.0)
     assert slice_.elapsed >= 0.05
     assert slice_.computed >= 0.05 if computes else slice_.computed < slice_.elapsed / 2

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 def asked(url: str) -> tuple[int, str]:
     """Return the status and the text of an answer."""
     address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
     try:
         connection.request("GET", address.path)
         response = connection.getresponse()

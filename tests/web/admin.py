@@ -85,7 +85,7 @@ class Asking:
 
     @contextmanager
     def connected(self) -> Iterator[http.client.HTTPConnection]:
-        where, patience = ("127.0.0.1", self.port), 10.0
+        where, patience = ("127.0.0.1", self.port), 60.0
         connection = (
             http.client.HTTPConnection(*where, timeout=patience)
             if self.tls is None

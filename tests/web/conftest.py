@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -20,6 +20,7 @@ def browser() -> Iterator[Browser]:
         if os.environ.get("CI"):
             pytest.fail("CI has to have a Chromium: apt-get install chromium")
         pytest.skip("no Chromium: apt-get install chromium")
+    expect.set_options(timeout=60_000)  # a busy machine draws late
     with sync_playwright() as playwright:
         # Whoever is root, as in a container, cannot have the sandbox.
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any
 
@@ -20,7 +20,7 @@ PAGES = 200
 @contextmanager
 def page(ask: Asking) -> Iterator[socket.socket]:
     """A page that looks, and reads only what it is told to read."""
-    with socket.create_connection(("127.0.0.1", ask.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", ask.port), timeout=60) as connection:
         connection.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         yield connection
 
@@ -41,8 +41,8 @@ def frames_of(connection: socket.socket, count: int) -> list[dict[str, Any]]:
 
 def test_frames_come_one_after_another_while_somebody_looks() -> None:
     board = MadeUpBoard()
+    began = monotonic()  # frames come whether somebody reads them or not
     with asking(board) as ask, page(ask) as connection:
-        began = monotonic()
         first, second, third = frames_of(connection, 3)
         took = monotonic() - began
     assert [second["number"] - first["number"], third["number"] - second["number"]] == [1, 1]
@@ -63,13 +63,15 @@ def test_nobody_is_asked_for_frames_while_nobody_looks() -> None:
 
 
 def test_hundreds_of_pages_get_the_same_frames_and_cost_one_picture() -> None:
-    board = MadeUpBoard()
+    board, began = MadeUpBoard(), monotonic()
     with asking(board) as ask, ExitStack() as stack:
         pages = [stack.enter_context(page(ask)) for _ in range(PAGES)]
-        numbers = [frames_of(each, 1)[0]["number"] for each in pages]
+        for each in pages:
+            frames_of(each, 1)
         assert ask("/api/windows").status == 200
+    took = monotonic() - began
     # Each page is sent one frame of its own when it comes, and then those of all.
-    assert len(board.asked) <= PAGES + max(numbers) + 5
+    assert len(board.asked) <= PAGES + took / feed.FRAME_S + 5
 
 
 def test_one_page_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,12 +113,21 @@ def test_who_asks_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "PATIENCE_S", 0.2)
     with (
         asking() as ask,
-        socket.create_connection(("127.0.0.1", ask.port), timeout=20) as silent,
-        socket.create_connection(("127.0.0.1", ask.port), timeout=20) as slow,
-        socket.create_connection(("127.0.0.1", ask.port), timeout=20) as halfway,
+        socket.create_connection(("127.0.0.1", ask.port), timeout=60) as silent,
+        socket.create_connection(("127.0.0.1", ask.port), timeout=60) as slow,
+        socket.create_connection(("127.0.0.1", ask.port), timeout=60) as halfway,
     ):
-        slow.sendall(b"GET /api/windows HTTP/1.1\r\nHost: local")
-        halfway.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\ntok")
-        assert silent.recv(10) == b""
-        assert slow.recv(10) == b""
-        assert halfway.recv(10) == b""
+        with suppress(ConnectionError):  # it is cut off by now, where this comes late
+            slow.sendall(b"GET /api/windows HTTP/1.1\r\nHost: local")
+        with suppress(ConnectionError):
+            request = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\ntok"
+            halfway.sendall(request)
+        assert all(map(is_cut_off, (silent, slow, halfway)))
+
+
+def is_cut_off(connection: socket.socket) -> bool:
+    """Tell whether the end comes without an answer; what was sent late is thrown back."""
+    try:
+        return connection.recv(10) == b""
+    except ConnectionError:
+        return True

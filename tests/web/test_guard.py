@@ -152,7 +152,7 @@ def test_paths_that_lead_outside_lead_nowhere(ask: Asking, path: str) -> None:
 def test_what_is_no_request_is_refused_and_the_next_one_answered(
     ask: Asking, request_: bytes
 ) -> None:
-    with socket.create_connection(("127.0.0.1", ask.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", ask.port), timeout=60) as connection:
         connection.sendall(request_)
         answer = connection.recv(1000)
     assert not answer.startswith(b"HTTP/1.1 2")
