@@ -23,7 +23,7 @@ def test_a_topic_that_was_made_anew_has_another_id(
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 60.0)
     client = {"bootstrap.servers": kafka.bootstrap}
-    name, admin = make_topic("events"), AdminClient(client)
+    name, admin = make_topic("events"), AdminClient({"bootstrap.servers": kafka.bootstrap})
     first = topic_id(name, client, LOG)
     assert first is not None
     assert first == topics.identity(admin, name) == topic_id(name, client, LOG)
