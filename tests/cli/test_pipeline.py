@@ -278,7 +278,7 @@ def test_a_batch_that_runs_may_end_when_the_end_is_asked_for(
 
 
 def test_a_batch_that_does_not_end_is_cut_off(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "BATCH_S", 0.1)
+    monkeypatch.setattr(runner, "BATCH_S", 0.0)
     stop = threading.Event()
 
     def wait() -> bool:
