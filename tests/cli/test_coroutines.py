@@ -59,7 +59,7 @@ def configure(shop: Commands, embedded: EmbeddedBroker, **worker: object) -> Non
 def test_a_call_that_hangs_is_cancelled_and_its_record_leaves_with_the_coroutines_stack(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:
-    configure(shop, embedded, retry=OVERTAKE, stall={"after": "300ms"})
+    configure(shop, embedded, retry=OVERTAKE, stall={"after": "2s"})
     embedded.produce("orders", b"hangs", key=b"k")
     embedded.produce("orders", b"follows", key=b"k")
     worker = shop.start("run", "shop:app")
@@ -94,7 +94,7 @@ def test_a_call_that_was_abandoned_before_the_stop_is_not_said_to_run_again(
 def test_with_block_it_is_called_again_and_those_behind_it_wait(
     shop: Commands, embedded: EmbeddedBroker
 ) -> None:
-    configure(shop, embedded, retry=BLOCK, stall={"after": "300ms"}, stop_timeout="100ms")
+    configure(shop, embedded, retry=BLOCK, stall={"after": "2s"}, stop_timeout="100ms")
     embedded.produce("orders", b"hangs", key=b"k")
     embedded.produce("orders", b"follows", key=b"k")
     worker = shop.start("run", "shop:app")

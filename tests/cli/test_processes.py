@@ -48,7 +48,7 @@ def without_cards(text: str) -> str:
     return text.replace("4711", "#")
 
 
-KEYS = {"group": "shop", "concurrency": 2, "pool": "processes", "stall": {"after": "1s"},
+KEYS = {"group": "shop", "concurrency": 2, "pool": "processes", "stall": {"after": "5s"},
         "retry": {"attempts": 1, "crash_attempts": 2, "backoff": "10ms..10ms"}}
 
 
@@ -146,7 +146,7 @@ def told(records, call_next):
 
 
 @app.batch_handler("orders", group="shop", pool="processes", concurrency=1, ordering="partition",
-                   max_records=4, min_records=4, max_wait="60s", stall={"after": "1s"},
+                   max_records=4, min_records=4, max_wait="60s", stall={"after": "1m"},
                    retry={"attempts": 1, "crash_attempts": 1, "on_failure": "overtake"})
 def store(clicks: list[Click], records: list[Record]) -> Produce | None:
     for click in clicks:
