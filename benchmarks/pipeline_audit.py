@@ -13,12 +13,14 @@ import pyarrow as pa
 from attrs import asdict
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from benchmarks.results import Run
 from window_consumer.model.audit_states import Finding
 from window_consumer.pipeline import jars, session
 from window_consumer.pipeline.audit_findings import Rules
 from window_consumer.pipeline.audit_report import Scope, counts, report
+from window_consumer.pipeline.schemas import AUDIT_COUNTS
 
 PARTITIONS: Final = 4
 MINUTES: Final = 1440
@@ -87,7 +89,11 @@ def _write(path: str, records: int) -> dict[int, Finding]:
                 xors[at] ^= twice
                 sums[at] += twice
     read = _table(numbers, minutes, xors, sums, read_counts, "readers")
-    write_deltalake(path, pa.concat_tables([written, read]))
+    both = pa.concat_tables([written, read])
+    schema = to_arrow_schema(AUDIT_COUNTS, timezone="UTC")
+    empty = {name: pa.nulls(len(both), schema.field(name).type) for name in schema.names}
+    columns = {**empty, **dict(zip(both.column_names, both.columns, strict=True))}
+    write_deltalake(path, pa.table(columns).cast(schema), partition_by=["day"])
     return planted
 
 

@@ -49,7 +49,7 @@ def test_a_snapshot_has_the_rows_of_the_table(
     began_ms = time.time() * 1000
     path = write(spark, plan)
     spark.sql(f"DELETE FROM delta.`{path}` WHERE text = 'b'")  # noqa: S608 - a table of this test
-    taken = snapshots.of(spark, plan, LATER)
+    taken = snapshots.of(spark, plan.table(LATER.name), LATER.schema)
     assert taken is not None
     assert taken.rows.columns == ["text", "day", "more"], "an older version lacks a column"
     found = {tuple(row) for row in taken.rows.collect()}
@@ -63,8 +63,8 @@ def test_only_a_part_of_a_table_may_be_asked_for(
 ) -> None:
     plan = Plan(kafka={}, directory=str(tmp_path / name))
     write(spark, plan)
-    part = snapshots.of(spark, plan, DAYS, {"day": "2026-01-11"})
-    none = snapshots.of(spark, plan, DAYS, {"day": "2026-01-12"})
+    part = snapshots.of(spark, plan.table(DAYS.name), DAYS.schema, {"day": "2026-01-11"})
+    none = snapshots.of(spark, plan.table(DAYS.name), DAYS.schema, {"day": "2026-01-12"})
     assert part is not None
     assert none is not None
     assert [row["text"] for row in part.rows.collect()] == ["b"]
@@ -78,8 +78,8 @@ def test_of_a_table_that_was_not_made_there_is_none(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     plan = Plan(kafka={}, directory=str(tmp_path / name))
-    assert snapshots.of(spark, plan, DAYS) is None
+    assert snapshots.of(spark, plan.table(DAYS.name), DAYS.schema) is None
     DAYS.make(spark, plan)
-    made = snapshots.of(spark, plan, DAYS)
+    made = snapshots.of(spark, plan.table(DAYS.name), DAYS.schema)
     assert made is not None
     assert made.rows.isEmpty()

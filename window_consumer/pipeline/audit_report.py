@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from attrs import frozen
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.model.errors import UsageError
+from window_consumer.pipeline import snapshots
 from window_consumer.pipeline.audit import effective
 from window_consumer.pipeline.audit_explaining import explanation
 from window_consumer.pipeline.audit_findings import Rules, findings
@@ -62,18 +62,14 @@ def counts(session: SparkSession, path: str, since_ms: int) -> DataFrame:
     Those of records without a timestamp are always among them. Raises NoCountsError.
     """
     since = datetime.fromtimestamp(since_ms / 1000, UTC) - BEFORE
-    try:
-        rows = session.read.format("delta").load(path)
-    except AnalysisException as error:
+    taken = snapshots.of(session, path, AUDIT_COUNTS)
+    if taken is None:
         raise NoCountsError(
             f"there is no table of counts at {path}: `window-consumer pipeline run audit` makes it,"
-            f" and so does a report without --no-refresh ({error.getCondition()})"
-        ) from error
-    for each in AUDIT_COUNTS:
-        if each.name not in rows.columns:
-            rows = rows.withColumn(each.name, F.lit(None).cast(each.dataType))
+            " and so does a report without --no-refresh"
+        )
     asked = (F.col("day") >= F.lit(since.date())) | (F.col("bucket_ms") == 0)
-    return rows.where(asked)[[each.name for each in AUDIT_COUNTS]]
+    return taken.rows.where(asked)
 
 
 def places(rows: DataFrame, scope: Scope) -> DataFrame:

@@ -32,11 +32,11 @@ class Place:
 
 def table(session: SparkSession, plan: Plan, wishes: Wishes) -> Place | None:
     """Return the dead letters of the pipeline's table; None where there is no table yet."""
-    letters = snapshots.of(session, plan, LETTERS)
+    letters = snapshots.of(session, plan.table(LETTERS.name), LETTERS.schema)
     if letters is None:
         return None
     unreadable = 0
-    broken = snapshots.of(session, plan, BROKEN, {"subject": "dlq"})
+    broken = snapshots.of(session, plan.table(BROKEN.name), BROKEN.schema, {"subject": "dlq"})
     if broken is not None and not broken.is_empty:
         rows = broken.rows
         if wishes.since_ms is not None:

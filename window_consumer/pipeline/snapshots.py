@@ -7,7 +7,7 @@ can be read without Spark, it is read once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 from deltalake import DeltaTable
@@ -15,10 +15,7 @@ from deltalake.exceptions import TableNotFoundError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-if TYPE_CHECKING:
-    from window_consumer.pipeline.plan import Plan
-    from window_consumer.pipeline.tables import Table
+from pyspark.sql.types import StructType
 
 _MISSING: Final = ("DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
 _PATTERNS: Final = frozenset("{}[]*?\\")
@@ -39,15 +36,14 @@ class Snapshot:
 
 
 def of(
-    session: SparkSession, plan: Plan, table: Table, where: Mapping[str, str] = _ALL
+    session: SparkSession, path: str, schema: StructType, where: Mapping[str, str] = _ALL
 ) -> Snapshot | None:
     """Return a table as it is now; None where it was not made yet.
 
     ``where`` gives values of columns that it is partitioned by: only these rows.
     """
-    path = plan.table(table.name)
     if "://" in path or _PATTERNS & set(path):
-        return _by_spark(session, path, table, where)
+        return _by_spark(session, path, schema, where)
     try:
         log = DeltaTable(path)
     except TableNotFoundError:
@@ -55,10 +51,10 @@ def of(
     files = _names(log, path, where)
     changed_ms = log.history(1)[0]["timestamp"]
     if not files:
-        return Snapshot(session.createDataFrame([], table.schema), changed_ms, is_empty=True)
-    read = session.read.schema(table.schema).option("basePath", path)
+        return Snapshot(session.createDataFrame([], schema), changed_ms, is_empty=True)
+    read = session.read.schema(schema).option("basePath", path)
     rows = _only(read.parquet(*files), where)
-    return Snapshot(rows.select(*table.schema.names), changed_ms, is_empty=False)
+    return Snapshot(rows.select(*schema.names), changed_ms, is_empty=False)
 
 
 def _names(log: DeltaTable, path: str, where: Mapping[str, str]) -> Sequence[str]:
@@ -70,7 +66,7 @@ def _names(log: DeltaTable, path: str, where: Mapping[str, str]) -> Sequence[str
 
 
 def _by_spark(
-    session: SparkSession, path: str, table: Table, where: Mapping[str, str]
+    session: SparkSession, path: str, schema: StructType, where: Mapping[str, str]
 ) -> Snapshot | None:
     try:
         rows = session.read.format("delta").load(path)
@@ -80,9 +76,9 @@ def _by_spark(
         raise
     columns = [
         F.col(each.name) if each.name in rows.columns else F.lit(None).cast(each.dataType)
-        for each in table.schema
+        for each in schema
     ]
-    named = [column.alias(name) for column, name in zip(columns, table.schema.names, strict=True)]
+    named = [column.alias(name) for column, name in zip(columns, schema.names, strict=True)]
     (change,) = (
         session.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1")
         .select(F.unix_millis("timestamp").alias("at"))
