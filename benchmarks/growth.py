@@ -74,7 +74,7 @@ def _audit(_topics: Topics, _: Workload, records: int) -> Point:
 def _dead_letters(topics: Topics, _: Workload, count: int) -> Point:
     with _topic(topics, ".dlq") as topic, Peak() as peak:
         found = pipeline_dlq.measured(topics.bootstrap, topic, count, from_kafka=False)
-    return Point(found, peak.memory_mb)
+    return Point({"table": found["table"], "report": found["seconds"]}, peak.memory_mb)
 
 
 def _backfill(topics: Topics, workload: Workload, records: int) -> Point:
