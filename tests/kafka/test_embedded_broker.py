@@ -224,8 +224,7 @@ def test_calls_in_a_row_do_not_wait_for_the_mock_to_look_again(embedded: Embedde
         started = time.monotonic()
         embedded.broker_up()
         seconds.append(time.monotonic() - started)
-    # The mock looks once a second; now and then a call meets a machine that is busy.
-    assert sorted(seconds)[-10] < 0.9
+    assert max(seconds) < 0.9  # the mock looks once a second
 
 
 def test_use_after_close_is_refused_and_a_second_close_is_fine() -> None:

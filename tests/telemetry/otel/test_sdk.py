@@ -172,7 +172,7 @@ def test_a_collector_that_is_down_or_hangs_costs_the_end_no_more_than_it_was_giv
                 told.meters = providers.meters(who, exporters, told.figures)
                 began = monotonic()
                 told.tracers.get_tracer("tests").start_span("x").end()
-                assert monotonic() - began < 60, "nobody who makes spans waits"
+                assert monotonic() - began < 0.4, "nobody who makes spans waits"
                 told.end(0.3)
-                assert monotonic() - began < 60, environment
+                assert monotonic() - began < 5, environment
         """)
