@@ -132,7 +132,7 @@ def test_java_is_looked_at_before_spark_is_started(
         java = tmp_path / "java"
         java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
         java.chmod(0o755)
-    code = "from window_consumer.pipeline.session import check_java; check_java()"
+    code = "from window_consumer.pipeline import java; java.check()"
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     done = subprocess.run(
         [sys.executable, "-c", code],

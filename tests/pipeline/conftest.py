@@ -25,12 +25,16 @@ QUICK = {
 
 @pytest.fixture(scope="session", autouse=True)
 def connectors() -> list[Path]:
-    """The connectors' jars, brought where they are missing: commands look for them, too."""
-    from window_consumer.pipeline import jars, session  # noqa: PLC0415 - optional
+    """The connectors' jars, brought where they are missing: commands look for them, too.
+
+    So is the archive of classes, which each command of a test starts faster from.
+    """
+    from window_consumer.pipeline import class_archive, jars, java  # noqa: PLC0415 - optional
 
     try:
-        session.check_java()
+        java.check()
         jars.fetch(jars.default_directory())
+        class_archive.make(jars.ready(jars.default_directory()))
     except WindowConsumerError as error:
         if os.environ.get("CI"):
             pytest.fail(f"CI has to have Spark: {error}")

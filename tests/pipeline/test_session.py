@@ -12,8 +12,8 @@ JARS = (Path("/jars/a.jar"), Path("/jars/b.jar"))
 def test_a_short_command_gets_a_session_that_is_up_sooner() -> None:
     """... on this machine: on a cluster the work is not done here."""
     assert settings("local[*]", JARS, {}, short=True).items() >= SHORT.items()
-    assert not settings("local[*]", JARS, {}).keys() & SHORT.keys()
-    assert not settings("spark://spark:7077", JARS, {}, short=True).keys() & SHORT.keys()
+    assert not settings("local[*]", JARS, {}).items() & SHORT.items()
+    assert not settings("spark://spark:7077", JARS, {}, short=True).items() & SHORT.items()
 
 
 def test_what_the_configuration_says_wins() -> None:

@@ -97,7 +97,7 @@ def fetch(directory: Path) -> list[Jar]:
     other bytes than the lock names; what was there before stays.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with _locked(directory / "lock"):
+    with alone(directory):
         missing = [jar for jar in locked() if not jar.stands(directory)]
         if missing:
             _download(missing, directory)
@@ -105,8 +105,9 @@ def fetch(directory: Path) -> list[Jar]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
+def alone(directory: Path) -> Iterator[None]:
+    """Be the only process that changes the directory."""
+    with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -7,9 +7,6 @@ memory and its jars are the business of who started it.
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,9 +15,7 @@ from typing import Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from window_consumer.model.errors import UsageError
-
-JAVA_AT_LEAST: Final = 17
+from window_consumer.pipeline import class_archive, java
 
 _DELTA: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -31,12 +26,16 @@ _USUAL: Final = {
     "spark.sql.shuffle.partitions": "8",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.ui.showConsoleProgress": "false",
+    # To note where in Python each column was made takes half of the time in which a plan is made.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 SHORT: Final = {
     # One compiler: what C2 makes is ready when the command is over, and it takes half of the time.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     # Plans that are made anew after each stage take longer than what they save.
     "spark.sql.adaptive.enabled": "false",
+    # What a task costs before its first row is more than its rows.
+    "spark.sql.shuffle.partitions": str(min(8, os.cpu_count() or 1)),
     # The files of a table are listed here, and not by a job.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.ui.enabled": "false",
@@ -44,26 +43,6 @@ SHORT: Final = {
 """For commands that take seconds, where Spark runs on this machine."""
 
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-
-
-class NoJavaError(UsageError):
-    """Spark needs a Java that is not there; the message says which."""
-
-
-def check_java() -> None:
-    """Raise NoJavaError where Java is missing or too old."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if java is None or not Path(java).is_file():
-        where = f"JAVA_HOME is {home}, and there is none" if home else "no `java` found"
-        raise NoJavaError(
-            f"{where}: Spark needs Java {JAVA_AT_LEAST} or later (Debian: apt-get install"
-            f" openjdk-{JAVA_AT_LEAST}-jre-headless)"
-        )
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603 - the user's own Java
-    found = re.search(r'version "(\d+)', said)
-    if found is None or int(found[1]) < JAVA_AT_LEAST:
-        raise NoJavaError(f"{java} is too old: Spark needs Java {JAVA_AT_LEAST}, it says {said!r}")
 
 
 def start(
@@ -85,7 +64,7 @@ def start(
         return active
     given = _submitted() if is_submitted() else {}
     if not given:
-        check_java()
+        java.check()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     where = given.get("spark.master") or master or properties.get("spark.master") or "local[*]"
     builder = SparkSession.builder.appName(name)
@@ -100,15 +79,23 @@ def settings(
     master: str, jars: Sequence[Path], properties: Mapping[str, str], *, short: bool = False
 ) -> dict[str, str]:
     """Return all properties of a new session, as ``start`` takes them."""
-    chosen = {**_DELTA, **_USUAL, **properties, "spark.master": master}
-    if master.startswith("local"):
-        chosen = {**_LOOPBACK, **(SHORT if short else {}), **chosen}
-    if jars and master.startswith("local"):
+    is_here = master.startswith("local")
+    ours = {**_DELTA, **_USUAL}
+    if is_here:
+        ours |= {**_LOOPBACK, **(SHORT if short else {}), **_archived(jars)}
+    chosen = {**ours, **properties, "spark.master": master}
+    if jars and is_here:
         # As they lie there: as spark.jars they would be copied at each start.
         chosen["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))
     elif jars:
         chosen["spark.jars"] = ",".join(map(str, jars))
     return chosen
+
+
+def _archived(jars: Sequence[Path]) -> dict[str, str]:
+    options = class_archive.options(jars)
+    # Spark puts these before those that the user sets.
+    return {"spark.driver.defaultJavaOptions": options} if options else {}
 
 
 def is_submitted() -> bool:

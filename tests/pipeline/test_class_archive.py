@@ -1,0 +1,127 @@
+"""The archive of Java's classes: whose it is, that it is used, and what is said without it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from window_consumer.cli.pipeline import jars_command
+from window_consumer.pipeline import class_archive, jars, java
+from window_consumer.pipeline.class_archive import NoArchiveError
+from window_consumer.pipeline.session import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OPTIONS = "spark.driver.defaultJavaOptions"
+
+
+@pytest.fixture
+def brought(tmp_path: Path) -> list[Path]:
+    """A directory with a jar of its own."""
+    (tmp_path / "a.jar").touch()
+    return [tmp_path / "a.jar"]
+
+
+def rehearsal(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Have this run for Spark; $3 is where the archive is to be."""
+    program = directory / "rehearsal"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_java_takes_its_classes_from_it(connectors: list[Path], spark: SparkSession) -> None:
+    jvm = spark._jvm
+    assert jvm is not None
+    maps = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
+    assert str(class_archive.path_of(connectors)) in maps
+
+
+def test_without_one_there_are_no_options(brought: list[Path]) -> None:
+    assert class_archive.options(brought) == class_archive.options([]) == ""
+    assert OPTIONS not in settings("local[2]", brought, {})
+
+
+def test_it_is_used_on_this_machine_alone(
+    brought: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """... elsewhere Spark is started with other jars before ours."""
+    rehearsal(brought[0].parent, monkeypatch, 'touch "$3"')
+    path = class_archive.make(brought)
+    assert f'"-XX:SharedArchiveFile={path}"' in settings("local[2]", brought, {})[OPTIONS]
+    assert OPTIONS not in settings("spark://spark:7077", brought, {})
+    assert settings("local[2]", brought, {OPTIONS: "-Xss4m"})[OPTIONS] == "-Xss4m"
+
+
+def test_it_is_of_one_java_one_spark_and_these_jars(
+    brought: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rehearsal(tmp_path, monkeypatch, 'touch "$3"')
+    first = class_archive.make(brought)
+    assert class_archive.options(brought)
+    assert class_archive.options([*brought, tmp_path / "b.jar"]) == ""
+    with monkeypatch.context() as patched:
+        patched.setattr(java, "version_text", lambda path: f"another one than {path}")
+        assert class_archive.options(brought) == ""
+        second = class_archive.make(brought)
+    assert [second] == list(tmp_path.glob("classes-*.jsa")) != [first]
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-9.9.9.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert class_archive.path_of(brought) not in {first, second}
+
+
+def test_it_is_made_once(brought: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = brought[0].parent / "calls"
+    rehearsal(brought[0].parent, monkeypatch, f'touch "$3"; echo called >> "{calls}"')
+    assert class_archive.make(brought) == class_archive.make(brought)
+    assert len(calls.read_text().splitlines()) == 1
+    class_archive.make(brought, anew=True)
+    assert len(calls.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("script", ["echo no room; exit 3", "echo no room", 'touch "$3"; exit 1'])
+def test_what_was_there_stays_where_java_makes_none(
+    script: str, brought: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rehearsal(brought[0].parent, monkeypatch, 'touch "$3"')
+    path = class_archive.make(brought)
+    rehearsal(brought[0].parent, monkeypatch, script)
+    with pytest.raises(NoArchiveError, match=r"Java made no archive, it ended with [013]: "):
+        class_archive.make(brought, anew=True)
+    assert {each.name for each in path.parent.iterdir()} == {
+        path.name,
+        "a.jar",
+        "lock",
+        "rehearsal",
+    }
+
+
+def test_the_command_makes_it_and_goes_on_without_it(
+    brought: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = brought[0].parent
+    monkeypatch.setattr(jars, "locked", lambda: ())
+    monkeypatch.setattr(jars, "ready", lambda _: brought)
+
+    def said() -> tuple[int, str]:
+        command = jars_command.jars_command
+        done = CliRunner().invoke(command, ["--directory", str(place)], standalone_mode=False)
+        return done.return_value, done.output
+
+    rehearsal(place, monkeypatch, "echo no room; exit 3")
+    code, text = said()
+    assert code == 0
+    assert "no archive of classes, Spark starts without it" in text
+    assert "no room" in text
+    rehearsal(place, monkeypatch, 'echo archive > "$3"')
+    code, text = said()
+    assert code == 0
+    assert f"{class_archive.path_of(brought).name}: 0 MB" in text
+    assert "the archive of classes was there" in said()[1]

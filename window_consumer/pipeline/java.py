@@ -1,0 +1,48 @@
+"""The Java that Spark runs on: which it is, and whether it will do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from window_consumer.model.errors import UsageError
+
+AT_LEAST: Final = 17
+
+
+class NoJavaError(UsageError):
+    """Spark needs a Java that is not there; the message says which."""
+
+
+def path() -> str:
+    """Return the `java` that is used; raises NoJavaError."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if found is None or not Path(found).is_file():
+        where = f"JAVA_HOME is {home}, and there is none" if home else "no `java` found"
+        raise NoJavaError(
+            f"{where}: Spark needs Java {AT_LEAST} or later (Debian: apt-get install"
+            f" openjdk-{AT_LEAST}-jre-headless)"
+        )
+    return found
+
+
+@cache
+def version_text(path: str) -> str:
+    """Return what a `java` says of its version."""
+    done = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - the user's own Java
+    return done.stderr
+
+
+def check() -> None:
+    """Raise NoJavaError where Java is missing or too old."""
+    used = path()
+    said = version_text(used)
+    found = re.search(r'version "(\d+)', said)
+    if found is None or int(found[1]) < AT_LEAST:
+        raise NoJavaError(f"{used} is too old: Spark needs Java {AT_LEAST}, it says {said!r}")
