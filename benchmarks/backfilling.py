@@ -30,7 +30,7 @@ _WARM: Final = 20_000
 _CHUNK: Final = 500_000
 """The command's default."""
 
-_PROPERTIES: Final = {"spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+_MEMORY: Final = "2g"
 
 app = App("benchmarks")
 
@@ -46,12 +46,20 @@ def wait(_: Record) -> None:
     time.sleep(WAIT_S)
 
 
-def run(bootstrap: str, topic: str, group: str, workload: Workload, counts: Sequence[int]) -> Run:
+def run(
+    bootstrap: str,
+    topic: str,
+    group: str,
+    workload: Workload,
+    counts: Sequence[int],
+    memory: str = _MEMORY,
+) -> Run:
     """Run both handlers over the topic, after a short range that warms everything up.
 
     From the first chunk to the last one's commit; the session's start is not in it.
     """
-    spark = session.start("benchmark", MASTER, jars.ready(jars.default_directory()), _PROPERTIES)
+    properties = {"spark.driver.memory": memory, "spark.ui.enabled": "false"}
+    spark = session.start("benchmark", MASTER, jars.ready(jars.default_directory()), properties)
     notes = {}
     with TemporaryDirectory() as directory:
         file = Path(directory, "workers.yaml")

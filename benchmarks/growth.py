@@ -17,6 +17,8 @@ from benchmarks.usage import Peak
 from benchmarks.workloads import PARTITIONS, Workload
 
 TIMES: Final = (1, 2, 4, 8)
+HEAP: Final = "1g"
+"""Spark's own default: so much has to do for any amount of data."""
 
 
 @frozen
@@ -26,7 +28,7 @@ class Point:
     seconds: dict[str, float]
     """By what was timed."""
     memory_mb: float
-    """The most that all its processes have had resident at once."""
+    """The most that all its processes have had resident at once, with a heap of ``HEAP``."""
 
 
 def run(topics: Topics, workload: Workload) -> Run:
@@ -61,19 +63,20 @@ def _trace(topics: Topics, _: Workload, events: int) -> Point:
         where = {"bootstrap": topics.bootstrap, "topic": topic}
         children.run("trace_events", begin=0, events=events, **where)
         with Peak() as peak:
-            answer = children.run("trace_index", directory=directory, **where)
+            answer = children.run("trace_index", directory=directory, memory=HEAP, **where)
     return Point({"index": answer["seconds"]}, peak.memory_mb)
 
 
 def _audit(_topics: Topics, _: Workload, records: int) -> Point:
     with Peak() as peak:
-        answer = children.run("audit_counts", records=records)
+        answer = children.run("audit_counts", records=records, memory=HEAP)
     return Point({"report": answer["notes"]["seconds"]}, peak.memory_mb)
 
 
 def _dead_letters(topics: Topics, _: Workload, count: int) -> Point:
     with _topic(topics, ".dlq") as topic, Peak() as peak:
-        found = pipeline_dlq.measured(topics.bootstrap, topic, count, from_kafka=False)
+        where = (topics.bootstrap, topic)
+        found = pipeline_dlq.measured(*where, count, from_kafka=False, memory=HEAP)
     return Point({"table": found["table"], "report": found["seconds"]}, peak.memory_mb)
 
 
@@ -87,6 +90,7 @@ def _backfill(topics: Topics, workload: Workload, records: int) -> Point:
             group=f"wc-bench-{uuid.uuid4().hex[:12]}",
             workload=workload,
             counts=[records // PARTITIONS] * PARTITIONS,
+            memory=HEAP,
         )
     return Point({name: records / rate for name, rate in answer["notes"].items()}, peak.memory_mb)
 

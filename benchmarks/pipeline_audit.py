@@ -31,17 +31,18 @@ FAULTY_ONE_IN: Final = 12
 PLANTED: Final = (Finding.LOST, Finding.DUPLICATED, Finding.EXCHANGED)
 _FIRST_MS: Final = 1_767_312_000_000
 _MINUTE_MS: Final = 60_000
-_SPARK: Final = {"spark.driver.memory": "2g"}
+_MEMORY: Final = "2g"
 
 
-def run(records: int) -> dict[str, Any]:
+def run(records: int, memory: str = _MEMORY) -> dict[str, Any]:
     """Balance the counts of so many records of a day; return a ``Run``.
 
     ``notes`` has the ``seconds`` from the table to the last bucket, the session being up, how many
     planted buckets were ``missed``, and how many ``false`` ones were found.
     """
     brought = jars.ready(jars.default_directory())
-    spark = session.start("balancing", "local[2]", brought, _SPARK, short=True)
+    properties = {"spark.driver.memory": memory}
+    spark = session.start("balancing", "local[2]", brought, properties, short=True)
     try:
         with tempfile.TemporaryDirectory() as directory:
             path = str(Path(directory, "audit"))

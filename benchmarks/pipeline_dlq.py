@@ -9,7 +9,7 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import Producer
 
@@ -27,7 +27,7 @@ _HOURS = 72
 _END_S = 120.0
 _PATIENCE_S = 1800.0
 _STACK = b'  File "/srv/shop.py", line 12, in charge\n    charge(order)\n' * 16
-_MEMORY = {"spark.driver.memory": "3g"}
+_MEMORY: Final = "3g"
 
 
 def fill(bootstrap: str, topic: str, count: int) -> None:
@@ -86,7 +86,7 @@ def run(topics: Topics, workload: Workload) -> Run:
 
 
 def measured(
-    bootstrap: str, topic: str, count: int, *, from_kafka: bool = True
+    bootstrap: str, topic: str, count: int, *, from_kafka: bool = True, memory: str = _MEMORY
 ) -> dict[str, float]:
     """Fill a topic; return the seconds of the report from Kafka, of the table, and of its report.
 
@@ -100,7 +100,7 @@ def measured(
             "kafka": {"bootstrap.servers": bootstrap},
             "directory": directory,
             "dlq": {"topics": [topic], "patterns": []},
-            "spark": {"properties": _MEMORY},
+            "spark": {"properties": {"spark.driver.memory": memory}},
         }
         config.write_text(json.dumps(section), "utf-8")
         if from_kafka:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import cattrs
 from attrs import evolve
@@ -32,7 +32,7 @@ STEPS = ("received", "processed")
 KEYS = 100_000
 _END_S = 120.0
 _ASKED = 15
-_MEMORY = {"spark.driver.memory": "3g"}
+_MEMORY: Final = "3g"
 
 
 def record_id(number: int) -> str:
@@ -94,13 +94,16 @@ def _batch(first: int, step: str, sequence: int, now_us: int) -> bytes:
     return encoded(f"{first:016x}", sequence, BATCH, common, columns)
 
 
-def index(bootstrap: str, topic: str, directory: str, master: str = "local[*]") -> dict[str, Any]:
+def index(
+    bootstrap: str, topic: str, directory: str, master: str = "local[*]", memory: str = _MEMORY
+) -> dict[str, Any]:
     """Read on in the topic to its end; timed without the start of Spark."""
     from window_consumer.pipeline import jars, jobs, session  # noqa: PLC0415 - an optional extra
     from window_consumer.pipeline.plan import Plan  # noqa: PLC0415 - as above
 
     plan = Plan(kafka={"bootstrap.servers": bootstrap}, directory=directory, trace_topic=topic)
-    spark = session.start("bench", master, jars.ready(jars.default_directory()), _MEMORY)
+    properties = {"spark.driver.memory": memory}
+    spark = session.start("bench", master, jars.ready(jars.default_directory()), properties)
     began = time.perf_counter()
     jobs.start(spark, plan, jobs.JOBS["trace"]).wait()
     seconds = time.perf_counter() - began
