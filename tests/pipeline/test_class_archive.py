@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,11 +41,12 @@ def test_java_takes_its_classes_from_it(connectors: list[Path], spark: SparkSess
     jvm = spark._jvm
     assert jvm is not None
     maps = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
-    assert str(class_archive.path_of(connectors)) in maps
+    assert str(class_archive.made(connectors)) in maps
 
 
 def test_without_one_there_are_no_options(brought: list[Path]) -> None:
     assert class_archive.options(brought) == class_archive.options([]) == ""
+    assert class_archive.made(brought) is None
     assert OPTIONS not in settings("local[2]", brought, {})
 
 
@@ -68,13 +70,29 @@ def test_it_is_of_one_java_one_spark_and_these_jars(
     assert class_archive.options([*brought, tmp_path / "b.jar"]) == ""
     with monkeypatch.context() as patched:
         patched.setattr(java, "version_text", lambda path: f"another one than {path}")
-        assert class_archive.options(brought) == ""
+        assert class_archive.made(brought) is None
         second = class_archive.make(brought)
     assert [second] == list(tmp_path.glob("classes-*.jsa")) != [first]
+    first = class_archive.make(brought)
+    assert [first] == list(tmp_path.glob("classes-*.jsa"))
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "spark-core_2.13-9.9.9.jar").touch()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert class_archive.path_of(brought) not in {first, second}
+    assert class_archive.made(brought) is None
+
+
+def test_one_that_was_cut_off_is_not_used(
+    brought: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """... Java would die of it."""
+    rehearsal(brought[0].parent, monkeypatch, 'echo archive > "$3"')
+    path = class_archive.make(brought)
+    assert class_archive.made(brought) == path
+    os.truncate(path, 3)
+    assert class_archive.made(brought) is None
+    assert class_archive.options(brought) == ""
+    again = class_archive.make(brought)
+    assert again.read_text() == "archive\n"
 
 
 def test_it_is_made_once(brought: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,5 +141,5 @@ def test_the_command_makes_it_and_goes_on_without_it(
     rehearsal(place, monkeypatch, 'echo archive > "$3"')
     code, text = said()
     assert code == 0
-    assert f"{class_archive.path_of(brought).name}: 0 MB" in text
+    assert f"{next(place.glob('classes-*.jsa')).name}: 0 MB" in text
     assert "the archive of classes was there" in said()[1]

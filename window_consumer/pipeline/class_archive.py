@@ -33,24 +33,25 @@ class NoArchiveError(RunError):
 
 def options(jars: Sequence[Path]) -> str:
     """Return the options with which Java uses the archive of a directory's jars; none without."""
-    if not jars or not _made(jars[0].parent) or not (path := path_of(jars)).is_file():
-        return ""
-    return f'"-XX:SharedArchiveFile={path}" {_SILENT}'
+    path = made(jars)
+    return "" if path is None else f'"-XX:SharedArchiveFile={path}" {_SILENT}'
 
 
-def made_at(path: str) -> str:
+def writing(path: str) -> str:
     """Return the options with which Java writes the archive when it ends."""
     return f'"-XX:ArchiveClassesAtExit={path}" {_SILENT}'
 
 
-def path_of(jars: Sequence[Path]) -> Path:
-    """Return where the archive lies of these jars, for the Java and the Spark that are used here.
+def made(jars: Sequence[Path]) -> Path | None:
+    """Return the archive of a directory's jars, for the Java and the Spark that are used here.
 
-    Raises NoJavaError.
+    None where there is none, or not all of it: Java dies of an archive that was cut off. Raises
+    NoJavaError.
     """
-    said = [java.version_text(java.path()), _spark(), *(jar.name for jar in jars)]
-    name = hashlib.sha256("\0".join(said).encode()).hexdigest()[:12]
-    return jars[0].parent / f"classes-{name}.jsa"
+    if not jars or not (found := _all(jars[0].parent)):
+        return None
+    whose = _whose(jars)
+    return next((each for each in found if each.name == _name(whose, each)), None)
 
 
 def make(jars: Sequence[Path], *, anew: bool = False) -> Path:
@@ -60,16 +61,16 @@ def make(jars: Sequence[Path], *, anew: bool = False) -> Path:
     are removed. Several processes may call at once: one makes it, the others wait. Raises
     NoArchiveError where Java cannot make it, and NoJavaError.
     """
-    path = path_of(jars)
-    with alone(path.parent):
-        if anew or not path.is_file():
-            with tempfile.TemporaryDirectory(dir=path.parent, prefix="archive-") as place:
-                made = _written(Path(place, path.name), jars)
-                for earlier in _made(path.parent):
-                    earlier.unlink(missing_ok=True)
-                # Whoever has the earlier one mapped keeps it.
-                made.replace(path)
-    return path
+    directory = jars[0].parent
+    with alone(directory):
+        there = None if anew else made(jars)
+        if there is not None:
+            return there
+        with tempfile.TemporaryDirectory(dir=directory, prefix="archive-") as place:
+            written = _written(Path(place, "classes.jsa"), jars)
+            for earlier in _all(directory):  # whoever has it mapped keeps it
+                earlier.unlink(missing_ok=True)
+            return written.replace(directory / _name(_whose(jars), written))
 
 
 def _written(path: Path, jars: Sequence[Path]) -> Path:
@@ -92,8 +93,17 @@ def _written(path: Path, jars: Sequence[Path]) -> Path:
     return path
 
 
-def _made(directory: Path) -> list[Path]:
+def _all(directory: Path) -> list[Path]:
     return list(directory.glob("classes-*.jsa"))
+
+
+def _name(whose: str, archive: Path) -> str:
+    return f"classes-{whose}-{archive.stat().st_size}.jsa"
+
+
+def _whose(jars: Sequence[Path]) -> str:
+    said = [java.version_text(java.path()), _spark(), *(jar.name for jar in jars)]
+    return hashlib.sha256("\0".join(said).encode()).hexdigest()[:12]
 
 
 def _spark() -> str:

@@ -67,7 +67,7 @@ def rehearse(spark: SparkSession, directory: str) -> None:
 
 def main(archive: str, jars: Sequence[str]) -> None:
     """Start Spark, rehearse, and end it."""
-    properties = {"spark.driver.defaultJavaOptions": class_archive.made_at(archive)}
+    properties = {"spark.driver.defaultJavaOptions": class_archive.writing(archive)}
     spark = session.start("rehearsal", "local[2]", list(map(Path, jars)), properties, short=True)
     with TemporaryDirectory(dir=Path(archive).parent) as directory:
         rehearse(spark, directory)

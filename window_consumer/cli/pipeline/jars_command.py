@@ -43,7 +43,7 @@ def _archive(directory: Path, *, anew: bool) -> None:
         return
     ready = jars.ready(directory)
     try:
-        if class_archive.options(ready) and not anew:
+        if class_archive.made(ready) and not anew:
             click.echo("the archive of classes was there")
             return
         click.echo("making an archive of classes, from which Spark starts faster: a minute")
