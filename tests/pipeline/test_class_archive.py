@@ -38,10 +38,13 @@ def rehearsal(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_java_takes_its_classes_from_it(connectors: list[Path], spark: SparkSession) -> None:
+    archive = class_archive.made(connectors)
+    if archive is None:
+        pytest.skip("this Java makes no archives")
     jvm = spark._jvm
     assert jvm is not None
     maps = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
-    assert str(class_archive.made(connectors)) in maps
+    assert str(archive) in maps
 
 
 def test_without_one_there_are_no_options(brought: list[Path]) -> None:
