@@ -73,7 +73,7 @@ def test_how_long_tables_keep_what_they_have_is_configured_in_days(tmp_path: Pat
 
 
 class Job(SimpleNamespace):
-    """A job that reads one topic."""
+    """A job that reads one topic, or those with names of a pattern."""
 
     is_pattern = False
 
@@ -84,7 +84,10 @@ class Job(SimpleNamespace):
 class Jobs:
     """Stands for the jobs on Spark: each start ends with what comes next."""
 
-    JOBS = {name: Job(name=name) for name in ("trace", "audit")}  # noqa: RUF012 - as in the module
+    JOBS = {  # noqa: RUF012 - as in the module
+        **{name: Job(name=name) for name in ("trace", "audit")},
+        "dlq": Job(name="dlq", is_pattern=True),
+    }
 
     How = SimpleNamespace
 
@@ -152,6 +155,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> An
         names: Sequence[str] = ("trace",),
         ids: Any = None,
         beginnings: Any = None,
+        reach: Any = lambda: None,
         passing: bool = False,
         stop: threading.Event | None = None,
         **more: Any,
@@ -162,7 +166,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> An
         monkeypatch.setattr(runner, "_jobs", lambda: jobs)
         plan = Plan(kafka={}, directory=str(tmp_path), fail_on_data_loss=not passing)
         asked = stop or threading.Event()
-        runner_of_jobs = Runner(plan, ids or (lambda _: "id"), beginnings, lambda: asked)
+        runner_of_jobs = Runner(plan, ids or (lambda _: "id"), beginnings, reach, lambda: asked)
         jobs.all_was_read = runner_of_jobs.run(names, every_s, **more)
         return jobs
 
@@ -181,6 +185,27 @@ def test_a_job_that_goes_on_waits_for_a_kafka_that_is_away(run: Any) -> None:
     jobs = run(60.0, "TimeoutException: no answer", None, ids=topic_id, restart=True)
     assert jobs.restarts == [True, False]
     assert list(asked) == ["id"]
+
+
+def test_a_job_that_names_no_topic_waits_for_a_kafka_that_is_away(run: Any) -> None:
+    answers: Iterator[Any] = iter([None, BrokerUnavailableError("away"), None, None])
+
+    def reach() -> None:
+        if (answer := next(answers)) is not None:
+            raise answer
+
+    jobs = run(60.0, "TimeoutException: no answer", None, names=["dlq"], reach=reach)
+    assert len(jobs.restarts) == 2
+    assert list(answers) == [None]
+
+
+def test_a_job_that_names_no_topic_does_not_begin_without_kafka(run: Any, made: list[Jobs]) -> None:
+    def reach() -> None:
+        raise BrokerUnavailableError("away")
+
+    with pytest.raises(BrokerUnavailableError):
+        run(None, None, names=["dlq"], reach=reach)
+    assert made[-1].restarts == []
 
 
 def test_a_job_that_runs_once_ends_with_what_was_wrong(run: Any) -> None:

@@ -18,9 +18,15 @@ def topic_id(name: str, client: Mapping[str, Any], log: ClientLog) -> str | None
 
     Raises MissingTopicError, BrokerUnavailableError after 15 s, or another WindowConsumerError.
     """
-    cluster = Cluster(settings.admin_settings(client, "pipeline"), log)
-    cluster.wait_until_there(PATIENCE_S, lambda _reason, _waited_s: None)
+    cluster = reached(client, log)
     found = cluster.topics([name]).get(name)
     if found is None:
         raise MissingTopicError(f"the cluster at {cluster.bootstrap} has no topic {name}")
     return found.topic_id
+
+
+def reached(client: Mapping[str, Any], log: ClientLog) -> Cluster:
+    """Return the cluster once it answers; raises BrokerUnavailableError after 15 s."""
+    cluster = Cluster(settings.admin_settings(client, "pipeline"), log)
+    cluster.wait_until_there(PATIENCE_S, lambda _reason, _waited_s: None)
+    return cluster

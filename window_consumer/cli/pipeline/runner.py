@@ -19,7 +19,7 @@ from window_consumer.cli.pipeline.spark import session_for
 from window_consumer.cli.run import Signals
 from window_consumer.config.pipeline import LoadedPipeline
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_id import topic_id
+from window_consumer.kafka.topic_id import reached, topic_id
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
 from window_consumer.model.mask import Mask
@@ -50,6 +50,9 @@ class Runner:
     """Asks the cluster; raises a WindowConsumerError where it is away, or has no such topic."""
     beginnings: Beginnings | None = None
     """Asks the cluster what is not gone yet, where the plan goes on behind what is."""
+    reach: Callable[[], object] = lambda: None
+    """Returns where the cluster answers, raises a WindowConsumerError where it is away: what is
+    asked for jobs that name no topic. Spark by itself would try for minutes."""
     listen: Callable[[], threading.Event] = threading.Event
     """Begins to hear what asks for the end, after Spark's start, which takes SIGINT."""
     aside: bool = False
@@ -138,8 +141,11 @@ class Runner:
                 return
 
     def _id_of(self, job: Job) -> str | None:
-        """Return the id of a job's topic, if it reads one that it names."""
-        return None if job.is_pattern else self.topic_id(job.topic_of(self.plan))
+        """Return the id of a job's topic, if it reads one that it names; raises without Kafka."""
+        if job.is_pattern:
+            self.reach()
+            return None
+        return self.topic_id(job.topic_of(self.plan))
 
 
 def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Runner:
@@ -155,6 +161,7 @@ def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Run
         plan,
         lambda name: topic_id(name, client, log),
         beginnings,
+        lambda: reached(client, log),
         lambda: Signals.install().stop,
         aside,
     )
