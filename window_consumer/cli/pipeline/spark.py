@@ -21,7 +21,8 @@ _MOST_TEXT: Final = 2000
 def session_for(plan: Plan, *, short: bool = False) -> Iterator[SparkSession]:
     """Give a session for a plan, and stop it at the end; ``short``: see ``session.start``.
 
-    Raises UsageError where pyspark, Java or a jar is missing.
+    A session that is active already is taken as it is, and goes on. Raises UsageError where
+    pyspark, Java or a jar is missing.
     """
     try:
         from window_consumer.pipeline import session  # noqa: PLC0415 - optional, and slow
@@ -32,7 +33,9 @@ def session_for(plan: Plan, *, short: bool = False) -> Iterator[SparkSession]:
     # Under spark-submit the connectors are up to --jars and --packages.
     jars = [] if session.is_submitted() else ready(default_directory())
     from py4j.protocol import Py4JError  # noqa: PLC0415 - as above
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
+    is_ours = SparkSession.getActiveSession() is None
     try:
         spark = session.start(
             "window-consumer pipeline", plan.master, jars, plan.spark, short=short
@@ -42,4 +45,5 @@ def session_for(plan: Plan, *, short: bool = False) -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        spark.stop()
+        if is_ours:
+            spark.stop()
