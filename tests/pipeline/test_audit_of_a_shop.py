@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import define, field
@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.commands import PATIENCE_S, Commands, Ended, produce
 from tests.conftest import MakeTopic
+from tests.pipeline import here
 from tests.pipeline.conftest import QUICK
 from window_consumer import TracedProducer
 from window_consumer.model.audit_states import Finding
@@ -31,6 +32,9 @@ from window_consumer.telemetry.audit.audit import Audit, AuditSettings
 from window_consumer.telemetry.audit.consumer import AuditRules
 from window_consumer.telemetry.audit.producer import ProducerAudit
 from window_consumer.testing.real_kafka import RealKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MINUTE_MS = 60_000
 RECORDS = 20
@@ -191,7 +195,8 @@ def shop(
     return shop
 
 
-def test_what_was_planted_is_what_is_found(shop: Shop) -> None:
+@pytest.mark.slow
+def test_what_was_planted_is_what_is_found(shop: Shop, spark: SparkSession) -> None:
     with shop.opened():
         for minute in range(8):
             more = ("late", "dead", "other") if minute == 2 else ()
@@ -240,7 +245,9 @@ def test_what_was_planted_is_what_is_found(shop: Shop) -> None:
     assert hosts == {None, platform.node()}
     start_s = shop.minute_ms(3) // 1000
     bucket = datetime.fromtimestamp(start_s, UTC).isoformat()
-    ended = shop.report("--no-refresh", "--explain", bucket, "--topic", shop.orders, "--json")
+    config = str(shop.commands.directory / "pipeline.yaml")
+    about = ["-c", config, "--explain", bucket, "--topic", shop.orders, "--json"]
+    ended = here.run(spark, "audit", "report", "--no-refresh", *about)
     assert ended.code == 3, ended.said
     [explained] = [json.loads(line) for line in ended.out.splitlines()]
     assert (explained["partition"], explained["came"] - explained["left"]) == (1, 1)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -17,6 +18,7 @@ from tests.commands import Commands
 from tests.conftest import MakeTopic
 from tests.integration.members import log_ends, wait_until
 from tests.model.test_dead_letter import CONNECT, SPRING
+from tests.pipeline import here
 from window_consumer.model.dead_letter import WrittenBy
 from window_consumer.pipeline import dead_letter_places, jobs
 from window_consumer.pipeline.dead_letter_findings import Findings
@@ -80,6 +82,7 @@ def answers(found: Findings) -> dict[str, tuple[int, int | None, int | None]]:
     }
 
 
+@pytest.mark.slow
 def test_the_report_equals_what_was_planted(
     spark: SparkSession,
     kafka: RealKafka,
@@ -144,7 +147,7 @@ def test_the_report_equals_what_was_planted(
         from_kafka = findings(direct.letters, before, direct.name, direct.unreadable)
     assert answers(from_kafka) == answers(found)
 
-    said = by_command(commands, plan, group)
+    said = by_command(spark, commands, plan, group)
     assert said["count"] == failing
     told = next(cause for cause in said["causes"] if cause["error_class"] == "ValueError")
     assert (told["count"], told["first_ms"], told["last_ms"]) == (
@@ -160,19 +163,13 @@ def run_job(spark: SparkSession, plan: Plan) -> None:
     assert jobs.start(spark, plan, jobs.JOBS["dlq"]).wait(int(PATIENCE_S))
 
 
-def by_command(commands: Commands, plan: Plan, group: str) -> dict[str, Any]:
+def by_command(spark: SparkSession, commands: Commands, plan: Plan, group: str) -> dict[str, Any]:
     """Return what the command says of a group, from the table."""
-    commands.configure(
-        {
-            "kafka": dict(plan.kafka),
-            "directory": plan.directory,
-            "spark": {"master": "local[1]", "properties": {"spark.ui.enabled": False}},
-        },
-        "pipeline.yaml",
-    )
-    ended = commands.start("dlq", "report", "--group", group, "--json", "-o", "report.html").wait(
-        PATIENCE_S
-    )
+    about = {"kafka": dict(plan.kafka), "directory": plan.directory}
+    commands.configure(about, "pipeline.yaml")
+    given = ["-c", str(commands.directory / "pipeline.yaml"), "--group", group, "--json"]
+    page = str(commands.directory / "report.html")
+    ended = here.run(spark, "dlq", "report", *given, "-o", page)
     assert ended.code == 0, ended.err
     told: dict[str, Any] = ended.json
     return told

@@ -13,11 +13,18 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
+from tests.pipeline.here import run_job
 from tests.pipeline.streams import batch, configured, counted, planned, write
 from window_consumer.testing.real_kafka import RealKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KILLS = 5
 FIRST, MORE = 12, 5
@@ -71,8 +78,9 @@ def are_there(counted_by: Callable[[Path], int], directory: Path, batches: int) 
     return counted_by(directory) >= batches
 
 
+@pytest.mark.slow
 def test_the_table_is_exact_after_five_kills(
-    kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
+    spark: SparkSession, kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     events = make_topic("events", 2)
     numbers = count()
@@ -95,15 +103,16 @@ def test_the_table_is_exact_after_five_kills(
                 driver.wait(rng.uniform(0, 1.5))
         os.killpg(driver.pid, signal.SIGKILL)
         assert driver.wait() == -signal.SIGKILL, (tmp_path / "said").read_text()
-    assert start(tmp_path).wait(PATIENCE_S) == 0, (tmp_path / "said").read_text()
+    run_job(spark, tmp_path / "pipeline.yaml")
     plan = planned(tmp_path / "pipeline.yaml")
     sent = (FIRST + KILLS * MORE) * EVENTS
     assert counted(plan) == {"rows": sent, "distinct": sent}
     assert counted(plan, "quarantine") == {"rows": 2, "distinct": 2}
 
 
+@pytest.mark.slow
 def test_a_disk_without_room_ends_the_job_and_a_later_run_goes_on(
-    kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
+    spark: SparkSession, kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     events = make_topic("events")
     write(kafka.bootstrap, events, [batch(sequence, 20_000) for sequence in range(4)])
@@ -112,6 +121,6 @@ def test_a_disk_without_room_ends_the_job_and_a_later_run_goes_on(
     said = (tmp_path / "said").read_text()
     assert "File too large" in said
     assert "no room" in said
-    assert start(tmp_path).wait(PATIENCE_S) == 0, (tmp_path / "said").read_text()
+    run_job(spark, tmp_path / "pipeline.yaml")
     plan = planned(tmp_path / "pipeline.yaml")
     assert counted(plan) == {"rows": 80_000, "distinct": 80_000}
