@@ -19,7 +19,7 @@ test: $(DEV_STAMP)
 	$(BIN)/python -m pytest -m "alone and not spark"
 
 test-spark: $(DEV_STAMP)
-	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m spark tests/backfill tests/pipeline -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: $(DEV_STAMP)
 	$(BIN)/python -m benchmarks all

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
@@ -92,6 +93,7 @@ def kill(command: Command) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_backfill_that_is_killed_goes_on_where_it_was(
     kafka: RealKafka, make_topic: Callable[..., str], commands: Commands
 ) -> None:

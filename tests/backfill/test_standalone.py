@@ -62,6 +62,7 @@ def calls(directory: Path) -> dict[str, Counter[tuple[int, int]]]:
     }
 
 
+@pytest.mark.slow
 def test_the_tasks_of_an_executor_that_is_lost_run_again_and_nothing_else(
     cluster: Cluster,
     kafka: RealKafka,

@@ -52,6 +52,7 @@ def start_once(commands: Commands, bootstrap: str, job: str) -> Command:
     return commands.start("pipeline", "run", job, "-c", f"{job}.yaml", "--once")
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_after_kafka_was_away_for_a_minute(
     own: RealKafka, commands: Commands
 ) -> None:

@@ -27,6 +27,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.slow
 def test_two_workers_one_of_which_loses_its_executor_count_nothing_twice(
     cluster: Cluster, kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
