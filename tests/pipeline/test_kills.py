@@ -1,9 +1,8 @@
-"""A driver that is killed, or has no room left, counts nothing twice and loses nothing."""
+"""A driver that is killed counts nothing twice and loses nothing."""
 
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -38,27 +37,18 @@ QUICK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.ui.enabled": "false",
 }
-RUN = [sys.executable, "-m", "window_consumer", "pipeline", "run", "trace"]
-ONCE, FOR_EVER = ("--once",), ("--every", "100ms")
+RUN = [sys.executable, "-m", "window_consumer", "pipeline", "run", "trace", "--every", "100ms"]
 
 
-def start(
-    directory: Path, how: tuple[str, ...] = ONCE, most_bytes: int | None = None
-) -> subprocess.Popen[bytes]:
-    """Start the job as a user does; with ``most_bytes`` no file gets longer."""
-
-    def limit() -> None:
-        if most_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
-
+def start(directory: Path) -> subprocess.Popen[bytes]:
+    """Start the job as a user does."""
     with (directory / "said").open("ab") as said:
         return subprocess.Popen(
-            [*RUN, *how],
+            RUN,
             cwd=directory,
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=said,
-            preexec_fn=limit,  # noqa: PLW1509 - no thread of a test runs here
         )
 
 
@@ -93,7 +83,7 @@ def test_the_table_is_exact_after_five_kills(
         wanted = begun(tmp_path) + 1
         # What has come since, and so is in work when it is planned; and it never ends by itself.
         write(kafka.bootstrap, events, [batch(next(numbers), EVENTS) for _ in range(MORE)])
-        driver = start(tmp_path, FOR_EVER)
+        driver = start(tmp_path)
         # While a batch is read or written, and in turn when it is, but not noted as done.
         wait_until(partial(are_there, begun, tmp_path, wanted), PATIENCE_S, "a batch is planned")
         if number % 2:
@@ -108,19 +98,3 @@ def test_the_table_is_exact_after_five_kills(
     sent = (FIRST + KILLS * MORE) * EVENTS
     assert counted(plan) == {"rows": sent, "distinct": sent}
     assert counted(plan, "quarantine") == {"rows": 2, "distinct": 2}
-
-
-@pytest.mark.slow
-def test_a_disk_without_room_ends_the_job_and_a_later_run_goes_on(
-    spark: SparkSession, kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
-) -> None:
-    events = make_topic("events")
-    write(kafka.bootstrap, events, [batch(sequence, 20_000) for sequence in range(4)])
-    configured(tmp_path, kafka.bootstrap, events, spark={"properties": QUICK})
-    assert start(tmp_path, most_bytes=400_000).wait(PATIENCE_S) == 1
-    said = (tmp_path / "said").read_text()
-    assert "File too large" in said
-    assert "no room" in said
-    run_job(spark, tmp_path / "pipeline.yaml")
-    plan = planned(tmp_path / "pipeline.yaml")
-    assert counted(plan) == {"rows": 80_000, "distinct": 80_000}

@@ -1,0 +1,152 @@
+"""Kafka is away for a minute, as long as its clients wait; and meanwhile a disk has no room."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import frozen
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests import topics
+from tests.commands import Command, Commands
+from tests.conftest import MakeTopic
+from tests.integration.members import wait_until
+from tests.pipeline.conftest import QUICK
+from tests.pipeline.here import run_job
+from tests.pipeline.streams import batch, configured, counted, planned, write
+from window_consumer.testing.real_kafka import RealKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AWAY_S = 60.0
+PATIENCE_S = 240.0
+EVENTS = "events"
+
+WITHOUT_ROOM = """
+import resource
+from window_consumer.cli.main import main
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+main(["pipeline", "run", "trace", "--once"])
+"""
+"""No file gets longer."""
+
+
+@frozen
+class Outage:
+    """A job that goes on, and its Kafka, which was killed when it had read all there was."""
+
+    kafka: RealKafka
+    began: float
+    commands: Commands
+    running: Command
+    said_before: int
+
+    @property
+    def file(self) -> Path:
+        return self.commands.directory / "pipeline.yaml"
+
+    @property
+    def said(self) -> str:
+        """What the job has said since."""
+        return self.running.said[self.said_before :]
+
+    def has(self, count: int) -> bool:
+        return has(self.running, self.file, count)
+
+
+def has(running: Command, file: Path, count: int) -> bool:
+    """Tell whether the table has so many rows; the job still has to run."""
+    assert running.process.poll() is None, running.said
+    plan = planned(file)
+    is_there = Path(plan.table("trace"), "_delta_log", f"{0:020}.json").exists()
+    return is_there and counted(plan)["rows"] >= count
+
+
+@pytest.fixture(scope="module")
+def outage(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
+    """The minute in which Kafka is away; other tests may pass meanwhile."""
+    assert kafka.pid is not None, "skipped where there is none"
+    directory = tmp_path_factory.mktemp("outage")
+    with RealKafka.start(tmp_path_factory.mktemp("own")) as own, Commands(directory) as commands:
+        admin = AdminClient({"bootstrap.servers": own.bootstrap, "log_level": 0})
+        topics.make(admin, NewTopic(EVENTS, 1, 1))
+        write(own.bootstrap, EVENTS, [batch(sequence) for sequence in range(3)])
+        file = configured(directory, own.bootstrap, EVENTS, spark={"properties": QUICK})
+        running = commands.start("pipeline", "run", "trace", "--every", "1s")
+        wait_until(lambda: has(running, file, 300), PATIENCE_S, "all is in the table")
+        said_before = len(running.said)
+        own.kill()
+        yield Outage(own, monotonic(), commands, running, said_before)
+
+
+@pytest.mark.slow
+def test_a_job_that_is_to_run_once_ends_without_kafka_and_makes_nothing(outage: Outage) -> None:
+    """... be it one that names its topic, or one that looks for topics."""
+    commands = outage.commands
+    started = {}
+    for job in ("trace", "dlq"):
+        config: dict[str, Any] = {
+            "kafka": {"bootstrap.servers": outage.kafka.bootstrap},
+            "directory": f"tables of {job}",
+            "trace": {"topic": EVENTS},
+        }
+        (commands.directory / f"{job}.yaml").write_text(json.dumps(config))
+        started[job] = commands.start("pipeline", "run", job, "-c", f"{job}.yaml", "--once")
+    for job, once in started.items():
+        ended = once.wait(PATIENCE_S)
+        assert ended.code == 1, ended.said
+        assert f"no broker at {outage.kafka.bootstrap} answered within 15 s" in ended.err
+        assert not (commands.directory / f"tables of {job}").exists()
+
+
+@pytest.mark.slow
+def test_a_disk_without_room_ends_the_job_and_a_later_run_goes_on(
+    spark: SparkSession, kafka: RealKafka, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    events = make_topic("events")
+    write(kafka.bootstrap, events, [batch(sequence, 20_000) for sequence in range(4)])
+    file = configured(tmp_path, kafka.bootstrap, events, spark={"properties": QUICK})
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_ROOM],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "File too large" in ended.stderr
+    assert "no room" in ended.stderr
+    run_job(spark, file)
+    assert counted(planned(file)) == {"rows": 80_000, "distinct": 80_000}
+
+
+@pytest.mark.slow
+def test_a_job_goes_on_after_its_kafka_was_away_for_a_minute(outage: Outage) -> None:
+    """... as the same process."""
+    with pytest.raises(subprocess.TimeoutExpired):
+        outage.running.process.wait(max(0.0, AWAY_S - (monotonic() - outage.began)))
+    wait_until(
+        lambda: "TimeoutException" in outage.said,
+        PATIENCE_S,
+        "its client has given up waiting for an answer",
+    )
+    assert f"/{outage.kafka.bootstrap}) could not be established" in outage.said
+    outage.kafka.restart()
+    write(outage.kafka.bootstrap, EVENTS, [batch(sequence) for sequence in range(3, 6)])
+    wait_until(lambda: outage.has(600), PATIENCE_S, "what has come since is in the table")
+    outage.running.signal(signal.SIGTERM)
+    ended = outage.running.wait(PATIENCE_S)
+    assert ended.code == 0, ended.said
+    assert counted(planned(outage.file)) == {"rows": 600, "distinct": 600}
