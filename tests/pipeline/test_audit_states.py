@@ -21,7 +21,7 @@ from window_consumer.pipeline import audit, quality
 from window_consumer.pipeline.audit_findings import Rules, findings
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 HISTORIES = 200
 MINUTES = 90
@@ -86,21 +86,32 @@ def _state(start_ms: int, counted_ms: int, rules: Rules, *, is_late: bool) -> st
     return State.REOPENED if is_late else State.CLOSING
 
 
-@pytest.mark.parametrize("grace_ms", [10 * MINUTE_MS, MINUTE_MS + 500, 0])
-def test_states_are_as_the_counts_came(spark: SparkSession, grace_ms: int) -> None:
-    rng = Random(3)
-    told = list(arrivals(rng))
-    rules = Rules(now_ms=NOON_MS + MINUTES * MINUTE_MS + 999, grace_ms=grace_ms)
+@pytest.fixture(scope="module")
+def told() -> list[Arrived]:
+    return list(arrivals(Random(3)))
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, told: list[Arrived]) -> DataFrame:
+    """What counts of them, as the audit's table has them: in no order, and some twice."""
+    rng = Random(5)
     rows = [(encode([each.count]), datetime.fromtimestamp(each.second, UTC)) for each in told]
     # Sent again, and later: what was known before says nothing new.
     again = datetime.fromtimestamp((NOON_MS + MINUTES * MINUTE_MS) // 1000, UTC)
     rows += [(value, again) for value, _ in rng.choices(rows, k=20)]
     rng.shuffle(rows)
     records = spark.createDataFrame(rows, "value binary, timestamp timestamp")
-    judged = audit.effective(audit.counts(quality.readable(audit.read(records))))
+    return audit.effective(audit.counts(quality.readable(audit.read(records)))).localCheckpoint()
+
+
+@pytest.mark.parametrize("grace_ms", [10 * MINUTE_MS, MINUTE_MS + 500, 0])
+def test_states_are_as_the_counts_came(
+    judged: DataFrame, told: list[Arrived], grace_ms: int
+) -> None:
+    rules = Rules(now_ms=NOON_MS + MINUTES * MINUTE_MS + 999, grace_ms=grace_ms)
     found = {
         (row.topic, row.group, row.bucket_ms): (row.state, row.was_reopened)
-        for row in findings(judged.localCheckpoint(), rules).collect()
+        for row in findings(judged, rules).collect()
     }
     should = expected(told, rules)
     assert found == should

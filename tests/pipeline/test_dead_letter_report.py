@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from tests.model.test_dead_letter import SPRING
@@ -15,7 +16,6 @@ from window_consumer.pipeline.dead_letter_reading import Reading
 from window_consumer.pipeline.dead_letter_summary import Wishes, findings
 
 if TYPE_CHECKING:
-    import pytest
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -62,8 +62,13 @@ def planted() -> list[Letter]:
     return [*busy, *deployed, expired, Letter(headers=SPRING, topic="orders-dlt", key=b"c17")]
 
 
-def test_the_report_says_what_was_planted(spark: SparkSession) -> None:
-    found = report(spark, *planted())
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> Findings:
+    """The report on what was planted."""
+    return report(spark, *planted())
+
+
+def test_the_report_says_what_was_planted(found: Findings) -> None:
     assert (found.count, found.distinct_causes, found.others) == (12, 4, 0)
     assert (found.first_ms, found.last_ms) == (NOW_MS - 40 * HOUR_MS, NOW_MS)
     busy, deployed = found.causes[:2]
@@ -106,8 +111,7 @@ def test_what_had_been_put_back_before_is_counted(spark: SparkSession) -> None:
     assert report(spark, groups=("nobody",)).failed_again == 0
 
 
-def test_periods_add_up_to_all(spark: SparkSession) -> None:
-    found = report(spark, *planted())
+def test_periods_add_up_to_all(found: Findings) -> None:
     assert found.period_ms == HOUR_MS
     assert sum(found.periods.values()) == 12
     assert all(sum(each.periods.values()) == each.count for each in found.causes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -57,6 +58,7 @@ class Tables:
         TRACE.append(trace.events(quality.readable(judged)), self.path, "job", number)
 
     def quarantine(self, *values: bytes) -> None:
+        BROKEN.make(self.spark, self.plan)
         bad = quality.quarantined(trace.read(records(self.spark, *values)), "trace")
         BROKEN.append(bad, self.plan.table(BROKEN.name), "job", 1)
 
@@ -69,14 +71,21 @@ class Tables:
         return [event.event_id for event in Index(self.path).find(Question(), 10_000)]
 
 
-@pytest.fixture
-def tables(spark: SparkSession, tmp_path: Path) -> Tables:
-    made = Tables(spark, Plan(kafka={}, directory=str(tmp_path)))
-    for table in (TRACE, BROKEN):
-        table.make(spark, made.plan)
+@pytest.fixture(scope="module")
+def laid_out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table that nobody touches: each test gets a copy."""
+    directory = tmp_path_factory.mktemp("tables")
+    made = Tables(spark, Plan(kafka={}, directory=str(directory)))
+    TRACE.make(spark, made.plan)
     for number, days_ago in enumerate(DAYS_AGO):
         write(Path(made.path), list(decoded(batch(number, days_ago))))
-    return made
+    return directory
+
+
+@pytest.fixture
+def tables(spark: SparkSession, laid_out: Path, tmp_path: Path) -> Tables:
+    shutil.copytree(laid_out, tmp_path, dirs_exist_ok=True)
+    return Tables(spark, Plan(kafka={}, directory=str(tmp_path)))
 
 
 def told(number: int) -> set[str]:
@@ -135,7 +144,10 @@ def test_old_dead_letters_go_and_those_that_tell_no_time_by_when_they_were_writt
     assert "dlq, old" not in {row["reason"] for row in left}
 
 
-def test_what_was_quarantined_of_the_trace_goes_with_its_days(tables: Tables) -> None:
+def test_what_was_quarantined_of_the_trace_goes_with_its_days(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = Tables(spark, Plan(kafka={}, directory=str(tmp_path)))
     tables.quarantine(b"no event")
     path = tables.plan.table(BROKEN.name)
     counts = trace.read(records(tables.spark, b"no counts"))
