@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from window_consumer.model.errors import UsageError
 from window_consumer.pipeline import jars
 from window_consumer.pipeline.jars import Jar, JarsNotFetchedError, MissingJarsError
 
@@ -103,6 +104,23 @@ def test_without_maven_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mo
     assert "org.example:one:1" in str(caught.value)
 
 
+def test_a_place_that_cannot_be_written_is_told_with_what_to_do(maven: Maven, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "jars"):
+        with pytest.raises(UsageError, match=rf"cannot be put into {place} .*WINDOW_CONSUMER_JARS"):
+            jars.fetch(place)
+    assert maven.times == 0
+
+
+def test_where_all_jars_are_nothing_is_written(maven: Maven, tmp_path: Path) -> None:
+    for name, content in JARS.items():
+        (tmp_path / f"{name}-1.jar").write_bytes(content)
+    before = set(tmp_path.iterdir())
+    assert jars.fetch(tmp_path) == []
+    assert set(tmp_path.iterdir()) == before
+    assert maven.times == 0
+
+
 def test_those_who_fetch_at_once_download_once(maven: Maven, tmp_path: Path) -> None:
     threads = [threading.Thread(target=jars.fetch, args=(tmp_path / "jars",)) for _ in range(4)]
     for thread in threads:
@@ -120,7 +138,7 @@ def test_those_who_fetch_at_once_download_once(maven: Maven, tmp_path: Path) -> 
     ("said", "problem"),
     [
         (None, "no `java` found"),
-        ('openjdk version "11.0.20" 2023-07-18', "is too old: Spark needs Java 17"),
+        ('openjdk version "11.0.20" 2023-07-18', r"is too old, it says 'openjdk version"),
         ("not a version", "is too old"),
         ('openjdk version "21.0.1" 2023-10-17', None),
     ],
@@ -146,3 +164,21 @@ def test_java_is_looked_at_before_spark_is_started(
     else:
         assert "NoJavaError" in done.stderr
         assert problem in done.stderr
+
+
+@pytest.mark.parametrize("content", ["", "\x7fELF and nothing behind it"])
+def test_a_java_that_cannot_be_started_is_told(content: str, tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(content)
+    java.chmod(0o755 if content else 0o644)
+    code = "from window_consumer.pipeline import java; java.check()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"NoJavaError: {java} cannot be started" in done.stderr
+    assert "Spark needs Java 17 or later" in done.stderr

@@ -37,6 +37,10 @@ class JarsNotFetchedError(RunError):
     """Maven did not bring what the lock names."""
 
 
+class UnwritableDirectoryError(UsageError):
+    """The jars cannot be put where they are to be."""
+
+
 @frozen
 class Jar:
     """One jar of the lock."""
@@ -80,7 +84,7 @@ def default_directory() -> Path:
 
 def ready(directory: Path) -> list[Path]:
     """Return the paths of all jars; raises MissingJarsError where one is missing or another."""
-    wrong = [jar for jar in locked() if not jar.stands(directory)]
+    wrong = _missing(directory)
     if wrong:
         raise MissingJarsError(
             f"{directory} lacks {', '.join(jar.name for jar in wrong)}, or has other ones of these"
@@ -92,16 +96,30 @@ def ready(directory: Path) -> list[Path]:
 def fetch(directory: Path) -> list[Jar]:
     """Bring the jars that are not there yet; return those that were brought.
 
-    Several processes may call at once: one downloads, the others wait. Raises
-    MissingJarsError without Maven, and JarsNotFetchedError where the download fails or brings
-    other bytes than the lock names; what was there before stays.
+    Several processes may call at once: one downloads, the others wait. Where all are there
+    nothing is written. Raises MissingJarsError without Maven, UnwritableDirectoryError, and
+    JarsNotFetchedError where the download fails or brings other bytes than the lock names; what
+    was there before stays.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    with alone(directory):
-        missing = [jar for jar in locked() if not jar.stands(directory)]
-        if missing:
-            _download(missing, directory)
-        return missing
+    if not _missing(directory):
+        return []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with alone(directory):
+            missing = _missing(directory)
+            if missing:
+                _download(missing, directory)
+            return missing
+    except OSError as error:
+        raise UnwritableDirectoryError(
+            f"the jars cannot be put into {directory} ({error}): make room for them there, or name"
+            f" another place with --directory, and in ${DIRECTORY_VARIABLE} for the commands that"
+            " need them"
+        ) from error
+
+
+def _missing(directory: Path) -> list[Jar]:
+    return [jar for jar in locked() if not jar.stands(directory)]
 
 
 @contextmanager

@@ -15,6 +15,12 @@ from window_consumer.model.errors import UsageError
 AT_LEAST: Final = 17
 
 
+_ADVICE: Final = (
+    f"Spark needs Java {AT_LEAST} or later, by JAVA_HOME or in the PATH (Debian: apt-get"
+    f" install openjdk-{AT_LEAST}-jre-headless)"
+)
+
+
 class NoJavaError(UsageError):
     """Spark needs a Java that is not there; the message says which."""
 
@@ -25,24 +31,24 @@ def path() -> str:
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None or not Path(found).is_file():
         where = f"JAVA_HOME is {home}, and there is none" if home else "no `java` found"
-        raise NoJavaError(
-            f"{where}: Spark needs Java {AT_LEAST} or later (Debian: apt-get install"
-            f" openjdk-{AT_LEAST}-jre-headless)"
-        )
+        raise NoJavaError(f"{where}: {_ADVICE}")
     return found
 
 
 @cache
 def version_text(path: str) -> str:
-    """Return what a `java` says of its version."""
-    done = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - the user's own Java
+    """Return what a `java` says of its version; raises NoJavaError where it cannot be started."""
+    try:
+        done = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - the user's own Java
+    except OSError as error:
+        raise NoJavaError(f"{path} cannot be started ({error.strerror}): {_ADVICE}") from error
     return done.stderr
 
 
 def check() -> None:
-    """Raise NoJavaError where Java is missing or too old."""
+    """Raise NoJavaError where Java is missing, cannot be started or is too old."""
     used = path()
     said = version_text(used)
     found = re.search(r'version "(\d+)', said)
     if found is None or int(found[1]) < AT_LEAST:
-        raise NoJavaError(f"{used} is too old: Spark needs Java {AT_LEAST}, it says {said!r}")
+        raise NoJavaError(f"{used} is too old, it says {said.strip()!r}: {_ADVICE}")
