@@ -10,8 +10,8 @@ import pytest
 from tests.commands import Commands
 from window_consumer.cli.audit.bucket import WITHOUT_TIMESTAMP, Bucket, name_of
 
+NOON = "2026-01-31T12:00:00Z"
 NOON_MS = 1_769_860_800_000
-"""2026-01-31T12:00:00Z."""
 
 
 @pytest.fixture
@@ -38,6 +38,8 @@ def pipeline(commands: Commands) -> Commands:
         (("--explain", "1969-12-31T23:59:00Z"), "lies before 1970"),
         (("-c", "elsewhere.yaml"), "elsewhere.yaml"),
         (("orders",), "unexpected extra argument"),
+        (("--explain", NOON, "--since", "1d"), "--explain and --since exclude each other"),
+        (("--explain", NOON, "--alerts", "alerts"), "--explain and --alerts exclude each other"),
     ],
 )
 def test_what_is_asked_wrongly_is_told_at_once(
@@ -48,7 +50,7 @@ def test_what_is_asked_wrongly_is_told_at_once(
     assert said in ended.err
 
 
-@pytest.mark.parametrize("options", [(), ("--explain", "2026-01-31T12:00:00Z"), ("--json",)])
+@pytest.mark.parametrize("options", [(), ("--explain", NOON), ("--json",)])
 def test_a_table_that_is_not_there_is_told_before_spark_starts(
     pipeline: Commands, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
@@ -61,7 +63,7 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(
 @pytest.mark.parametrize(
     ("text", "start_ms"),
     [
-        ("2026-01-31T12:00:00Z", NOON_MS),
+        (NOON, NOON_MS),
         ("2026-01-31T12:00:00", NOON_MS),
         ("2026-01-31 14:00+02:00", NOON_MS),
         ("2026-01-31T12:00:00.123Z", NOON_MS + 123),

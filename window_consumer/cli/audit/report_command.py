@@ -20,11 +20,10 @@ from window_consumer.cli.durations import Duration
 from window_consumer.cli.errors import LOST, OK, explain
 from window_consumer.cli.pipeline.plans import plan_of
 from window_consumer.cli.pipeline.run_command import config_option
-from window_consumer.cli.pipeline.runner import Runner
+from window_consumer.cli.pipeline.runner import runner_of
 from window_consumer.cli.pipeline.spark import session_for
 from window_consumer.config.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_id import topic_id
 from window_consumer.model.audit_states import ALARMING
 from window_consumer.model.errors import UsageError
 from window_consumer.model.mask import Mask
@@ -44,10 +43,9 @@ _DAY_S: Final = 86400.0
     "--since",
     "since_s",
     type=Duration(),
-    default="1d",
-    show_default=True,
+    default=None,
     metavar="DURATION",
-    help="Buckets as long ago as this.",
+    help="Buckets as long ago as this. [default: 1d]",
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this one, or these.")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this one, or these.")
@@ -74,7 +72,7 @@ _DAY_S: Final = 86400.0
 def report_command(  # noqa: PLR0913 - an argument for each option
     *,
     config: Path,
-    since_s: float,
+    since_s: float | None,
     topics: tuple[str, ...],
     groups: tuple[str, ...],
     no_refresh: bool,
@@ -88,9 +86,12 @@ def report_command(  # noqa: PLR0913 - an argument for each option
     Reads what is new in the topic of counts first, as `pipeline run audit` does. The exit code is 3
     where something that is final is lost; with --explain, where that bucket lacks something.
     """
+    if bucket_ms is not None:
+        _check_alone(since_s, alerts_topic)
     loaded = load_pipeline(config)
     now_ms = time.time_ns() // 1_000_000
-    since_ms = max(0, now_ms - int(since_s * 1000)) if bucket_ms is None else bucket_ms
+    ago_ms = int((_DAY_S if since_s is None else since_s) * 1000)
+    since_ms = max(0, now_ms - ago_ms) if bucket_ms is None else bucket_ms
     try:
         plan = plan_of(loaded, master)
         client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
@@ -99,8 +100,7 @@ def report_command(  # noqa: PLR0913 - an argument for each option
             _check_table(plan)
         with session_for(plan, short=True) as spark:
             if not no_refresh:
-                runner = Runner(plan, lambda name: topic_id(name, client, log), aside=True)
-                runner.refresh(spark, "audit")
+                runner_of(loaded, plan, aside=True).refresh(spark, "audit")
             from window_consumer.pipeline.audit_report import Scope  # noqa: PLC0415 - optional, slow
 
             scope = Scope(since_ms=since_ms, topics=topics, groups=groups)
@@ -119,6 +119,19 @@ def report_command(  # noqa: PLR0913 - an argument for each option
     except BaseException as error:
         return explain(error, Mask(loaded.secrets))
     return _code(findings)
+
+
+def _check_alone(since_s: float | None, alerts_topic: str | None) -> None:
+    """Raise UsageError for what --explain has no use for."""
+    if since_s is not None:
+        raise click.UsageError(
+            "--explain and --since exclude each other: a bucket is told by its start"
+        )
+    if alerts_topic is not None:
+        raise click.UsageError(
+            "--explain and --alerts exclude each other: a report without --explain tells of all"
+            " buckets"
+        )
 
 
 def _code(findings: set[str]) -> int:
