@@ -104,7 +104,9 @@ def test_without_maven_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mo
     assert "org.example:one:1" in str(caught.value)
 
 
-def test_a_place_that_cannot_be_written_is_told_with_what_to_do(maven: Maven, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_told_with_what_to_do(
+    maven: Maven, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "jars"):
         with pytest.raises(UsageError, match=rf"cannot be put into {place} .*WINDOW_CONSUMER_JARS"):
