@@ -94,12 +94,14 @@ class Jobs:
     def __init__(self, *ends: Exception | Callable[[], bool] | None):
         self.ends = list(ends)
         self.restarts: list[bool] = []
+        self.clusters: list[str | None] = []
         self.stopped: list[str] = []
         self.turns = 0
         self.all_was_read: bool | None = None
 
     def start(self, _session: Any, _plan: Plan, job: Job, how: Any) -> Any:
         self.restarts.append(how.restart)
+        self.clusters.append(how.cluster_id)
         if how.before_batch is not None:
             spans = {0: (10, 30), 1: (5, 9), 2: (4, 8)}
             how.before_batch({("events", number): span for number, span in spans.items()})
@@ -154,8 +156,8 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> An
         *ends: str | Callable[[], bool] | None,
         names: Sequence[str] = ("trace",),
         ids: Any = None,
+        cluster_id: Any = lambda: None,
         beginnings: Any = None,
-        reach: Any = lambda: None,
         passing: bool = False,
         stop: threading.Event | None = None,
         **more: Any,
@@ -166,7 +168,9 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> An
         monkeypatch.setattr(runner, "_jobs", lambda: jobs)
         plan = Plan(kafka={}, directory=str(tmp_path), fail_on_data_loss=not passing)
         asked = stop or threading.Event()
-        runner_of_jobs = Runner(plan, ids or (lambda _: "id"), beginnings, reach, lambda: asked)
+        runner_of_jobs = Runner(
+            plan, ids or (lambda _: "id"), beginnings, lambda: asked, cluster_id=cluster_id
+        )
         jobs.all_was_read = runner_of_jobs.run(names, every_s, **more)
         return jobs
 
@@ -190,22 +194,28 @@ def test_a_job_that_goes_on_waits_for_a_kafka_that_is_away(run: Any) -> None:
 def test_a_job_that_names_no_topic_waits_for_a_kafka_that_is_away(run: Any) -> None:
     answers: Iterator[Any] = iter([None, BrokerUnavailableError("away"), None, None])
 
-    def reach() -> None:
+    def cluster_id() -> None:
         if (answer := next(answers)) is not None:
             raise answer
 
-    jobs = run(60.0, "TimeoutException: no answer", None, names=["dlq"], reach=reach)
+    jobs = run(60.0, "TimeoutException: no answer", None, names=["dlq"], cluster_id=cluster_id)
     assert len(jobs.restarts) == 2
     assert list(answers) == [None]
 
 
 def test_a_job_that_names_no_topic_does_not_begin_without_kafka(run: Any, made: list[Jobs]) -> None:
-    def reach() -> None:
+    def cluster_id() -> None:
         raise BrokerUnavailableError("away")
 
     with pytest.raises(BrokerUnavailableError):
-        run(None, None, names=["dlq"], reach=reach)
+        run(None, None, names=["dlq"], cluster_id=cluster_id)
     assert made[-1].restarts == []
+
+
+def test_a_job_is_told_which_cluster_it_is_each_time_that_it_begins(run: Any) -> None:
+    asked = iter(["one", "two"])
+    jobs = run(60.0, "TimeoutException: no answer", None, cluster_id=lambda: next(asked))
+    assert jobs.clusters == ["one", "two"]
 
 
 def test_a_job_that_runs_once_ends_with_what_was_wrong(run: Any) -> None:

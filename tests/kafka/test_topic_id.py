@@ -1,4 +1,4 @@
-"""Whether a topic of events is there, and whether it is the one that was read before."""
+"""Whether a cluster and a topic of events are those that were read before."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from tests import topics
 from tests.conftest import MakeTopic
 from window_consumer.kafka import topic_id as module
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_id import topic_id
+from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.kafka.topic_id import cluster_id, topic_id
 from window_consumer.model.errors import BrokerUnavailableError, MissingTopicError
 from window_consumer.testing.real_kafka import RealKafka
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
 
 def test_a_topic_that_was_made_anew_has_another_id(
@@ -31,6 +33,17 @@ def test_a_topic_that_was_made_anew_has_another_id(
     assert topic_id(name, client, LOG) == topics.identity(admin, name) != first
 
 
+def test_a_cluster_has_an_id_of_its_own(
+    kafka: RealKafka, embedded: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 60.0)
+    places = [{"bootstrap.servers": each.bootstrap} for each in (kafka, kafka, embedded)]
+    first, again, other = (cluster_id(client, LOG) for client in places)
+    assert first == again
+    assert None not in {first, other}
+    assert first != other
+
+
 def test_a_topic_that_is_not_there_is_told(kafka: RealKafka) -> None:
     with pytest.raises(MissingTopicError, match=f"the cluster at {kafka.bootstrap} has no topic"):
         topic_id("nowhere", {"bootstrap.servers": kafka.bootstrap}, LOG)
@@ -39,4 +52,6 @@ def test_a_topic_that_is_not_there_is_told(kafka: RealKafka) -> None:
 def test_a_cluster_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 0.5)
     with pytest.raises(BrokerUnavailableError, match=r"answered within 0\.5 s"):
-        topic_id("events", {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, LOG)
+        topic_id("events", NOWHERE, LOG)
+    with pytest.raises(BrokerUnavailableError, match=r"answered within 0\.5 s"):
+        cluster_id(NOWHERE, LOG)

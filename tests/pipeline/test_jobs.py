@@ -145,6 +145,58 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(pipeline: Pipel
     assert counted(plan) == {"rows": 600, "distinct": 600}
 
 
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_a_topic_that_is_made_anew_after_a_begin_that_failed_can_be_begun(
+    pipeline: Pipeline,
+    has_rows: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    def fail(*_: object) -> Any:
+        raise RunError("no such column")
+
+    plan, count = pipeline.plan(), 0
+    if has_rows:
+        pipeline.write(batch(1))
+        count = pipeline.run(plan)
+        topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
+    pipeline.write(batch(2), batch(3))
+    how = jobs.How(topic_id=topics.identity(pipeline.admin, pipeline.topic), restart=has_rows)
+    with pytest.raises(RunError, match="no such column"):
+        jobs.start(pipeline.spark, plan, evolve(TRACE, rows=fail), how).wait()
+    topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
+    pipeline.write(batch(4))
+    with pytest.raises(CheckpointError, match=r"deleted and made anew.*--restart"):
+        pipeline.run(plan)
+    assert pipeline.run(plan, restart=True) == 1
+    assert counted(plan)["rows"] == 100 * (count + 1)
+
+
+@pytest.mark.parametrize("name", ["trace", "audit", "dlq"])
+def test_a_job_of_another_cluster_is_refused_before_it_reads_anything(
+    pipeline: Pipeline, name: str
+) -> None:
+    job, dlq = jobs.JOBS[name], {"topics": [pipeline.topic], "patterns": []}
+    plan = pipeline.plan(audit={"topic": pipeline.topic}, dlq=dlq)
+
+    def run(cluster: str | None, **how: Any) -> int:
+        its = topics.identity(pipeline.admin, pipeline.topic)
+        how = {"cluster_id": cluster, "topic_id": its, **how}
+        query = jobs.start(pipeline.spark, plan, job, jobs.How(**how))
+        query.wait()
+        return query.sink.records
+
+    assert run(None) == 0  # it did not tell who it is
+    assert run("one") == 0
+    with pytest.raises(CheckpointError) as caught:
+        run("two", topic_id="another topic")
+    said = str(caught.value)
+    assert f"is of the cluster one, and {pipeline.kafka.bootstrap} is the cluster two" in said
+    assert "give each cluster a `directory` of its own" in said
+    assert f"`pipeline run {name} --restart`" in said
+    assert run("two", restart=True) == 0
+    with pytest.raises(CheckpointError, match="is of the cluster two"):
+        run("one")
+
+
 def test_a_checkpoint_that_is_gone_is_told_before_anything_is_missed(pipeline: Pipeline) -> None:
     plan = pipeline.plan()
     pipeline.write(batch(1), batch(2))
@@ -171,6 +223,23 @@ def test_a_note_in_the_checkpoint_that_a_kill_left_empty_is_written_again(
     assert counted(plan) == {"rows": 200, "distinct": 200}
     with pytest.raises(CheckpointError, match=f"is of {pipeline.topic}, and"):
         pipeline.run(pipeline.plan(make_topic("other")))
+
+
+def test_a_table_that_is_gone_or_of_before_is_told(pipeline: Pipeline, tmp_path: Path) -> None:
+    plan = pipeline.plan()
+    pipeline.write(batch(1))
+    pipeline.run(plan)
+    shutil.copytree(plan.table("trace"), tmp_path / "a copy of before")
+    pipeline.write(batch(2))
+    pipeline.run(plan)
+    for copy in (None, tmp_path / "a copy of before"):
+        shutil.rmtree(plan.table("trace"))
+        if copy is not None:
+            shutil.copytree(copy, plan.table("trace"))
+        with pytest.raises(CheckpointError, match=r"batches that the table .* has not"):
+            pipeline.run(plan)
+    pipeline.run(plan, restart=True)
+    assert counted(plan) == {"rows": 300, "distinct": 200}
 
 
 def test_a_checkpoint_of_before_is_refused(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -143,6 +143,13 @@ class Cluster:
         self._client.poll(0)  # serves the log
         return not self._features.no_consumer_protocol
 
+    def cluster_id(self, timeout_s: float = _ASK_S) -> str | None:
+        """Return the id of the cluster, None where it does not tell it."""
+        try:
+            return self._admin.list_topics(timeout=timeout_s).cluster_id
+        except KafkaException as exception:
+            raise in_words(exception, "the cluster's id") from exception
+
     # ---- topics
 
     def topic_names(self, timeout_s: float = _ASK_S) -> list[str]:

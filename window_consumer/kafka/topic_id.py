@@ -1,4 +1,4 @@
-"""Whether a topic is there, and which of those that had its name."""
+"""Which cluster it is, whether a topic is there, and which of those that had its name."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ def topic_id(name: str, client: Mapping[str, Any], log: ClientLog) -> str | None
 
     Raises MissingTopicError, BrokerUnavailableError after 15 s, or another WindowConsumerError.
     """
-    cluster = reached(client, log)
+    cluster = _reached(client, log)
     found = cluster.topics([name]).get(name)
     if found is None:
         raise MissingTopicError(f"the cluster at {cluster.bootstrap} has no topic {name}")
     return found.topic_id
 
 
-def reached(client: Mapping[str, Any], log: ClientLog) -> Cluster:
-    """Return the cluster once it answers; raises BrokerUnavailableError after 15 s."""
+def cluster_id(client: Mapping[str, Any], log: ClientLog) -> str | None:
+    """Return the id of the cluster, None where it tells none; raises as ``topic_id`` does."""
+    return _reached(client, log).cluster_id()
+
+
+def _reached(client: Mapping[str, Any], log: ClientLog) -> Cluster:
     cluster = Cluster(settings.admin_settings(client, "pipeline"), log)
     cluster.wait_until_there(PATIENCE_S, lambda _reason, _waited_s: None)
     return cluster

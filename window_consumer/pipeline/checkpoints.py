@@ -13,14 +13,14 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import asdict, evolve, field, frozen
 from pyspark.sql import SparkSession
 
 from window_consumer.model.errors import UsageError
 from window_consumer.pipeline.plan import GENERATION, Plan, writer_of
 
 _NOTE: Final = "window_consumer.json"
-"""The file within a checkpoint that tells which topics it is of."""
+"""The file within a checkpoint that tells which cluster it is of, and which topics."""
 
 
 Place = tuple[str, int]
@@ -29,7 +29,17 @@ Spans = Mapping[Place, tuple[int, int]]
 
 
 class CheckpointError(UsageError):
-    """A checkpoint is not there, or of another topic; the message says what to do."""
+    """A checkpoint is not there, or of something else; the message says what to do."""
+
+
+@frozen(kw_only=True)
+class Origin:
+    """Where a job's records come from."""
+
+    cluster: str | None = None
+    """The cluster's id, where it tells it."""
+    topics: Mapping[str, str | None] = field(factory=dict)
+    """Those that are read now, with their ids where the cluster has such; none by a pattern."""
 
 
 @frozen
@@ -76,15 +86,14 @@ def of(
     plan: Plan,
     job: str,
     table: str,
-    topics: Mapping[str, str | None],
+    origin: Origin,
     *,
     restart: bool,
 ) -> Checkpoint:
     """Return where a job goes on, a new place with ``restart``.
 
-    ``topics`` are those that are read now, with their ids where the cluster has such; none for a
-    job that reads by a pattern. Raises CheckpointError where the table has batches and their
-    checkpoint is away, and where it is of another topic, or of one that was made anew since.
+    Raises CheckpointError where the table has batches and their checkpoint is away, or the other
+    way round, and where it is of another cluster, of another topic, or of one that was made anew.
     """
     files = _Files(session)
     version = _last_batch(session, table, writer_of(job))
@@ -92,34 +101,63 @@ def of(
     if restart and version is not None:
         generation += 1
     path = plan.checkpoint(job, generation)
-    last = posixpath.join(path, "offsets", str((version or 0) % GENERATION))
     again = (
         f"`pipeline run {job} --restart` reads from the beginning of what Kafka has, into the same"
         " table; answers count nothing twice"
     )
-    if version is not None and not restart and not files.exists(last):
+    if restart:
+        files.remove(path)  # the table has no batch of it: what was begun there came to nothing
+    else:
+        _compare(files, path, table, version, again)
+    note = posixpath.join(path, _NOTE)
+    text = files.read(note) if files.exists(note) else ""
+    if not text:  # or one that a kill has left empty
+        files.write(note, json.dumps(asdict(origin)))
+    else:
+        said = json.loads(text)
+        before = Origin(cluster=said.get("cluster"), topics=said["topics"])
+        bootstrap = plan.kafka.get("bootstrap.servers", "")
+        _check(path, before, origin, bootstrap, again)
+        if before.cluster is None and origin.cluster is not None:
+            files.write(note, json.dumps(asdict(evolve(before, cluster=origin.cluster))))
+    return Checkpoint(path, generation, -1 if version is None else version)
+
+
+def _compare(files: _Files, path: str, table: str, version: int | None, again: str) -> None:
+    """Raise CheckpointError where checkpoint and table do not have the same batches."""
+    last = -1 if version is None else version % GENERATION
+    if version is not None and not files.exists(posixpath.join(path, "offsets", str(last))):
         raise CheckpointError(
             f"the table {table} has what was read up to a checkpoint that is not there, or is of"
             f" before: {path}. Bring it back, or: {again}"
         )
-    if topics:
-        _check(files, path, dict(topics), again)
-    return Checkpoint(path, generation, -1 if version is None else version)
-
-
-def _check(files: _Files, path: str, topics: dict[str, str | None], again: str) -> None:
-    note = posixpath.join(path, _NOTE)
-    text = files.read(note) if files.exists(note) else ""
-    if not text:  # or one that a kill has left empty
-        files.write(note, json.dumps({"topics": topics}))
-        return
-    before: dict[str, str | None] = json.loads(text)["topics"]
-    if set(before) != set(topics):
+    if any(number > last for number in files.numbers(posixpath.join(path, "commits"))):
         raise CheckpointError(
-            f"the checkpoint {path} is of {', '.join(before)}, and {', '.join(topics)} is to be"
-            f" read: name the former in the configuration, or another directory. Or: {again}"
+            f"the checkpoint {path} has batches that the table {table} has not: it was made anew,"
+            f" or is of before. Bring it back, or: {again}"
         )
-    anew = [name for name, its in topics.items() if its and before[name] not in {None, its}]
+
+
+def _check(path: str, before: Origin, origin: Origin, bootstrap: str, again: str) -> None:
+    """Raise CheckpointError where a checkpoint is not of what is to be read."""
+    if before.cluster and origin.cluster and before.cluster != origin.cluster:
+        raise CheckpointError(
+            f"the checkpoint {path} is of the cluster {before.cluster}, and {bootstrap} is the"
+            f" cluster {origin.cluster}: give each cluster a `directory` of its own, or answers mix"
+            " what both have in topics of one name. Where it has taken the other one's place:"
+            f" {again}"
+        )
+    if set(before.topics) != set(origin.topics):
+        raise CheckpointError(
+            f"the checkpoint {path} is of {', '.join(before.topics)}, and"
+            f" {', '.join(origin.topics)} is to be read: name the former in the configuration, or"
+            f" another directory. Or: {again}"
+        )
+    anew = [
+        name
+        for name, its in origin.topics.items()
+        if its and before.topics[name] not in {None, its}
+    ]
     if anew:
         raise CheckpointError(
             f"{', '.join(anew)} was deleted and made anew since it was read last: its offsets mean"
@@ -159,6 +197,18 @@ class _Files:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
+
+    def numbers(self, path: str) -> list[int]:
+        """Return the files of a directory whose names are numbers; none where it is not there."""
+        system, place = self._at(path)
+        found = system.listStatus(place) if system.exists(place) else ()
+        names = [str(each.getPath().getName()) for each in found]
+        return [int(name) for name in names if name.isdecimal()]
+
+    def remove(self, path: str) -> None:
+        """Remove a directory with all that is in it, if it is there."""
+        system, place = self._at(path)
+        system.delete(place, True)
 
     def write(self, path: str, text: str) -> None:
         """Write a file, whole or not at all; an empty one of that name goes."""

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from window_consumer.model.errors import RunError
 from window_consumer.pipeline import audit, checkpoints, dead_letters, quality, sources, trace
-from window_consumer.pipeline.checkpoints import Checkpoint, Spans
+from window_consumer.pipeline.checkpoints import Checkpoint, Origin, Spans
 from window_consumer.pipeline.plan import Plan, writer_of
 from window_consumer.pipeline.tables import AUDIT, BROKEN, LETTERS, TRACE, Table
 
@@ -123,6 +123,8 @@ class How:
     """How often, such as ``1 minute``; None: once over what is there."""
     topic_id: str | None = None
     """The id of the topic that has its name now, where the cluster has such."""
+    cluster_id: str | None = None
+    """The id of the cluster, where it tells it."""
     restart: bool = False
     """Whether it begins at the first record that Kafka has."""
     before_batch: Callable[[Spans], None] | None = None
@@ -149,7 +151,8 @@ def start(session: SparkSession, plan: Plan, job: Job, how: How = ONCE) -> Runni
     )
     table, broken = job.table.make(session, plan), BROKEN.make(session, plan)
     topics = {} if job.is_pattern else {topic: how.topic_id}
-    checkpoint = checkpoints.of(session, plan, job.name, table, topics, restart=how.restart)
+    origin = Origin(cluster=how.cluster_id, topics=topics)
+    checkpoint = checkpoints.of(session, plan, job.name, table, origin, restart=how.restart)
     sink = Sink(job, plan, table, broken, checkpoint, how.before_batch)
     writer = records.writeStream.queryName(job.name).foreachBatch(sink.write)
     writer = writer.option("checkpointLocation", checkpoint.path)

@@ -19,7 +19,7 @@ from window_consumer.cli.pipeline.spark import session_for
 from window_consumer.cli.run import Signals
 from window_consumer.config.pipeline import LoadedPipeline
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_id import reached, topic_id
+from window_consumer.kafka.topic_id import cluster_id, topic_id
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
 from window_consumer.model.mask import Mask
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 AGAIN_S: Final = 10.0
 """Between two attempts of a job that goes on, while Kafka does not answer."""
+Ids = dict[str, tuple[str | None, str | None]]
+"""Of the cluster and of the topic, by the names of jobs."""
 BATCH_S: Final = 30.0
 """How long a batch that runs may take when the end is asked for; the next run does it again."""
 
@@ -50,21 +52,20 @@ class Runner:
     """Asks the cluster; raises a WindowConsumerError where it is away, or has no such topic."""
     beginnings: Beginnings | None = None
     """Asks the cluster what is not gone yet, where the plan goes on behind what is."""
-    reach: Callable[[], object] = lambda: None
-    """Returns where the cluster answers, raises a WindowConsumerError where it is away: what is
-    asked for jobs that name no topic. Spark by itself would try for minutes."""
     listen: Callable[[], threading.Event] = threading.Event
     """Begins to hear what asks for the end, after Spark's start, which takes SIGINT."""
     aside: bool = False
     """What was read is told on stderr: stdout is for something else."""
+    cluster_id: Callable[[], str | None] = lambda: None
+    """Asks the cluster who it is; raises a WindowConsumerError where it is away: Spark by itself
+    tries for minutes."""
 
     def run(self, names: Sequence[str], every_s: float | None, *, restart: bool = False) -> bool:
         """Run jobs by their names, every so many seconds, or once for None.
 
         False where it was ended before all was read that was there.
         """
-        jobs = _jobs()
-        ids = {name: self._id_of(jobs.JOBS[name]) for name in names}
+        ids = self._ids_of(names)
         with ExitStack() as held:
             for name in names:
                 held.enter_context(_alone(self.plan.directory, name))
@@ -76,14 +77,14 @@ class Runner:
 
     def refresh(self, spark: SparkSession, name: str) -> None:
         """Run a job once, in a session that is there."""
-        ids = {name: self._id_of(_jobs().JOBS[name])}
+        ids = self._ids_of([name])
         with _alone(self.plan.directory, name):
             self._ended(spark, ids, None, threading.Event(), restart=False)
 
     def _ended(
         self,
         spark: SparkSession,
-        ids: dict[str, str | None],
+        ids: Ids,
         every_s: float | None,
         stop: threading.Event,
         *,
@@ -97,9 +98,13 @@ class Runner:
         every = None if every_s is None else f"{int(every_s * 1000)} milliseconds"
         running: list[Running] = []
         try:
-            for name, its in ids.items():
+            for name, (cluster, its) in ids.items():
                 how = jobs.How(
-                    every=every, topic_id=its, restart=restart, before_batch=self._look_of(name)
+                    every=every,
+                    topic_id=its,
+                    cluster_id=cluster,
+                    restart=restart,
+                    before_batch=self._look_of(name),
                 )
                 running.append(jobs.start(spark, self.plan, jobs.JOBS[name], how))
             _wait_for(running, stop)
@@ -128,24 +133,23 @@ class Runner:
             return None
         return Skipped(job, self.beginnings, lambda text: click.echo(text, err=True)).look
 
-    def _until_there(self, ids: dict[str, str | None], stop: threading.Event) -> None:
-        jobs = _jobs()
+    def _until_there(self, ids: Ids, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                for name in ids:
-                    ids[name] = self._id_of(jobs.JOBS[name])
+                ids.update(self._ids_of(list(ids)))
             except BrokerUnavailableError as error:
                 click.echo(f"{error}; tried again in {AGAIN_S:g} s", err=True)
                 stop.wait(AGAIN_S)
             else:
                 return
 
-    def _id_of(self, job: Job) -> str | None:
-        """Return the id of a job's topic, if it reads one that it names; raises without Kafka."""
-        if job.is_pattern:
-            self.reach()
-            return None
-        return self.topic_id(job.topic_of(self.plan))
+    def _ids_of(self, names: Sequence[str]) -> Ids:
+        """Return for each job the ids of the cluster and of its topic, if it names the latter."""
+        jobs, cluster = _jobs().JOBS, self.cluster_id()
+        return {name: (cluster, self._topic_id_of(jobs[name])) for name in names}
+
+    def _topic_id_of(self, job: Job) -> str | None:
+        return None if job.is_pattern else self.topic_id(job.topic_of(self.plan))
 
 
 def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Runner:
@@ -161,9 +165,9 @@ def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Run
         plan,
         lambda name: topic_id(name, client, log),
         beginnings,
-        lambda: reached(client, log),
         lambda: Signals.install().stop,
         aside,
+        lambda: cluster_id(client, log),
     )
 
 
