@@ -122,3 +122,26 @@ def test_a_trace_without_keys_has_none_to_look_for(trace: Trace) -> None:
         ended = trace(*arguments)
         assert ended.code == 2
         assert "trace.keys is off" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--since", "1h", "--from", "2026-01-01"), "--since and --from exclude each other"),
+        (("--from", "2026-01-02", "--to", "2026-01-01"), "--to has to lie after --from"),
+        (("--from", "2026-01-02", "--to", "2026-01-02"), "--to has to lie after --from"),
+        (("--since", "1h", "--to", "2026-01-01"), "--to has to lie after --since"),
+        (("--from", "noon"), "'noon' is no time"),
+        (("--since", "1"), "'1' "),
+        (("--at", "orders/x"), "--at orders/x: write orders, orders/0 or orders/0/17"),
+        (("--step", "lost"), "'lost' is not one of"),
+        (("--limit", "0"), "0 is not in the range"),
+    ],
+)
+def test_what_is_asked_wrongly_is_told_before_anything_is_read(
+    trace: Trace, options: tuple[str, ...], said: str
+) -> None:
+    configure(trace)
+    ended = trace("search", *options)
+    assert ended.code == 2
+    assert said in ended.err

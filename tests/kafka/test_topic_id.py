@@ -45,7 +45,8 @@ def test_a_cluster_has_an_id_of_its_own(
 
 
 def test_a_topic_that_is_not_there_is_told(kafka: RealKafka) -> None:
-    with pytest.raises(MissingTopicError, match=f"the cluster at {kafka.bootstrap} has no topic"):
+    said = f"the cluster at {kafka.bootstrap} has no topic nowhere: workers with a section"
+    with pytest.raises(MissingTopicError, match=said):
         topic_id("nowhere", {"bootstrap.servers": kafka.bootstrap}, LOG)
 
 

@@ -21,7 +21,10 @@ def topic_id(name: str, client: Mapping[str, Any], log: ClientLog) -> str | None
     cluster = _reached(client, log)
     found = cluster.topics([name]).get(name)
     if found is None:
-        raise MissingTopicError(f"the cluster at {cluster.bootstrap} has no topic {name}")
+        raise MissingTopicError(
+            f"the cluster at {cluster.bootstrap} has no topic {name}: workers with a section"
+            " `trace:` or `audit:` make theirs when they start, and pipeline.yaml names it"
+        )
     return found.topic_id
 
 

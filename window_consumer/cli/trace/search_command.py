@@ -86,6 +86,9 @@ def search_command(  # noqa: PLR0913 - an argument for each option
         if from_us is not None:
             raise click.UsageError("--since and --from exclude each other")
         from_us = int((time.time() - since) * 1e6)
+    if from_us is not None and to_us is not None and to_us <= from_us:
+        begin = "--from" if since is None else "--since"
+        raise click.UsageError(f"--to has to lie after {begin}: no step fits")
     place: dict[str, Any] = {}
     if at is not None:
         match = _PLACE.fullmatch(at)
