@@ -20,8 +20,9 @@ from tests.conftest import MakeTopic
 from tests.pipeline.streams import batch, configured, counted, planned, write
 from window_consumer.cli.pipeline.skipped import Skipped
 from window_consumer.model.errors import RunError
-from window_consumer.pipeline import jobs, quality, sources
+from window_consumer.pipeline import dead_letter_places, jobs, quality, sources
 from window_consumer.pipeline.checkpoints import Checkpoint, CheckpointError
+from window_consumer.pipeline.dead_letter_summary import Wishes
 from window_consumer.pipeline.plan import Plan
 from window_consumer.pipeline.tables import NewerTableError
 from window_consumer.testing.real_kafka import RealKafka
@@ -197,6 +198,25 @@ def test_a_job_of_another_cluster_is_refused_before_it_reads_anything(
         run("one")
 
 
+@pytest.mark.parametrize("name", ["lake", "lake[1]"])
+def test_dead_letters_that_a_restart_has_read_again_are_counted_once(
+    pipeline: Pipeline, name: str
+) -> None:
+    made = pipeline.plan(dlq={"topics": [pipeline.topic], "patterns": []})
+    plan = evolve(made, directory=str(pipeline.directory / name))
+    producer = Producer({"bootstrap.servers": pipeline.kafka.bootstrap})
+    for number in range(3):
+        form = "99" if number == 1 else "1"
+        producer.produce(pipeline.topic, b"failed", headers=[("wc-format", form)])
+    assert producer.flush(60) == 0
+    for restart in (False, True):
+        how = jobs.How(restart=restart)
+        assert jobs.start(pipeline.spark, plan, jobs.JOBS["dlq"], how).wait(240)
+        place = dead_letter_places.table(pipeline.spark, plan, Wishes(asked_ms=0))
+        assert place is not None
+        assert (place.letters.count(), place.unreadable) == (2, 1)
+
+
 def test_a_checkpoint_that_is_gone_is_told_before_anything_is_missed(pipeline: Pipeline) -> None:
     plan = pipeline.plan()
     pipeline.write(batch(1), batch(2))
@@ -240,6 +260,9 @@ def test_a_table_that_is_gone_or_of_before_is_told(pipeline: Pipeline, tmp_path:
             pipeline.run(plan)
     pipeline.run(plan, restart=True)
     assert counted(plan) == {"rows": 300, "distinct": 200}
+    shutil.rmtree(plan.table("trace"))
+    pipeline.run(plan, restart=True)
+    assert counted(plan) == {"rows": 200, "distinct": 200}
 
 
 def test_a_checkpoint_of_before_is_refused(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ from window_consumer.pipeline.tables import BROKEN, LETTERS
 _SKEW_MS = 60_000
 """A dead letter may have a time that is so much older than its failure: clocks differ."""
 
+_RECORD = ["topic", "partition", "offset", "written_at"]
+"""What tells a Kafka record, also from one of a topic that had the name before."""
+
 
 @frozen
 class Place:
@@ -35,16 +38,25 @@ def table(session: SparkSession, plan: Plan, wishes: Wishes) -> Place | None:
     letters = snapshots.of(session, plan.table(LETTERS.name), LETTERS.schema)
     if letters is None:
         return None
+    once = _once if snapshots.may_repeat(plan.table(LETTERS.name), "dlq") else _as_they_are
     unreadable = 0
     broken = snapshots.of(session, plan.table(BROKEN.name), BROKEN.schema, {"subject": "dlq"})
     if broken is not None and not broken.is_empty:
         rows = broken.rows
         if wishes.since_ms is not None:
             rows = rows.where(F.col("written_at") >= F.timestamp_millis(F.lit(wishes.since_ms)))
-        unreadable = rows.count()
+        unreadable = once(rows).count()
     changed = f"{datetime.fromtimestamp(letters.changed_ms / 1000, UTC):%Y-%m-%d %H:%M}"
     name = f"the table {plan.table(LETTERS.name)}, as the pipeline wrote it last at {changed} UTC"
-    return Place(wishes.of(letters.rows), name, unreadable)
+    return Place(once(wishes.of(letters.rows)), name, unreadable)
+
+
+def _once(rows: DataFrame) -> DataFrame:
+    return rows.dropDuplicates(_RECORD)
+
+
+def _as_they_are(rows: DataFrame) -> DataFrame:
+    return rows
 
 
 @contextmanager

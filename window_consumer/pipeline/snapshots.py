@@ -17,6 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
+from window_consumer.pipeline.plan import GENERATION, writer_of
+
 _MISSING: Final = ("DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
 _PATTERNS: Final = frozenset("{}[]*?\\")
 """In the name of a file Spark takes them for a pattern of names."""
@@ -55,6 +57,13 @@ def of(
     read = session.read.schema(schema).option("basePath", path)
     rows = _only(read.parquet(*files), where)
     return Snapshot(rows.select(*schema.names), changed_ms, is_empty=False)
+
+
+def may_repeat(path: str, job: str) -> bool:
+    """Tell whether a table can have Kafka records twice: where its job was begun anew."""
+    if "://" in path or _PATTERNS & set(path):
+        return True
+    return (DeltaTable(path).transaction_version(writer_of(job)) or 0) >= GENERATION
 
 
 def _names(log: DeltaTable, path: str, where: Mapping[str, str]) -> Sequence[str]:
