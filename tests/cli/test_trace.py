@@ -94,6 +94,23 @@ def test_steps_of_two_clusters_are_told_apart(trace: Trace) -> None:
     assert ended.err == ""
 
 
+def test_records_of_two_clusters_at_one_place_are_told_apart(trace: Trace) -> None:
+    """... where each of them has an id of its own, by which it names one cluster only."""
+    configure(trace)
+    events = [
+        event("received", at, event_id=name, record_id=name, root_id=name, cluster=f"{name}:9092")
+        for at, name in enumerate(("one", "two"))
+    ]
+    write(trace.directory / "wh" / "tables" / "trace", events)
+    both = trace("show", "orders/0/17", "--indexed-only")
+    assert both.err.count("name their clusters one:9092 and two:9092") == 1
+    assert "one" in both.out
+    assert "two" in both.out
+    theirs = trace("show", "orders/0/17", "--cluster", "two:9092", "--indexed-only", "--json")
+    assert [json.loads(line)["record_id"] for line in theirs.out.splitlines()] == ["two"]
+    assert theirs.err == ""
+
+
 def test_what_strangers_wrote_does_not_command_the_terminal(trace: Trace) -> None:
     configure(trace)
     evil = event("failed", 3, attempt=1, error_class="\x1b[2J[bold]no", handler="\x1b]0;x\x07")

@@ -73,6 +73,17 @@ class Journeys:
 
         ``record`` is its ``wc-id``, or where it was delivered first: ``topic/partition/offset``.
         """
+        answer = self._at_id_or_place(record, cluster)
+        clusters = sorted({event.cluster for event in answer.events if event.cluster is not None})
+        if len(clusters) <= 1:
+            return answer
+        note = (
+            f"writers of these steps name their clusters {' and '.join(clusters)}: where these are"
+            " not one cluster, --cluster chooses"
+        )
+        return Answer(answer.events, (*answer.notes, note))
+
+    def _at_id_or_place(self, record: str, cluster: str | None) -> Answer:
         answer = self._of_id(record, cluster)
         place = _PLACE.fullmatch(record)
         if answer.events or place is None:
@@ -108,12 +119,6 @@ class Journeys:
         notes = list(tail.notes)
         if len(events) >= self._most_steps:
             notes.append(f"these are {len(events):,} steps; there may be more")
-        clusters = sorted({event.cluster for event in events if event.cluster is not None})
-        if len(clusters) > 1:
-            notes.append(
-                f"writers of these steps name their clusters {' and '.join(clusters)}: where these"
-                " are not one cluster, --cluster chooses"
-            )
         return Answer(tuple(events), tuple(notes))
 
     def find(self, question: Question, most: int) -> Answer:
