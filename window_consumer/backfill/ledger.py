@@ -19,7 +19,7 @@ from window_consumer.core.offsets import after
 from window_consumer.kafka.topic_reader import Span
 from window_consumer.model.errors import RunError, UsageError
 from window_consumer.pipeline.plan import Plan
-from window_consumer.pipeline.tables import Table
+from window_consumer.pipeline.tables import Table, is_conflict, last_batch
 
 _KINDS: Final = {
     "string": T.StringType(),
@@ -97,7 +97,12 @@ class Ledger:
         """
         rows = self._about(about.name)
         if not rows:
-            self._write(about, spans)
+            try:
+                self._write(about, spans)
+            except Exception as error:
+                if not is_conflict(error):
+                    raise
+                # Another driver has begun the same: its range is what counts.
             rows = self._about(about.name)
         first = rows[0]
         for column in ("worker", "group", "topic", "asked"):
@@ -128,6 +133,9 @@ class Ledger:
 
     def done(self, name: str) -> Done:
         """Return what is recorded: nothing of it has to run again."""
+        # Before the rows: what another driver records meanwhile is then refused here as a chunk
+        # that is there. A chunk whose offsets are all holes of the log has no rows.
+        last = last_batch(self._session, self.results, _writer(name))
         rows = (
             self._session.read.format("delta")
             .load(self.results)
@@ -143,7 +151,7 @@ class Ledger:
         )
         return Done(
             {row["partition"]: after(row["last"]) for row in rows},
-            max((row["chunk"] for row in rows), default=-1),
+            max([row["chunk"] for row in rows] + [-1 if last is None else last]),
             sum(row["records"] for row in rows),
             sum(row["failed"] for row in rows),
         )
@@ -151,23 +159,38 @@ class Ledger:
     def record(self, rows: DataFrame, name: str, chunk: int) -> int:
         """Run a chunk and record what became of its records, all or none of it.
 
-        Returns how many of them failed. Raises RunError where another driver does the same.
+        Returns how many of them failed. Raises RunError where another driver has recorded it.
         """
         seen = Observation()
         failed = F.count(F.when(~F.col("ok"), 1)).alias("failed")
         given = rows.observe(seen, failed).select(
             F.lit(name).alias("backfill"), F.lit(chunk).cast("bigint").alias("chunk"), "*"
         )
+        conf = rows.sparkSession.conf
+        conf.unset(_COMMITTED)
         try:
             RESULTS.append(given, self.results, _writer(name), chunk)
         except Exception as error:
-            if "ConcurrentTransaction" in str(error) or "DELTA_CONCURRENT" in str(error):
+            if is_conflict(error):
                 raise RunError(
-                    f"somebody else runs the backfill {name}, too: chunk {chunk} was recorded by"
-                    " both, and its records have run twice; let one of them go on"
+                    f"{_said_by_another(name, chunk)}, and its records have run twice"
                 ) from error
             raise
+        if conf.get(_COMMITTED, None) is None:
+            # Delta passes over a batch that is there, in silence; nothing was run or counted.
+            raise RunError(_said_by_another(name, chunk))
         return int(seen.get["failed"])
+
+
+_COMMITTED: Final = "spark.databricks.delta.lastCommitVersionInSession"
+"""Where Delta tells a session which version of a table it has made last."""
+
+
+def _said_by_another(name: str, chunk: int) -> str:
+    return (
+        f"somebody else runs the backfill {name}, too, and has recorded chunk {chunk}: let one of"
+        " them go on"
+    )
 
 
 def _writer(name: str) -> str:

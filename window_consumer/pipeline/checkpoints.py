@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from window_consumer.model.errors import UsageError
 from window_consumer.pipeline.plan import GENERATION, Plan, writer_of
+from window_consumer.pipeline.tables import last_batch
 
 _NOTE: Final = "window_consumer.json"
 """The file within a checkpoint that tells which cluster it is of, and which topics."""
@@ -96,7 +97,7 @@ def of(
     way round, and where it is of another cluster, of another topic, or of one that was made anew.
     """
     files = _Files(session)
-    version = _last_batch(session, table, writer_of(job))
+    version = last_batch(session, table, writer_of(job))
     generation = 0 if version is None else version // GENERATION
     if restart and version is not None:
         generation += 1
@@ -163,14 +164,6 @@ def _check(path: str, before: Origin, origin: Origin, bootstrap: str, again: str
             f"{', '.join(anew)} was deleted and made anew since it was read last: its offsets mean"
             f" other records now. {again}"
         )
-
-
-def _last_batch(session: SparkSession, table: str, writer: str) -> int | None:
-    """Return the number of the last batch that a table has, None before the first."""
-    jvm: Any = session._jvm  # noqa: SLF001 - PySpark has no other way to Delta's log
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, table)  # noqa: SLF001 - as above
-    found = log.unsafeVolatileSnapshot().transactions().get(writer)
-    return int(found.get()) if found.isDefined() else None
 
 
 class _Files:

@@ -6,7 +6,7 @@ that was killed has left behind.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
@@ -57,10 +57,16 @@ class Table:
         if self.sorted_by:
             properties["delta.dataSkippingStatsColumns"] = ",".join(self.sorted_by)
         listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-        session.sql(
+        create = (
             f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({columns}) USING delta"
             f" {laid_out if self.partitioned_by else ''} TBLPROPERTIES ({listed})"
         )
+        try:
+            session.sql(create)
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            session.sql(create)  # somebody else has made it meanwhile
         rows = session.sql(f"SHOW TBLPROPERTIES delta.`{path}`").collect()
         found = {row["key"]: row["value"] for row in rows}
         if int(found.get(_VERSION, VERSION)) > VERSION:
@@ -84,6 +90,25 @@ class Table:
             .option("txnVersion", str(batch))
         )
         write.options(**self.layout).save(path)
+
+
+def is_conflict(error: Exception) -> bool:
+    """Tell whether somebody else has written to the table meanwhile what does not go with it."""
+    return any(sign in str(error) for sign in _CONFLICTS)
+
+
+_CONFLICTS: Final = ("DELTA_CONCURRENT", "DELTA_PROTOCOL_CHANGED", "DELTA_METADATA_CHANGED")
+
+
+def last_batch(session: SparkSession, path: str, writer: str) -> int | None:
+    """Return the number of the last batch that a table has of a writer, None before the first.
+
+    As of when this session has looked at the table last.
+    """
+    jvm: Any = session._jvm  # noqa: SLF001 - PySpark has no other way to Delta's log
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)  # noqa: SLF001 - as above
+    found = log.unsafeVolatileSnapshot().transactions().get(writer)
+    return int(found.get()) if found.isDefined() else None
 
 
 TRACE: Final = Table(
