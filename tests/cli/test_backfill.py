@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.commands import Commands, kafka_of, produce
-from window_consumer.backfill.ranges import Wanted, next_chunk, warnings, without
+from window_consumer.backfill.ranges import Wanted, next_chunk, resolve, warnings, without
 from window_consumer.backfill.shares import shared_out
 from window_consumer.cli.backfill_command import backfill_command
 from window_consumer.cli.backfill_progress import duration
@@ -56,6 +56,43 @@ def test_wrong_options_are_refused(arguments: Sequence[str], said: str) -> None:
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(UsageError, match="--from 2026-02-01T00:00:00Z is not before --to 2026-01"):
         Wanted("orders", since_1970("2026-02-01", 1000), since_1970("2026-01-01", 1000))
+
+
+def test_offsets_that_end_before_they_begin_are_refused() -> None:
+    """... and not taken for a partition without records."""
+    with pytest.raises(UsageError, match="--from-offset 1=500 is not before --to-offset 1=500"):
+        Wanted("orders", from_offsets={0: 3, 1: 500}, to_offsets={0: 5, 1: 500})
+
+
+@pytest.mark.parametrize(
+    ("from_offset", "to_offset", "said"),
+    [
+        (3, 51, ["--to-offset 0=51: orders has the offsets 0 to 50 (exclusive) of partition 0"]),
+        (60, None, ["--from-offset 0=60: orders has the offsets 0 to 50 (exclusive) of part"]),
+        (3, 50, []),
+    ],
+)
+def test_offsets_that_are_not_there_are_told(
+    embedded: EmbeddedBroker, from_offset: int, to_offset: int | None, said: list[str]
+) -> None:
+    embedded.create_topic("orders", 1)
+    produce(embedded.bootstrap, "orders", *[b"x"] * 50)
+    ends = {} if to_offset is None else {0: to_offset}
+    wanted = Wanted("orders", from_offsets={0: from_offset}, to_offsets=ends)
+    with TopicReader(embedded.client_settings(), _Log()) as reader:  # type: ignore[arg-type] # takes lines
+        found = list(warnings(wanted, resolve(wanted, reader), reader, {}, DAY))
+    assert len(found) == len(said)
+    assert all(each.startswith(start) for each, start in zip(found, said, strict=True))
+
+
+def test_a_range_without_records_has_no_forecast(shop: Commands, embedded: EmbeddedBroker) -> None:
+    embedded.create_topic("orders", 1)
+    produce(embedded.bootstrap, "orders", *[b"x"] * 50)
+    for more in ((), ("--dry-run",)):
+        given = ("--topic", "orders", "--from", "2100-01-01", *more)
+        ended = shop.run("backfill", "shop:app", *given)
+        assert ended.code == 0, ended.said
+        assert ended.out == "orders has no records from 2100-01-01T00:00:00Z to the end\n"
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,13 @@ class Wanted:
                 f"--from {told_time(self.from_ms)} is not before --to {told_time(self.to_ms)}:"
                 " nothing lies between them"
             )
+        for partition, first in sorted((self.from_offsets or {}).items()):
+            end = (self.to_offsets or {}).get(partition)
+            if end is not None and first >= end:
+                raise UsageError(
+                    f"--from-offset {partition}={first} is not before --to-offset"
+                    f" {partition}={end}: nothing lies between them"
+                )
 
 
 def resolve(wanted: Wanted, reader: TopicReader) -> dict[int, Span]:
@@ -117,10 +124,12 @@ def warnings(
     ``settings`` are those of the topic, as far as the cluster tells them.
     """
     yield from _below_local(wanted, settings, now_ms)
+    logs = reader.spans(wanted.topic)
+    yield from _outside(wanted, {name.partition: log for name, log in logs.items()})
     if wanted.from_ms is None:
         return
     late = []
-    for name, log in reader.spans(wanted.topic).items():
+    for name, log in logs.items():
         span = spans.get(name.partition)
         if span is None or not log.first or span.first != log.first:
             continue
@@ -134,6 +143,18 @@ def warnings(
             f" --from {told_time(wanted.from_ms)}"
             + (f", and {len(late) - 1} more partitions begin late" if len(late) > 1 else "")
         )
+
+
+def _outside(wanted: Wanted, logs: Spans) -> Iterator[str]:
+    """Tell which offsets that were named are not there: gone already, or not written yet."""
+    for option, given in (("from", wanted.from_offsets), ("to", wanted.to_offsets)):
+        for partition, offset in sorted((given or {}).items()):
+            log = logs[partition]
+            if not log.first <= offset <= log.end:
+                yield (
+                    f"--{option}-offset {partition}={offset}: {wanted.topic} has the offsets"
+                    f" {log.first} to {log.end} (exclusive) of partition {partition}"
+                )
 
 
 def _below_local(wanted: Wanted, settings: Mapping[str, str], now_ms: int) -> Iterator[str]:

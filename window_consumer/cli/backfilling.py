@@ -137,12 +137,12 @@ def _backfill(app: App, plan: Plan, asked: Asked) -> int:
         settings = chosen.prepared.cluster.topic_config(asked.topic)
         for text in ranges.warnings(wanted, spans, reader, settings, int(time() * 1000)):
             click.echo(f"warning: {text}", err=True)
+        if not spans:
+            click.echo(f"{asked.topic} has no records from {asked.range_text}")
+            return OK
         if asked.dry_run:
             _say_dry(asked, spans, sizes_of(reader, asked.topic, spans), worker.config.slots)
             return OK
-    if not spans:
-        click.echo(f"{asked.topic} has no records from {asked.range_text}")
-        return OK
     return _run(app, asked, chosen, spans, jars, properties)
 
 
