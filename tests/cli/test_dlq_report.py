@@ -201,6 +201,40 @@ def test_how_many_had_been_put_back_before_is_said(capsys: pytest.CaptureFixture
     assert "put back before" not in capsys.readouterr().out
 
 
+def test_how_many_were_put_back_and_how_many_wait_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """... and what is put back as a whole has no command, and is not going on."""
+    some, none = cause(put_back=4), cause(fingerprint="f" * 16)
+    done = cause(fingerprint="d" * 16, put_back=10)
+    report = findings(some, none, done)
+    print_findings(report, "workers.yaml")
+    told, shown = capsys.readouterr().out, page(report, "workers.yaml")
+    for text in (told, shown):
+        assert "14 of them were put back, 16 are waiting" in text
+        assert "4 of them were put back, 6 are waiting" in text
+        assert "all of them were put back: none is waiting" in text
+        assert text.count("dlq redrive") == 2
+        assert "all of them were: none is waiting" in text
+    assert "<dt>Waiting</dt><dd>16<small>14 were put back</small>" in shown
+    rows = [line.split() for line in told.splitlines() if "shop.NoCard" in line][:3]
+    assert [(row[3], row[4]) for row in rows] == [("10", "6"), ("10", "10"), ("10", "0")]
+    assert [" ".join(row[-2:]) for row in rows] == ["going on", "going on", "put back"]
+    assert redrive_of(done, report, "workers.yaml") is None
+
+
+def test_that_nobody_knows_what_was_put_back_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    one = cause(put_back=None)
+    report = findings(one, put_back=None, put_back_unknown="no broker answers")
+    said = "how many of them were put back is not known: no broker answers"
+    print_findings(report, "workers.yaml")
+    told, shown = capsys.readouterr().out, page(report, "workers.yaml")
+    assert said in told
+    assert said in shown
+    assert "<dt>Waiting</dt>" not in shown
+    assert "dlq redrive" in told
+
+
 def test_where_no_earlier_version_is_known_the_report_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

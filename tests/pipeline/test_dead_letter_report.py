@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from tests.cli.dead_letters import DLQ
 from tests.model.test_dead_letter import SPRING
 from tests.pipeline.dead_letters import HOUR_MS, NOW_MS, Letter, ours, records
 from window_consumer.pipeline import dead_letter_report, dead_letters
@@ -109,6 +110,35 @@ def test_what_had_been_put_back_before_is_counted(spark: SparkSession) -> None:
     assert counted == {a: (4, 2), b: (2, 1)}
     assert (found.count, found.failed_again) == (6, 3)
     assert report(spark, groups=("nobody",)).failed_again == 0
+
+
+def test_what_was_put_back_since_is_counted_by_its_place(spark: SparkSession) -> None:
+    """... to the offset, in the topic and the partition that it was said of."""
+    a, b = "a" * 16, "b" * 16
+    letters = [
+        Letter(headers=ours(at, error_fingerprint=a if at < 60 else b), offset=at, partition=at % 2)
+        for at in range(1, 101)
+    ]
+    runs = [
+        (DLQ, 0, 2, 2),
+        (DLQ, 1, 3, 3),
+        (DLQ, 0, 30, 34),  # on both sides of a border of 32
+        (DLQ, 1, 59, 97),
+        ("others.dlq", 0, 0, 100),
+        (DLQ, 3, 0, 100),
+        (DLQ, 0, 0, 2**62),  # which no redrive can have written
+    ]
+    put_back = {2, 3, 30, 32, 34, *range(59, 98, 2)}
+    asked = Wishes(asked_ms=NOW_MS)
+    found = findings(read(spark, *letters), asked, "here", 0, runs)
+    counted = {each.fingerprint: (each.count, each.put_back) for each in found.causes}
+    of_a = sum(1 for each in put_back if each < 60)
+    assert counted == {a: (59, of_a), b: (41, len(put_back) - of_a)}
+    assert found.put_back == len(put_back)
+    nothing = findings(read(spark, *letters), asked, "here", 0, [])
+    assert [nothing.put_back, *(each.put_back for each in nothing.causes)] == [0, 0, 0]
+    unknown = findings(read(spark, *letters), asked, "here", 0)
+    assert [unknown.put_back, *(each.put_back for each in unknown.causes)] == [None] * 3
 
 
 def test_periods_add_up_to_all(found: Findings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +156,16 @@ def test_the_report_equals_what_was_planted(
         wrong.last_ms,
     )
     assert f"{WrittenBy.SPRING}" not in (tmp_path / "report.html").read_text("utf-8")
+    assert (said["put_back"], told["put_back"]) == (0, 0)
     put_back(commands, told["redrive"], wrong.count)
+    said = by_command(commands, plan, group)
+    assert said["put_back"] == wrong.count, said["put_back_unknown"]
+    assert waiting(said) == {"ValueError": 0, "window_consumer.model.errors.Fatal": kinds["fatal"]}
+
+
+def waiting(said: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many dead letters of each class are to be put back."""
+    return {each["error_class"]: each["count"] - each["put_back"] for each in said["causes"]}
 
 
 def run_job(spark: SparkSession, plan: Plan) -> None:

@@ -112,6 +112,9 @@ class _Spans:
         place = bisect_right(self._firsts, offset) - 1
         return self._done[place] if place >= 0 and offset <= self._lasts[place] else None
 
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._firsts, self._lasts, strict=True)
+
     def __len__(self) -> int:
         return sum(self._lasts) - sum(self._firsts) + len(self._firsts)
 
@@ -130,6 +133,12 @@ class Resolved:
 
     def __len__(self) -> int:
         return sum(map(len, self._by_partition.values()))
+
+    def runs(self) -> Iterator[tuple[int, int, int]]:
+        """Yield partition, first and last offset of what was dealt with; no offset twice."""
+        for partition, spans in self._by_partition.items():
+            for first, last in spans:
+                yield partition, first, last
 
     def of(self, letter: Position | Message) -> Resolution | None:
         """Return what was done with a dead letter, None while it is open."""
@@ -167,6 +176,12 @@ def read_resolved(messages: Iterable[Message], topic: str, topic_id: str | None)
             partition, first, last = place
             found.setdefault(partition, _Spans()).put(first, last, resolution)
     return Resolved(found)
+
+
+def topics_of(messages: Iterable[Message]) -> set[str]:
+    """Return the dead-letter topics that the records of a state topic are about."""
+    keys = (message.key() or b"" for message in messages)
+    return {key.split(b"/", 1)[0].decode("ascii", "replace") for key in keys if b"/" in key}
 
 
 def _place(text: bytes) -> tuple[int, int, int] | None:

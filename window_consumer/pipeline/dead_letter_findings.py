@@ -99,6 +99,8 @@ class Cause:
     failed_again: int
     """How many of them had been put back before: each stands for an earlier dead letter of its
     record, of this cause or of another one, that no longer waits."""
+    put_back: int | None = None
+    """How many of them were put back since; None where that is not known."""
     first_ms: int | None
     last_ms: int | None
     sides: Mapping[str, tuple[Share, ...]]
@@ -107,6 +109,11 @@ class Cause:
     periods: Mapping[int, int]
     """How many of them failed in each period, by its beginning."""
     examples: tuple[Example, ...]
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether any of them is still to be put back, as far as that is known."""
+        return self.put_back is None or self.put_back < self.count
 
     def is_on(self, now_ms: int) -> bool:
         """Tell whether it is still going on.
@@ -135,6 +142,10 @@ class Findings:
     count: int
     failed_again: int
     """How many of them had been put back before."""
+    put_back: int | None = None
+    """How many of them were put back since; None where that is not known."""
+    put_back_unknown: str | None = None
+    """Why it is not."""
     first_ms: int | None
     last_ms: int | None
     unreadable: int

@@ -61,9 +61,10 @@ def facts(letters: DataFrame) -> DataFrame:
     """Return how many dead letters there are of each cause, side and hour.
 
     cause, fingerprint, error_class, hour (whole hours since 1970, or null), one column for each
-    side, count, again (how many of them had been put back before), first_ms, last_ms. Takes dead
-    letters ``with_cause``.
+    side, count, again (how many of them had been put back before), put_back (how many were since),
+    first_ms, last_ms. Takes dead letters ``with_cause``; without the column ``put_back`` none were.
     """
+    put_back = F.col("put_back") if "put_back" in letters.columns else F.lit(False)
     failed_ms = F.unix_millis("failed_at")
     sides = {column for pair in _SIDE_COLUMNS.values() for column in pair if column is not None}
     return (
@@ -72,6 +73,7 @@ def facts(letters: DataFrame) -> DataFrame:
         .agg(
             F.count(F.lit(1)).alias("count"),
             F.count(F.when(F.col("redrives") > 0, 1)).alias("again"),
+            F.count(F.when(put_back, 1)).alias("put_back"),
             F.min(failed_ms).alias("first_ms"),
             F.max(failed_ms).alias("last_ms"),
         )
@@ -81,14 +83,15 @@ def facts(letters: DataFrame) -> DataFrame:
 def causes(of: DataFrame) -> DataFrame:
     """Return each cause of ``facts``.
 
-    cause, fingerprint, error_class, count, again, first_ms, last_ms, latest_ms: no more than
-    ``MOST_EXAMPLES - 1`` of its dead letters failed after that.
+    cause, fingerprint, error_class, count, again, put_back, first_ms, last_ms, latest_ms: no more
+    than ``MOST_EXAMPLES - 1`` of its dead letters failed after that.
     """
     latest = F.max_by("last_ms", "last_ms", MOST_EXAMPLES - 1)
     return of.groupBy("cause").agg(
         F.max("fingerprint").alias("fingerprint"),
         F.max_by("error_class", "last_ms").alias("error_class"),
         F.sum("again").alias("again"),
+        F.sum("put_back").alias("put_back"),
         *_counted(),
         # Each of them is the time of another dead letter.
         F.coalesce(F.get(latest, F.lit(MOST_EXAMPLES - 2)), F.min("first_ms")).alias("latest_ms"),
@@ -98,13 +101,14 @@ def causes(of: DataFrame) -> DataFrame:
 def summary(of: DataFrame) -> DataFrame:
     """Return one row about all ``causes``.
 
-    distinct (how many there are), count, again, first_ms, last_ms, and top: the most
+    distinct (how many there are), count, again, put_back, first_ms, last_ms, and top: the most
     frequent ones, an array of what ``causes`` returns.
     """
     place = F.struct("count", "cause")
     return of.agg(
         F.count(F.lit(1)).alias("distinct"),
         F.sum("again").alias("again"),
+        F.sum("put_back").alias("put_back"),
         *_counted(),
         F.max_by(F.struct(*of.columns), place, MOST_CAUSES).alias("top"),
     )

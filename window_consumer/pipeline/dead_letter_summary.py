@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -22,6 +22,7 @@ from window_consumer.pipeline.dead_letter_findings import (
     Keys,
     Share,
 )
+from window_consumer.pipeline.dead_letters_put_back import Run, with_put_back
 
 MOST_PERIODS: Final = 170
 """In a chart: a week of hours; of a longer time the periods are longer."""
@@ -57,17 +58,31 @@ class Wishes:
         return letters
 
 
-def findings(letters: DataFrame, wishes: Wishes, source: str, unreadable: int) -> Findings:
+def findings(
+    letters: DataFrame,
+    wishes: Wishes,
+    source: str,
+    unreadable: int,
+    put_back: Iterable[Run] | None = None,
+) -> Findings:
     """Return the report on dead letters, ``schemas.DEAD_LETTERS``, that are ``wishes.of`` it.
+
+    ``put_back`` are those that were; None stands for "nobody knows".
 
     Reads them three times: whoever has them from a place that is slow to read persists them first.
     """
     named = report.with_cause(letters)
-    facts = report.facts(named).persist()
+    facts = report.facts(with_put_back(named, put_back)).persist()
     try:
-        return _findings(named, facts, wishes, source, unreadable)
+        found = _findings(named, facts, wishes, source, unreadable)
+        return found if put_back is not None else _without_put_back(found)
     finally:
         facts.unpersist()
+
+
+def _without_put_back(found: Findings) -> Findings:
+    causes = tuple(evolve(cause, put_back=None) for cause in found.causes)
+    return evolve(found, causes=causes, put_back=None)
 
 
 def _findings(
@@ -101,6 +116,7 @@ def _findings(
         source=source,
         count=count,
         failed_again=whole["again"] or 0,
+        put_back=whole["put_back"] or 0,
         first_ms=whole["first_ms"],
         last_ms=whole["last_ms"],
         unreadable=unreadable,
@@ -201,6 +217,7 @@ def _cause(
     return Cause(
         **told,
         failed_again=row["again"],
+        put_back=row["put_back"],
         reason=next((each.value for each in sides["reason"]), None),
         error_message=next((each.error_message for each in examples), None),
         first_ms=row["first_ms"],

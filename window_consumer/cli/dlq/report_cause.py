@@ -49,6 +49,7 @@ def _about(number: int, cause: Cause, findings: Findings) -> Markup:
         f"began {words.moment(cause.first_ms)}, last {words.moment(cause.last_ms)}",
         words.version_in_words(cause, findings),
         f"keys: {words.keys_in_words(cause.keys)}",
+        words.put_back_in_words(cause.put_back, cause.count),
         words.again_in_words(cause.failed_again),
         f"fingerprint: {cause.fingerprint or 'none'}",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from window_consumer.app.put_back import PutBack, put_back
 from window_consumer.cli.dlq.report_page import page
 from window_consumer.cli.dlq.report_text import print_findings
 from window_consumer.cli.dlq.ways_back import redrive_of
@@ -21,7 +23,8 @@ from window_consumer.cli.errors import OK, explain
 from window_consumer.cli.pipeline.plans import plan_of
 from window_consumer.cli.pipeline.run_command import config_option
 from window_consumer.cli.pipeline.spark import session_for
-from window_consumer.config.pipeline import load_pipeline
+from window_consumer.config.pipeline import LoadedPipeline, load_pipeline
+from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.mask import Mask
 from window_consumer.pipeline.dead_letter_findings import Findings
@@ -102,7 +105,10 @@ def report_command(  # noqa: PLR0913 - an argument for each option
             since_ms = None if since_s is None else asked_ms - round(since_s * 1000)
             wishes = Wishes(asked_ms=asked_ms, since_ms=since_ms, topics=topics, groups=groups)
             with _place(session, plan, wishes, from_kafka=from_kafka) as place:
-                found = findings(place.letters, wishes, place.name, place.unreadable)
+                back = _put_back(loaded, groups)
+                runs = None if back.unknown else back.runs
+                found = findings(place.letters, wishes, place.name, place.unreadable, runs)
+                found = attrs.evolve(found, put_back_unknown=back.unknown)
         found = without_secrets(found, mask)
         if output is not None:
             write(page(found, workers_file), output)
@@ -113,6 +119,12 @@ def report_command(  # noqa: PLR0913 - an argument for each option
     except BaseException as error:
         return explain(error, mask)
     return OK
+
+
+def _put_back(loaded: LoadedPipeline, groups: tuple[str, ...]) -> PutBack:
+    client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
+    log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
+    return put_back(client, log, groups)
 
 
 @contextmanager

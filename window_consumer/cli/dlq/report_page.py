@@ -74,8 +74,12 @@ def _figures(findings: Findings) -> Markup:
             f"{len(on):,}",
             f"of the {len(findings.causes)} told here",
         ),
-        ("Largest share", words.percent(top.count, findings.count), words.name_of(top)),
     ]
+    if findings.put_back is None:
+        told.append(("Largest share", words.percent(top.count, findings.count), words.name_of(top)))
+    else:
+        waiting = findings.count - findings.put_back
+        told.insert(1, ("Waiting", f"{waiting:,}", f"{findings.put_back:,} were put back"))
     return tag(
         "dl",
         *(
@@ -107,10 +111,10 @@ def _overview(findings: Findings) -> Markup:
         "Causes",
         charts.shares(parts, "Share of causes"),
         table(
-            ("Cause", "Share", "Count", "Began", "Last", "State", "Began with", "Keys"),
+            ("Cause", "Share", "Count", "Waiting", "Began", "Last", "State", "Began with", "Keys"),
             rows,
-            numbers={1, 2},
-            times={3, 4},
+            numbers={1, 2, 3},
+            times={4, 5},
             names={0},
         ),
     )
@@ -129,6 +133,7 @@ def _cause_row(number: int, cause: Cause, findings: Findings) -> list[Cell]:
         ),
         words.percent(cause.count, findings.count),
         f"{cause.count:,}",
+        words.waiting(cause),
         words.moment(cause.first_ms),
         words.moment(cause.last_ms),
         tag("span", state, class_=f"chip {'on' if state == 'going on' else 'over'}"),

@@ -54,9 +54,7 @@ def headline(findings: Findings) -> Iterator[str]:
         yield f"{counted}, failed from {began} to {ended} UTC"
     else:
         yield "no dead letters"
-    again = words.again_in_words(findings.failed_again)
-    if again is not None:
-        yield f"{again}: the earlier dead letters of their records are counted, too"
+    yield from _ways_of_all(findings)
     limits = []
     if findings.since_ms is not None:
         limits.append(f"since {words.moment(findings.since_ms)} UTC")
@@ -72,6 +70,17 @@ def headline(findings: Findings) -> Iterator[str]:
     if findings.others:
         rest = findings.distinct_causes - len(findings.causes)
         yield f"{findings.others:,} of {rest:,} less frequent causes are not told one by one"
+
+
+def _ways_of_all(findings: Findings) -> Iterator[str]:
+    put_back = words.put_back_in_words(findings.put_back, findings.count)
+    if put_back is not None:
+        yield put_back
+    if findings.put_back_unknown is not None:
+        yield f"how many of them were put back is not known: {findings.put_back_unknown}"
+    again = words.again_in_words(findings.failed_again)
+    if again is not None:
+        yield f"{again}: the earlier dead letters of their records are counted, too"
 
 
 def bars(periods: Mapping[int, int], findings: Findings) -> str:
@@ -90,14 +99,16 @@ def bars(periods: Mapping[int, int], findings: Findings) -> str:
 
 def _causes(findings: Findings) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("", "share", "count", "cause", "fingerprint", "reason", "began", "last", "state"):
-        table.add_column(name, justify="right" if name in {"", "share", "count"} else "left")
+    right = ("", "share", "count", "waiting")
+    for name in (*right, "cause", "fingerprint", "reason", "began", "last", "state"):
+        table.add_column(name, justify="right" if name in right else "left")
     for number, cause in enumerate(findings.causes, 1):
         state = words.state_of(cause, findings.asked_ms)
         table.add_row(
             str(number),
             words.percent(cause.count, findings.count),
             f"{cause.count:,}",
+            words.waiting(cause),
             _text(words.name_of(cause)),
             _text(cause.fingerprint or "none"),
             _text(cause.reason or words.UNKNOWN),
@@ -134,9 +145,12 @@ def _cause(
     if version is not None:
         yield _text(f"   {version}")
     yield _text(f"   keys: {words.keys_in_words(cause.keys)}")
-    again = words.again_in_words(cause.failed_again)
-    if again is not None:
-        yield _text(f"   {again}")
+    for line in (
+        words.put_back_in_words(cause.put_back, cause.count),
+        words.again_in_words(cause.failed_again),
+    ):
+        if line is not None:
+            yield _text(f"   {line}")
     yield Padding(_sides(cause.sides, cause.count), (0, 0, 0, 3))
     for example in cause.examples[:1]:
         yield _text(f"   latest: window-consumer dlq show {example.dead_letter}")

@@ -58,6 +58,8 @@ def partition_name(share: Share) -> str:
 
 def state_of(cause: Cause, now_ms: int) -> str:
     """Return whether it is going on."""
+    if not cause.waits:
+        return "put back"
     if cause.last_ms is None:
         return "unknown when"
     return "going on" if cause.is_on(now_ms) else "over"
@@ -108,6 +110,22 @@ def again_in_words(failed_again: int) -> str | None:
     if not failed_again:
         return None
     return f"{failed_again:,} of them had been put back before, and failed again"
+
+
+def put_back_in_words(put_back: int | None, count: int) -> str | None:
+    """Return how many were put back, and how many are waiting; None where nothing was, or known."""
+    if not put_back:
+        return None
+    waiting = count - put_back
+    if not waiting:
+        return "all of them were put back: none is waiting"
+    are = "is" if waiting == 1 else "are"
+    return f"{put_back:,} of them were put back, {waiting:,} {are} waiting"
+
+
+def waiting(cause: Cause) -> str:
+    """Return how many of a cause are to be put back still."""
+    return UNKNOWN if cause.put_back is None else f"{cause.count - cause.put_back:,}"
 
 
 def length(milliseconds: int) -> str:

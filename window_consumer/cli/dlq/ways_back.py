@@ -20,7 +20,7 @@ def redrive_of(cause: Cause, findings: Findings, workers_file: str) -> str | Non
     """Return the command; None where there is none, as ``why_none`` says."""
     where = _condition(cause, findings)
     topics = _topics(cause)
-    if where is None or not topics:
+    if where is None or not topics or not cause.waits:
         return None
     words = ["window-consumer", "dlq", "redrive", "-c", workers_file]
     for topic in topics:
@@ -30,6 +30,8 @@ def redrive_of(cause: Cause, findings: Findings, workers_file: str) -> str | Non
 
 def why_none(cause: Cause) -> str:
     """Return why there is no command for a cause."""
+    if not cause.waits:
+        return "all of them were: none is waiting"
     others = [each.value for each in cause.sides.get("by", ()) if each.value]
     if others == [WrittenBy.UNKNOWN.value]:
         return "nothing in them tells where they came from: nobody can put them back by rule"
