@@ -42,6 +42,11 @@ def tag(name: str, /, *inner: Inner, **attributes: object) -> Markup:
     return Markup(f"<{name}{given}>{join(*inner)}</{name}>")
 
 
+def breakable(name: str) -> Markup:
+    """Return a dotted name that a narrow column breaks behind a dot, not within a word."""
+    return Markup(text(name).replace(".", ".<wbr>"))
+
+
 def join(*parts: Inner) -> Markup:
     """Return several pieces as one."""
     return Markup(

@@ -7,7 +7,7 @@ from importlib import resources
 
 from window_consumer.cli.dlq import report_charts as charts
 from window_consumer.cli.dlq import report_words as words
-from window_consumer.cli.dlq.markup import Inner, Markup, join, tag
+from window_consumer.cli.dlq.markup import Inner, Markup, breakable, join, tag
 from window_consumer.cli.dlq.report_cause import cause_card
 from window_consumer.cli.dlq.report_tables import Cell, keys_table, shares_table, table
 from window_consumer.cli.dlq.report_text import headline
@@ -64,14 +64,14 @@ def _body(findings: Findings, workers_file: str) -> Iterable[Inner]:
 
 
 def _figures(findings: Findings) -> Markup:
-    on = [cause for cause in findings.causes if cause.is_on(findings.asked_ms)]
+    states = [words.state_of(cause, findings.asked_ms) for cause in findings.causes]
     top = findings.causes[0]
     told: list[tuple[str, str, str]] = [
         ("Dead letters", f"{findings.count:,}", f"last {words.moment(findings.last_ms)}"),
         ("Causes", f"{findings.distinct_causes:,}", f"most: {words.name_of(top)}"),
         (
             "Still going on",
-            f"{len(on):,}",
+            f"{states.count('going on'):,}",
             f"of the {len(findings.causes)} told here",
         ),
     ]
@@ -123,7 +123,7 @@ def _overview(findings: Findings) -> Markup:
 def _cause_row(number: int, cause: Cause, findings: Findings) -> list[Cell]:
     state = words.state_of(cause, findings.asked_ms)
     version = findings.began_with(cause)
-    name = tag("a", words.name_of(cause), href=f"#cause-{number + 1}")
+    name = tag("a", breakable(words.name_of(cause)), href=f"#cause-{number + 1}")
     return [
         join(
             tag("span", class_=f"swatch {charts.style_of(number)}"),
