@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from tests.cli.dead_letters import DLQ
-from tests.model.test_dead_letter import SPRING
+from tests.model.test_dead_letter import SHARE_GROUP, SPRING
 from tests.pipeline.dead_letters import HOUR_MS, NOW_MS, Letter, ours, records
+from window_consumer.cli.dlq.report_words import name_of
 from window_consumer.pipeline import dead_letter_report, dead_letters
 from window_consumer.pipeline.dead_letter_findings import Findings
 from window_consumer.pipeline.dead_letter_reading import Reading
@@ -139,6 +140,22 @@ def test_what_was_put_back_since_is_counted_by_its_place(spark: SparkSession) ->
     assert [nothing.put_back, *(each.put_back for each in nothing.causes)] == [0, 0, 0]
     unknown = findings(read(spark, *letters), asked, "here", 0)
     assert [unknown.put_back, *(each.put_back for each in unknown.causes)] == [None] * 3
+
+
+def test_what_tells_neither_reason_nor_class_is_a_cause_by_who_wrote_it(
+    spark: SparkSession,
+) -> None:
+    """... so that a share group's dead letters are apart from what is none at all."""
+    found = report(
+        spark,
+        *[Letter(headers=SHARE_GROUP, topic="orders-dlt", offset=at) for at in (1, 2, 3)],
+        Letter(headers=None, topic="orders-dlt", offset=4),
+    )
+    told = {name_of(each): (each.count, each.examples[0].dead_letter) for each in found.causes}
+    assert told == {
+        "given up by share-group": (3, "orders-dlt/0/3"),
+        "nothing is known": (1, "orders-dlt/0/4"),
+    }
 
 
 def test_periods_add_up_to_all(found: Findings) -> None:

@@ -87,7 +87,10 @@ class Example:
 
 @frozen(kw_only=True)
 class Cause:
-    """Dead letters of one fingerprint; of those without one, those of a reason and class."""
+    """Dead letters of one fingerprint; of those without one, those of a reason and class.
+
+    Of those that tell none of these, those of one writer.
+    """
 
     fingerprint: str | None
     reason: str | None

@@ -46,8 +46,14 @@ _SIDE_COLUMNS: Final[Mapping[str, tuple[str, str | None]]] = {
 
 
 def with_cause(letters: DataFrame) -> DataFrame:
-    """Return dead letters with ``cause``: the fingerprint, or what is known without one."""
-    known = F.concat_ws(" ", F.lit("-"), "reason", "error_class")
+    """Return dead letters with ``cause``: the fingerprint, or what is known without one.
+
+    That is reason and class, and where there is neither, who wrote it.
+    """
+    told = F.coalesce("reason", "error_class")
+    known = F.concat_ws(
+        " ", F.lit("-"), "reason", "error_class", F.when(told.isNull(), F.col("written_by"))
+    )
     return letters.withColumn("cause", F.coalesce(F.concat(F.lit("="), "fingerprint"), known))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from window_consumer.model.dead_letter import WrittenBy
 from window_consumer.pipeline.dead_letter_findings import Cause, Findings, Keys, Share
 
 UNKNOWN = "unknown"
@@ -40,7 +41,9 @@ def percent(part: int, whole: int) -> str:
 
 def name_of(cause: Cause) -> str:
     """Return what a cause is called."""
-    return cause.error_class or cause.reason or "nothing is known"
+    writers = [each.value for each in cause.sides.get("by", ())]
+    by = writers[0] if len(writers) == 1 and writers != [WrittenBy.UNKNOWN.value] else None
+    return cause.error_class or cause.reason or (f"given up by {by}" if by else "nothing is known")
 
 
 def share_name(share: Share) -> str:
