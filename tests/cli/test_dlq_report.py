@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from window_consumer.cli.dlq.redrive import redrive_command
 from window_consumer.cli.dlq.report_command import check_output, without_secrets, write
 from window_consumer.cli.dlq.report_page import page
 from window_consumer.cli.dlq.report_text import print_findings
+from window_consumer.cli.dlq.show_command import show_command
 from window_consumer.cli.dlq.ways_back import redrive_of, why_none
 from window_consumer.cli.main import main
 from window_consumer.model.errors import UsageError
@@ -142,6 +144,21 @@ def test_the_command_that_puts_back_is_one_that_redrive_takes(
     assert str(parsed["config"]) == "my workers.yaml"
     assert parsed["topics"] == ("shop-charge.orders.dlq",)
     assert arguments[-1] == where
+
+
+def test_the_command_that_shows_an_example_finds_it_in_whatever_topic(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """... from a shell: by itself `show` looks into the topics of workers only."""
+    foreign = example(dead_letter="orders-dlt/0/9")
+    report = findings(cause(sides={"by": (share("spring"),)}, examples=(foreign,)))
+    command = "window-consumer dlq show -c 'my workers.yaml' --topic orders-dlt orders-dlt/0/9"
+    print_findings(report, "my workers.yaml")
+    assert f"latest: {command}\n" in capsys.readouterr().out
+    assert command in unescape(page(report, "my workers.yaml"))
+    parsed = show_command.make_context("show", shlex.split(command)[3:]).params
+    assert (str(parsed["config"]), parsed["topics"]) == ("my workers.yaml", ("orders-dlt",))
+    assert "orders-dlt/0/9" in parsed.values()
 
 
 def test_a_command_chooses_only_what_the_report_is_about() -> None:

@@ -8,7 +8,7 @@ from window_consumer.cli.dlq import report_charts as charts
 from window_consumer.cli.dlq import report_words as words
 from window_consumer.cli.dlq.markup import Inner, Markup, join, tag, text
 from window_consumer.cli.dlq.report_tables import keys_table, shares_table
-from window_consumer.cli.dlq.ways_back import expires_again, redrive_of, why_none
+from window_consumer.cli.dlq.ways_back import expires_again, redrive_of, show_of, why_none
 from window_consumer.pipeline.dead_letter_findings import Cause, Example, Findings
 
 _SIDES = ("version", "handler", "host", "partition")
@@ -38,7 +38,7 @@ def cause_card(number: int, cause: Cause, findings: Findings, workers_file: str)
         _about(number, cause, findings),
         tag("div", *_tables(cause), class_="sides"),
         _way_back(cause, findings, workers_file),
-        *(_example(each, is_open=at == 0) for at, each in enumerate(cause.examples)),
+        *(_example(each, workers_file, is_open=at == 0) for at, each in enumerate(cause.examples)),
         class_="card cause long",
         id=f"cause-{number + 1}",
     )
@@ -91,7 +91,7 @@ def _way_back(cause: Cause, findings: Findings, workers_file: str) -> Markup:
     )
 
 
-def _example(example: Example, *, is_open: bool) -> Markup:
+def _example(example: Example, workers_file: str, *, is_open: bool) -> Markup:
     told = [
         ("record", example.id),
         ("failed", f"{words.moment(example.failed_ms)} UTC"),
@@ -102,7 +102,7 @@ def _example(example: Example, *, is_open: bool) -> Markup:
         *((f"header {name}", value) for name, value in example.headers),
         ("message", example.error_message),
         ("value", _value(example)),
-        ("see all", f"window-consumer dlq show {example.dead_letter}"),
+        ("see all", show_of(example, workers_file)),
     ]
     pairs = [join(tag("dt", name), tag("dd", value)) for name, value in told if value is not None]
     stack = None

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from window_consumer.cli.dlq import report_words as words
-from window_consumer.cli.dlq.ways_back import expires_again, redrive_of, why_none
+from window_consumer.cli.dlq.ways_back import expires_again, redrive_of, show_of, why_none
 from window_consumer.cli.terminal import printable_line
 from window_consumer.pipeline.dead_letter_findings import Cause, Findings, Share
 
@@ -153,7 +153,7 @@ def _cause(
             yield _text(f"   {line}")
     yield Padding(_sides(cause.sides, cause.count), (0, 0, 0, 3))
     for example in cause.examples[:1]:
-        yield _text(f"   latest: window-consumer dlq show {example.dead_letter}")
+        yield _text(f"   latest: {show_of(example, workers_file)}")
     command = redrive_of(cause, findings, workers_file)
     if command is None:
         yield _text(f"   not put back: {why_none(cause)}")

@@ -1,4 +1,4 @@
-"""Which command puts the dead letters of a cause back."""
+"""Which commands put the dead letters of a cause back, and show one of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from window_consumer.model.dead_letter import WrittenBy
 from window_consumer.model.dead_letter_conditions import parse_where
 from window_consumer.model.expressions import ExpressionError
 from window_consumer.model.tokens import quoted
-from window_consumer.pipeline.dead_letter_findings import Cause, Findings
+from window_consumer.pipeline.dead_letter_findings import Cause, Example, Findings
 
 _DOES_SOMETHING = re.compile(r'["$`\\!]')
 """What means something between double quotes."""
@@ -28,6 +28,13 @@ def redrive_of(cause: Cause, findings: Findings, workers_file: str) -> str | Non
     return f"{shlex.join(words)} --where {_in_quotes(where)}"
 
 
+def show_of(example: Example, workers_file: str) -> str:
+    """Return the command that shows an example; by itself it looks into the workers' topics."""
+    topic = example.dead_letter.split("/", 1)[0]
+    given = ("-c", workers_file, "--topic", topic, example.dead_letter)
+    return shlex.join(["window-consumer", "dlq", "show", *given])
+
+
 def why_none(cause: Cause) -> str:
     """Return why there is no command for a cause."""
     if not cause.waits:
@@ -38,7 +45,7 @@ def why_none(cause: Cause) -> str:
     if WrittenBy.WINDOW_CONSUMER.value not in others:
         return (
             f"{', '.join(others)} wrote them, and no worker reads them again: put them back with"
-            " its tools, or take them out with `window-consumer dlq export`"
+            " its tools, or take them out with `window-consumer dlq export --topic ...`"
         )
     return "no condition tells them from others: look at them with `window-consumer dlq list`"
 
