@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -13,17 +12,16 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from tests.integration.members import wait_until
+from tests.pipeline.gates import PATIENCE_S, held_up
 from window_consumer.kafka.topic_reader import Span
 from window_consumer.model.errors import RunError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from window_consumer.backfill.ledger import About, Ledger
 
 T = TypeVar("T")
-PATIENCE_S = 240.0
 ROUNDS = 2
 
 
@@ -53,19 +51,6 @@ def rows(spark: SparkSession, first: int, end: int) -> DataFrame:
         "1 AS attempts",
         "5L AS duration_us",
     )
-
-
-def held_up(given: DataFrame, running: Path, gate: Path) -> DataFrame:
-    """Return the same rows; they come when there is a `gate`, and `running` tells they are due."""
-
-    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        running.touch()
-        deadline = time.monotonic() + PATIENCE_S
-        while not gate.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        yield from batches
-
-    return given.mapInArrow(wait, given.schema)
 
 
 def both(one: Callable[[], T], other: Callable[[], T]) -> tuple[T, T]:

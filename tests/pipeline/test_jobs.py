@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from pyspark.errors import PySparkException
 
 from tests import topics
 from tests.conftest import MakeTopic
+from tests.integration.members import wait_until
+from tests.pipeline.gates import PATIENCE_S, ended, held_up
 from tests.pipeline.streams import batch, configured, counted, planned, write
 from window_consumer.cli.pipeline.skipped import Skipped
 from window_consumer.model.errors import RunError
@@ -28,9 +31,11 @@ from window_consumer.pipeline.tables import NewerTableError
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TRACE = jobs.JOBS["trace"]
+NEXT = 7
+"""A batch that no run before has had."""
 
 
 class Pipeline:
@@ -306,6 +311,51 @@ def test_a_batch_that_somebody_else_has_written_is_told(
     assert isinstance(sink.failure, jobs.SecondWriterError)
     assert "run each job once" in str(sink.failure)
     assert counted(plan) == {"rows": 100, "distinct": 100}
+
+
+def test_two_processes_that_write_a_batch_at_once_write_it_once(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    """... as they may in a directory of several machines; the slower one is told."""
+    plan = pipeline.plan()
+    pipeline.run(plan)  # which makes the tables, and may be a batch already
+    pipeline.write(batch(1))
+    records = sources.bounded(pipeline.spark, sources.options(plan.kafka, plan.trace_topic))
+    running, gate = tmp_path / "running", tmp_path / "gate"
+
+    def sink(rows: Callable[[DataFrame, Plan], DataFrame]) -> jobs.Sink:
+        unaware = Checkpoint(plan.checkpoint("trace"), 0, written=-1)
+        job = evolve(TRACE, rows=rows)
+        return jobs.Sink(job, plan, plan.table("trace"), plan.table("quarantine"), unaware)
+
+    slow = sink(lambda given, how: held_up(TRACE.rows(given, how), running, gate))
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(slow.write, records, NEXT)
+        try:
+            wait_until(running.exists, PATIENCE_S, "the slower one writes")
+            sink(TRACE.rows).write(records, NEXT)
+        finally:
+            gate.touch()
+        with pytest.raises(jobs.BatchFailedError):
+            writing.result(PATIENCE_S)
+    assert isinstance(slow.failure, jobs.SecondWriterError)
+    assert "run each job once" in str(slow.failure)
+    assert counted(plan) == {"rows": 100, "distinct": 100}
+
+
+def test_a_python_process_that_is_killed_costs_the_batch_and_no_row(pipeline: Pipeline) -> None:
+    plan = pipeline.plan()
+    pipeline.write(batch(1), b"no event")
+    killed = evolve(TRACE, rows=lambda given, how: ended(TRACE.rows(given, how)))
+    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
+        jobs.start(pipeline.spark, plan, killed).wait()
+    said = jobs.explained(caught.value)
+    assert said.startswith("a Python process of Spark's was killed")
+    assert "the next run goes on" in said
+    assert counted(plan)["rows"] == 0
+    pipeline.run(plan)
+    assert counted(plan) == {"rows": 100, "distinct": 100}
+    assert counted(plan, "quarantine") == {"rows": 1, "distinct": 1}
 
 
 def test_a_checkpoint_of_another_topic_is_refused(

@@ -109,6 +109,8 @@ _ADVICE: Final = tuple(
         "not available in Kafka any more": _GONE,
         "No space left on device": _NO_ROOM,
         "File too large": _NO_ROOM,
+        "Python worker exited unexpectedly": "a Python process of Spark's was killed, or had no"
+        " memory left: the table is as it was before the batch, and the next run goes on with it",
         "UnknownTopicOrPartition": "a topic of events is not there: workers with a section `trace:`"
         " or `audit:` make theirs",
     }.items()
@@ -188,7 +190,7 @@ class Sink:
         try:
             self._write(records, batch)
         except Exception as error:
-            self.failure = error
+            self.failure = _second_writer(self.path) if _SAME_BATCH in str(error) else error
             # Where it is being stopped, Spark looks through what it gets here with a pattern that
             # overflows the stack of its thread, and prints that: so it gets a short text.
             raise BatchFailedError(f"batch {batch} of {self.job.name} was not written") from None
@@ -220,9 +222,15 @@ def _observed(seen: Observation, path: str) -> dict[str, int]:
     try:
         return answer.result(_COUNTED_S)
     except TimeoutError:
-        raise SecondWriterError(
-            f"{path} has this batch from another process: run each job once"
-        ) from None
+        raise _second_writer(path) from None
+
+
+_SAME_BATCH: Final = "DELTA_CONCURRENT_TRANSACTION"
+"""What Delta says where somebody else has written the batch while it was being written."""
+
+
+def _second_writer(path: str) -> SecondWriterError:
+    return SecondWriterError(f"{path} has this batch from another process: run each job once")
 
 
 _COUNTED_S: Final = 60.0

@@ -1,0 +1,39 @@
+"""Rows that come when a test lets them, or not at all."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+PATIENCE_S = 240.0
+
+
+def held_up(given: DataFrame, running: Path, gate: Path) -> DataFrame:
+    """Return the same rows; they come when there is a `gate`, and `running` tells they are due."""
+
+    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        running.touch()
+        deadline = time.monotonic() + PATIENCE_S
+        while not gate.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield from batches
+
+    return given.mapInArrow(wait, given.schema)
+
+
+def ended(given: DataFrame) -> DataFrame:
+    """Return rows whose Python process ends, as one does that is killed."""
+
+    def end(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        next(batches, None)
+        os._exit(9)
+        yield from batches
+
+    return given.mapInArrow(end, given.schema)
