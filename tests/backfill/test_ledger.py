@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+import shutil
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from threading import Barrier
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from window_consumer.backfill.ledger import About, Ledger
-
-T = TypeVar("T")
-ROUNDS = 2
+    from window_consumer.backfill.ranges import Spans
 
 
 def ledger(spark: SparkSession, directory: Path) -> Ledger:
@@ -51,19 +47,6 @@ def rows(spark: SparkSession, first: int, end: int) -> DataFrame:
         "1 AS attempts",
         "5L AS duration_us",
     )
-
-
-def both(one: Callable[[], T], other: Callable[[], T]) -> tuple[T, T]:
-    """Return what two threads get that do these at the same time."""
-    barrier = Barrier(2)
-
-    def at_once(action: Callable[[], T]) -> T:
-        barrier.wait(PATIENCE_S)
-        return action()
-
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.submit(at_once, one), pool.submit(at_once, other)
-        return first.result(PATIENCE_S), second.result(PATIENCE_S)
 
 
 def test_a_chunk_that_another_driver_has_recorded_is_refused(
@@ -97,22 +80,40 @@ def test_of_two_drivers_that_run_a_chunk_at_once_one_records_it(
     assert other.done("one").ends == {0: 5}
 
 
-def test_two_drivers_may_begin_the_same_backfill_at_once(
+def test_a_driver_that_begins_what_another_has_just_begun_runs_that_ones_range(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """... in a directory where nothing is: both run the range of which was faster."""
-    for number in range(ROUNDS):
-        directory = tmp_path / f"results-{number}"
-        drivers = both(
-            partial(ledger, spark, directory),
-            partial(ledger, spark, directory),
-        )
-        spans = both(
-            partial(drivers[0].begin, about(), {0: Span(0, 7)}),
-            partial(drivers[1].begin, about(), {0: Span(0, 8)}),
-        )
-        assert spans[0] == spans[1]
-        assert spans[0] in ({0: Span(0, 7)}, {0: Span(0, 8)})
+    from window_consumer.backfill.ledger import Ledger  # noqa: PLC0415 - it needs Spark
+
+    other = ledger(spark, tmp_path)
+
+    class Later(Ledger):
+        """Writes its range when another one has, after it had looked for one."""
+
+        def _write(self, about: About, spans: Spans) -> None:
+            other.begin(about, {0: Span(0, 7)})
+            super()._write(about, spans)
+            raise RuntimeError("[DELTA_CONCURRENT_TRANSACTION] as Delta says, if at once")
+
+    later = Later(spark, str(tmp_path))
+    assert later.begin(about(), {0: Span(0, 8)}) == {0: Span(0, 7)}
+    assert other.begin(about(), {0: Span(0, 9)}) == {0: Span(0, 7)}
+
+
+def test_a_table_that_somebody_else_is_making_is_waited_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its log is a directory before there is a version in it."""
+    ledger(spark, tmp_path / "made")
+    versions = tmp_path / "made" / "tables" / "results" / "_delta_log"
+    log = tmp_path / "half made" / "tables" / "results" / "_delta_log"
+    log.mkdir(parents=True)
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(ledger, spark, tmp_path / "half made")
+        wait([made], timeout=2)  # it looks at what is half made, and is not ended by that
+        shutil.copy(versions / f"{0:020}.json", log / "unfinished")
+        (log / "unfinished").rename(log / f"{0:020}.json")
+        assert made.result(PATIENCE_S).done("one").records == 0
 
 
 def test_a_chunk_without_a_record_does_not_stand_in_the_way_of_the_next_one(

@@ -6,6 +6,7 @@ that was killed has left behind.
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 from attrs import frozen
@@ -21,6 +22,12 @@ from window_consumer.pipeline.schemas import (
     TRACE_EVENTS,
     VERSION,
 )
+
+_TRIES: Final = 20
+_AGAIN_S: Final = 0.5
+_HALF_MADE: Final = ("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", "DELTA_MISSING_DELTA_TABLE")
+"""What Delta says where the log of a table is a directory, and no version of it is there yet; and
+where other files are."""
 
 _VERSION: Final = "window_consumer.version"
 """The table property that tells by which version of the schemas a table was made."""
@@ -61,13 +68,16 @@ class Table:
             f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({columns}) USING delta"
             f" {laid_out if self.partitioned_by else ''} TBLPROPERTIES ({listed})"
         )
-        try:
-            session.sql(create)
-        except Exception as error:
-            if not is_conflict(error):
-                raise
-            session.sql(create)  # somebody else has made it meanwhile
-        rows = session.sql(f"SHOW TBLPROPERTIES delta.`{path}`").collect()
+        for left in range(_TRIES, -1, -1):
+            try:
+                session.sql(create)
+                rows = session.sql(f"SHOW TBLPROPERTIES delta.`{path}`").collect()
+                break
+            except Exception as error:
+                half_made = any(sign in str(error) for sign in _HALF_MADE)
+                if not left or not (half_made or is_conflict(error)):
+                    raise
+                time.sleep(_AGAIN_S)  # somebody else makes it
         found = {row["key"]: row["value"] for row in rows}
         if int(found.get(_VERSION, VERSION)) > VERSION:
             raise NewerTableError(
