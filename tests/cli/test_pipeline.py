@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,6 +95,7 @@ class Jobs:
         self.ends = list(ends)
         self.restarts: list[bool] = []
         self.clusters: list[str | None] = []
+        self.ids: list[Mapping[str, str | None]] = []
         self.stopped: list[str] = []
         self.turns = 0
         self.all_was_read: bool | None = None
@@ -102,6 +103,7 @@ class Jobs:
     def start(self, _session: Any, _plan: Plan, job: Job, how: Any) -> Any:
         self.restarts.append(how.restart)
         self.clusters.append(how.cluster_id)
+        self.ids.append(how.topic_ids)
         if how.before_batch is not None:
             spans = {0: (10, 30), 1: (5, 9), 2: (4, 8)}
             how.before_batch({("events", number): span for number, span in spans.items()})
@@ -169,7 +171,12 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> An
         plan = Plan(kafka={}, directory=str(tmp_path), fail_on_data_loss=not passing)
         asked = stop or threading.Event()
         runner_of_jobs = Runner(
-            plan, ids or (lambda _: "id"), beginnings, lambda: asked, cluster_id=cluster_id
+            plan,
+            ids or (lambda _: "id"),
+            lambda _: {"a.dlq": "another id"},
+            beginnings,
+            lambda: asked,
+            cluster_id=cluster_id,
         )
         jobs.all_was_read = runner_of_jobs.run(names, every_s, **more)
         return jobs
@@ -212,6 +219,11 @@ def test_a_job_that_names_no_topic_does_not_begin_without_kafka(run: Any, made: 
     assert made[-1].restarts == []
 
 
+def test_a_job_is_told_the_ids_of_its_topics(run: Any) -> None:
+    jobs = run(None, None, None, names=["trace", "dlq"])
+    assert jobs.ids == [{"events": "id"}, {"a.dlq": "another id"}]
+
+
 def test_a_job_is_told_which_cluster_it_is_each_time_that_it_begins(run: Any) -> None:
     asked = iter(["one", "two"])
     jobs = run(60.0, "TimeoutException: no answer", None, cluster_id=lambda: next(asked))
@@ -240,7 +252,7 @@ def test_a_run_before_a_report_leaves_a_job_alone_that_runs(
     jobs = Jobs(None)
     monkeypatch.setattr(runner, "_jobs", lambda: jobs)
     session: Any = None
-    once = Runner(Plan(kafka={}, directory=str(tmp_path)), lambda _: "id", aside=True)
+    once = Runner(Plan(kafka={}, directory=str(tmp_path)), lambda _: "id", lambda _: {}, aside=True)
     with (
         runner._alone(str(tmp_path), "audit"),
         pytest.raises(UsageError, match="another process runs the job audit"),

@@ -12,7 +12,7 @@ from tests.conftest import MakeTopic
 from window_consumer.kafka import topic_id as module
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.topic_id import cluster_id, topic_id
+from window_consumer.kafka.topic_id import cluster_id, topic_id, topic_ids
 from window_consumer.model.errors import BrokerUnavailableError, MissingTopicError
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -31,6 +31,18 @@ def test_a_topic_that_was_made_anew_has_another_id(
     assert first == topics.identity(admin, name) == topic_id(name, client, LOG)
     topics.make_anew(admin, NewTopic(name, 1, 1))
     assert topic_id(name, client, LOG) == topics.identity(admin, name) != first
+
+
+def test_topics_are_found_by_their_whole_names(
+    kafka: RealKafka, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 60.0)
+    client = {"bootstrap.servers": kafka.bootstrap}
+    first, second = make_topic("letters"), make_topic("letters")
+    found = topic_ids(f"{first}|{second}", client, LOG)
+    assert found == {name: topic_id(name, client, LOG) for name in (first, second)}
+    assert None not in found.values()
+    assert topic_ids(first[:-1], client, LOG) == {}
 
 
 def test_a_cluster_has_an_id_of_its_own(

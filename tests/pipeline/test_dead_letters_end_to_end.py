@@ -158,7 +158,7 @@ def test_the_report_equals_what_was_planted(
     assert f"{WrittenBy.SPRING}" not in (tmp_path / "report.html").read_text("utf-8")
     assert (said["put_back"], told["put_back"]) == (0, 0)
     put_back(commands, told["redrive"], wrong.count)
-    said = by_command(commands, plan, group)
+    said = by_command(spark, commands, plan, group)
     assert said["put_back"] == wrong.count, said["put_back_unknown"]
     assert waiting(said) == {"ValueError": 0, "window_consumer.model.errors.Fatal": kinds["fatal"]}
 

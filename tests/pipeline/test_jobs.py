@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,9 @@ class Pipeline:
     def run(self, plan: Plan, **how: Any) -> int:
         """Run the job once; return how many records it has read."""
         its = topics.identity(self.admin, plan.trace_topic)
-        query = jobs.start(self.spark, plan, TRACE, jobs.How(topic_id=its, **how))
+        query = jobs.start(
+            self.spark, plan, TRACE, jobs.How(topic_ids={plan.trace_topic: its}, **how)
+        )
         query.wait()
         return query.sink.records
 
@@ -165,7 +167,8 @@ def test_a_topic_that_is_made_anew_after_a_begin_that_failed_can_be_begun(
         count = pipeline.run(plan)
         topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
     pipeline.write(batch(2), batch(3))
-    how = jobs.How(topic_id=topics.identity(pipeline.admin, pipeline.topic), restart=has_rows)
+    ids = {pipeline.topic: topics.identity(pipeline.admin, pipeline.topic)}
+    how = jobs.How(topic_ids=ids, restart=has_rows)
     with pytest.raises(RunError, match="no such column"):
         jobs.start(pipeline.spark, plan, evolve(TRACE, rows=fail), how).wait()
     topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
@@ -185,7 +188,7 @@ def test_a_job_of_another_cluster_is_refused_before_it_reads_anything(
 
     def run(cluster: str | None, **how: Any) -> int:
         its = topics.identity(pipeline.admin, pipeline.topic)
-        how = {"cluster_id": cluster, "topic_id": its, **how}
+        how = {"cluster_id": cluster, "topic_ids": {pipeline.topic: its}, **how}
         query = jobs.start(pipeline.spark, plan, job, jobs.How(**how))
         query.wait()
         return query.sink.records
@@ -193,7 +196,7 @@ def test_a_job_of_another_cluster_is_refused_before_it_reads_anything(
     assert run(None) == 0  # it did not tell who it is
     assert run("one") == 0
     with pytest.raises(CheckpointError) as caught:
-        run("two", topic_id="another topic")
+        run("two", topic_ids={pipeline.topic: "another topic"})
     said = str(caught.value)
     assert f"is of the cluster one, and {pipeline.kafka.bootstrap} is the cluster two" in said
     assert "give each cluster a `directory` of its own" in said
@@ -201,6 +204,27 @@ def test_a_job_of_another_cluster_is_refused_before_it_reads_anything(
     assert run("two", restart=True) == 0
     with pytest.raises(CheckpointError, match="is of the cluster two"):
         run("one")
+
+
+def test_a_topic_of_dead_letters_that_was_made_anew_is_told(pipeline: Pipeline) -> None:
+    """... and not one that has come since, nor one that is gone."""
+    job = jobs.JOBS["dlq"]
+    plan = pipeline.plan(dlq={"topics": [], "patterns": [rf"^{pipeline.topic}"]})
+
+    def run(ids: Mapping[str, str | None], *, restart: bool = False) -> None:
+        how = jobs.How(topic_ids=ids, restart=restart)
+        jobs.start(pipeline.spark, plan, job, how).wait()
+
+    run({"a": "1", "b": None})
+    run({"a": "1", "b": "2", "c": "3"})
+    run({"c": "3"})
+    for name in "abc":
+        with pytest.raises(CheckpointError, match=f"^{name} was deleted and made"):
+            run({"a": "1", "b": "2", "c": "3", name: "4"})
+    run({"a": "4", "b": "2", "c": "3"}, restart=True)
+    run({"a": "4"})
+    with pytest.raises(CheckpointError, match="a was deleted"):
+        run({"a": "1"})
 
 
 @pytest.mark.parametrize("name", ["lake", "lake[1]"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -26,6 +27,13 @@ def topic_id(name: str, client: Mapping[str, Any], log: ClientLog) -> str | None
             " `trace:` or `audit:` make theirs when they start, and pipeline.yaml names it"
         )
     return found.topic_id
+
+
+def topic_ids(pattern: str, client: Mapping[str, Any], log: ClientLog) -> Mapping[str, str | None]:
+    """Return the topics whose whole names match a pattern, with their ids; raises as above."""
+    cluster = _reached(client, log)
+    names = [name for name in cluster.topic_names() if re.fullmatch(pattern, name)]
+    return {name: found.topic_id for name, found in cluster.topics(names).items()}
 
 
 def cluster_id(client: Mapping[str, Any], log: ClientLog) -> str | None:

@@ -40,7 +40,14 @@ class Origin:
     cluster: str | None = None
     """The cluster's id, where it tells it."""
     topics: Mapping[str, str | None] = field(factory=dict)
-    """Those that are read now, with their ids where the cluster has such; none by a pattern."""
+    """Those that are read, with their ids where the cluster has such."""
+    is_pattern: bool = False
+    """Whether more topics may come, and others go."""
+
+    def with_news(self, now: Origin) -> Origin:
+        """Return it with what is known since, and what has come since."""
+        told = {name: its for name, its in now.topics.items() if its or name not in self.topics}
+        return evolve(now, cluster=now.cluster or self.cluster, topics={**self.topics, **told})
 
 
 @frozen
@@ -116,11 +123,13 @@ def of(
         files.write(note, json.dumps(asdict(origin)))
     else:
         said = json.loads(text)
-        before = Origin(cluster=said.get("cluster"), topics=said["topics"])
+        before = Origin(
+            cluster=said.get("cluster"), topics=said["topics"], is_pattern=origin.is_pattern
+        )
         bootstrap = plan.kafka.get("bootstrap.servers", "")
         _check(path, before, origin, bootstrap, again)
-        if before.cluster is None and origin.cluster is not None:
-            files.write(note, json.dumps(asdict(evolve(before, cluster=origin.cluster))))
+        if (known := before.with_news(origin)) != before:
+            files.write(note, json.dumps(asdict(known)))
     return Checkpoint(path, generation, -1 if version is None else version)
 
 
@@ -148,7 +157,7 @@ def _check(path: str, before: Origin, origin: Origin, bootstrap: str, again: str
             " what both have in topics of one name. Where it has taken the other one's place:"
             f" {again}"
         )
-    if set(before.topics) != set(origin.topics):
+    if not origin.is_pattern and set(before.topics) != set(origin.topics):
         raise CheckpointError(
             f"the checkpoint {path} is of {', '.join(before.topics)}, and"
             f" {', '.join(origin.topics)} is to be read: name the former in the configuration, or"
@@ -157,7 +166,7 @@ def _check(path: str, before: Origin, origin: Origin, bootstrap: str, again: str
     anew = [
         name
         for name, its in origin.topics.items()
-        if its and before.topics[name] not in {None, its}
+        if its and before.topics.get(name) not in {None, its}
     ]
     if anew:
         raise CheckpointError(

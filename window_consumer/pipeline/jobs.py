@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from threading import Thread
 from typing import Final
@@ -123,8 +123,8 @@ class How:
 
     every: str | None = None
     """How often, such as ``1 minute``; None: once over what is there."""
-    topic_id: str | None = None
-    """The id of the topic that has its name now, where the cluster has such."""
+    topic_ids: Mapping[str, str | None] = field(factory=dict)
+    """The topics that are read, as far as they are there now, with the cluster's ids of them."""
     cluster_id: str | None = None
     """The id of the cluster, where it tells it."""
     restart: bool = False
@@ -152,8 +152,10 @@ def start(session: SparkSession, plan: Plan, job: Job, how: How = ONCE) -> Runni
         fail_on_data_loss=plan.fail_on_data_loss,
     )
     table, broken = job.table.make(session, plan), BROKEN.make(session, plan)
-    topics = {} if job.is_pattern else {topic: how.topic_id}
-    origin = Origin(cluster=how.cluster_id, topics=topics)
+    named = {} if job.is_pattern else {topic: None}
+    origin = Origin(
+        cluster=how.cluster_id, topics={**named, **how.topic_ids}, is_pattern=job.is_pattern
+    )
     checkpoint = checkpoints.of(session, plan, job.name, table, origin, restart=how.restart)
     sink = Sink(job, plan, table, broken, checkpoint, how.before_batch)
     writer = records.writeStream.queryName(job.name).foreachBatch(sink.write)

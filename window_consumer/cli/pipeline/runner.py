@@ -6,7 +6,7 @@ import fcntl
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ from window_consumer.cli.pipeline.spark import session_for
 from window_consumer.cli.run import Signals
 from window_consumer.config.pipeline import LoadedPipeline
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_id import cluster_id, topic_id
+from window_consumer.kafka.topic_id import cluster_id, topic_id, topic_ids
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
 from window_consumer.model.mask import Mask
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 AGAIN_S: Final = 10.0
 """Between two attempts of a job that goes on, while Kafka does not answer."""
-Ids = dict[str, tuple[str | None, str | None]]
-"""Of the cluster and of the topic, by the names of jobs."""
+Ids = dict[str, tuple[str | None, Mapping[str, str | None]]]
+"""Of the cluster and of its topics, by the names of jobs."""
 BATCH_S: Final = 30.0
 """How long a batch that runs may take when the end is asked for; the next run does it again."""
 
@@ -50,6 +50,8 @@ class Runner:
     plan: Plan
     topic_id: Callable[[str], str | None]
     """Asks the cluster; raises a WindowConsumerError where it is away, or has no such topic."""
+    topic_ids: Callable[[str], Mapping[str, str | None]]
+    """Asks for all topics whose names match a pattern."""
     beginnings: Beginnings | None = None
     """Asks the cluster what is not gone yet, where the plan goes on behind what is."""
     listen: Callable[[], threading.Event] = threading.Event
@@ -101,7 +103,7 @@ class Runner:
             for name, (cluster, its) in ids.items():
                 how = jobs.How(
                     every=every,
-                    topic_id=its,
+                    topic_ids=its,
                     cluster_id=cluster,
                     restart=restart,
                     before_batch=self._look_of(name),
@@ -144,12 +146,13 @@ class Runner:
                 return
 
     def _ids_of(self, names: Sequence[str]) -> Ids:
-        """Return for each job the ids of the cluster and of its topic, if it names the latter."""
+        """Return for each job the ids of the cluster and of its topics."""
         jobs, cluster = _jobs().JOBS, self.cluster_id()
-        return {name: (cluster, self._topic_id_of(jobs[name])) for name in names}
+        return {name: (cluster, self._topic_ids_of(jobs[name])) for name in names}
 
-    def _topic_id_of(self, job: Job) -> str | None:
-        return None if job.is_pattern else self.topic_id(job.topic_of(self.plan))
+    def _topic_ids_of(self, job: Job) -> Mapping[str, str | None]:
+        topic = job.topic_of(self.plan)
+        return self.topic_ids(topic) if job.is_pattern else {topic: self.topic_id(topic)}
 
 
 def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Runner:
@@ -164,6 +167,7 @@ def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Run
     return Runner(
         plan,
         lambda name: topic_id(name, client, log),
+        lambda pattern: topic_ids(pattern, client, log),
         beginnings,
         lambda: Signals.install().stop,
         aside,
