@@ -21,6 +21,13 @@ QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
 }
+"""For commands that tests start."""
+
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For the tests' own session: to compile code for a few rows takes longer than the rows."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -52,6 +59,6 @@ def spark(connectors: list[Path]) -> Iterator[SparkSession]:
     """A session with all connectors, for small jobs."""
     from window_consumer.pipeline import session  # noqa: PLC0415 - optional, and slow
 
-    made = session.start("tests", "local[2]", connectors, QUICK)
+    made = session.start("tests", "local[2]", connectors, QUICK | INTERPRETED)
     yield made
     made.stop()
