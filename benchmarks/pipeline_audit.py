@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from benchmarks import children
 from benchmarks.results import Run
 from window_consumer.model.audit_states import Finding
 from window_consumer.pipeline import jars, session
@@ -42,14 +43,16 @@ def run(records: int, memory: str = _MEMORY) -> dict[str, Any]:
     """
     brought = jars.ready(jars.default_directory())
     properties = {"spark.driver.memory": memory}
-    spark = session.start("balancing", "local[2]", brought, properties, short=True)
-    try:
-        with tempfile.TemporaryDirectory() as directory:
-            path = str(Path(directory, "audit"))
-            planted = _write(path, records)
+    with tempfile.TemporaryDirectory() as directory:
+        path = str(Path(directory, "audit"))
+        # In a process of its own, whose memory is not that of the report.
+        answer = children.run("audit_table", path=path, records=records)
+        planted = {int(minute): Finding(finding) for minute, finding in answer.items()}
+        spark = session.start("balancing", "local[2]", brought, properties, short=True)
+        try:
             return asdict(_balanced(spark, path, records, planted))
-    finally:
-        spark.stop()
+        finally:
+            spark.stop()
 
 
 def _balanced(spark: SparkSession, path: str, records: int, planted: dict[int, Finding]) -> Run:
@@ -65,7 +68,7 @@ def _balanced(spark: SparkSession, path: str, records: int, planted: dict[int, F
     return Run(records_per_s=records / seconds, lost=abs(lost), notes=notes)
 
 
-def _write(path: str, records: int) -> dict[int, Finding]:
+def write(path: str, records: int) -> dict[int, Finding]:
     """Write the table of counts; return what was planted, by minute."""
     ids = np.random.default_rng(1).integers(0, 2**64, size=records, dtype=np.uint64)
     by_count = ids.reshape(-1, RECORDS_PER_COUNT)
