@@ -98,6 +98,12 @@ def test_one_that_was_cut_off_is_not_used(
     assert again.read_text() == "archive\n"
 
 
+def test_one_that_goes_while_it_is_looked_at_is_none(brought: list[Path]) -> None:
+    """... because another process makes it anew."""
+    (brought[0].parent / "classes-0-0.jsa").symlink_to("nowhere")
+    assert class_archive.made(brought) is None
+
+
 def test_it_is_made_once(brought: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     calls = brought[0].parent / "calls"
     rehearsal(brought[0].parent, monkeypatch, f'touch "$3"; echo called >> "{calls}"')

@@ -51,7 +51,13 @@ def made(jars: Sequence[Path]) -> Path | None:
     if not jars or not (found := _all(jars[0].parent)):
         return None
     whose = _whose(jars)
-    return next((each for each in found if each.name == _name(whose, each)), None)
+    for each in found:
+        try:
+            if each.name == _name(whose, each):
+                return each
+        except FileNotFoundError:
+            continue  # another process makes it anew
+    return None
 
 
 def make(jars: Sequence[Path], *, anew: bool = False) -> Path:
