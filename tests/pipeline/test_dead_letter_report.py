@@ -125,11 +125,12 @@ def test_what_was_put_back_since_is_counted_by_its_place(spark: SparkSession) ->
         (DLQ, 1, 3, 3),
         (DLQ, 0, 30, 34),  # on both sides of a border of 32
         (DLQ, 1, 59, 97),
+        (DLQ, 0, 100, 100_000),
         ("others.dlq", 0, 0, 100),
         (DLQ, 3, 0, 100),
         (DLQ, 0, 0, 2**62),  # which no redrive can have written
     ]
-    put_back = {2, 3, 30, 32, 34, *range(59, 98, 2)}
+    put_back = {2, 3, 30, 32, 34, 100, *range(59, 98, 2)}
     asked = Wishes(asked_ms=NOW_MS)
     found = findings(read(spark, *letters), asked, "here", 0, runs)
     counted = {each.fingerprint: (each.count, each.put_back) for each in found.causes}
