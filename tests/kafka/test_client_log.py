@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from window_consumer.kafka.client_log import QUIET_S, ClientLog
 from window_consumer.testing.clock import ManualClock
@@ -77,3 +78,15 @@ def test_a_line_that_cannot_be_written_does_not_raise_into_the_client(
 ) -> None:
     log.log(logging.ERROR, "%d", "no number")
     assert "a log line was lost" in capsys.readouterr().err
+
+
+def test_what_the_client_is_about_to_raise_goes_back_to_it(
+    log: ClientLog, written: Lines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def come_across(_line: logging.LogRecord) -> bool:
+        raise KafkaException(KafkaError(KafkaError._FENCED))
+
+    written.addFilter(come_across)
+    with pytest.raises(KafkaException, match="_FENCED"):
+        log.info("fenced off")
+    assert capsys.readouterr().err == ""

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from confluent_kafka import KafkaException
+
 Mask = Callable[[str], str]
 
 QUIET_S = 10.0
@@ -24,6 +26,10 @@ class ClientLog:
     It is called from within the client: an exception (of a user's logging filter, say) would
     destroy the batch of records that is being returned, so it ends here, on stderr. Any thread
     may call: at worst a line that two of them write at once appears twice.
+
+    A KafkaException is none of ours: the client goes on with its callbacks while one waits to be
+    raised, and whatever next looks for an exception comes across it. It is handed back, or the
+    call would fail without telling why.
     """
 
     def __init__(
@@ -45,6 +51,8 @@ class ClientLog:
             if unsaid is not None:
                 more = f" ({unsaid} more since the last line)" if unsaid else ""
                 self._logger.log(level, "%s", self._mask(text + more))
+        except KafkaException:
+            raise
         except Exception as exception:
             sys.stderr.write(f"window_consumer: a log line was lost: {exception!r}\n")
 

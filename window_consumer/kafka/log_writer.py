@@ -63,19 +63,13 @@ class _Client:
     def __init__(
         self, conf: Mapping[str, Any], log: ClientLog, oauth_token: OauthToken | None
     ) -> None:
-        self.fatal: KafkaError | None = None
-        own = {**conf, "error_cb": self._note, **token_setting(conf, oauth_token)}
         try:
-            self.producer = Producer(own, logger=log)
+            self.producer = Producer({**conf, **token_setting(conf, oauth_token)}, logger=log)
         except KafkaException as exception:
             raise RunError(f"the producer cannot be made: {exception.args[0]}") from None
         self._sent = 0
         self._acked = 0
         self._failed: Failed = {}
-
-    def _note(self, error: KafkaError) -> None:
-        if errors.is_fatal(error):
-            self.fatal = error
 
     @contextmanager
     def in_our_words(self, name: str) -> Iterator[None]:
@@ -84,12 +78,21 @@ class _Client:
             yield
         except (KafkaException, SystemError) as exception:
             # A call that failed while it served callbacks may have lost its own exception.
-            error = errors.cause_of(exception) or self.fatal
+            error = errors.cause_of(exception) or self._given_up_for()
             if error is None:
                 raise RunError(f"{name}: {exception}") from exception
             if _says_fenced(error):
                 raise _fenced(name, error) from exception
             raise errors.translate(error, name) from exception
+
+    def _given_up_for(self) -> KafkaError | None:
+        """Ask the client what it has given up for: a transaction cannot begin then."""
+        try:
+            self.producer.begin_transaction()
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            return error if error is not None and errors.is_fatal(error) else None
+        return None
 
     def send(self, copies: Sequence[Copy]) -> None:
         """Send copies, and serve the answers that are there."""
