@@ -100,6 +100,10 @@ def test_a_range_without_records_has_no_forecast(shop: Commands, embedded: Embed
     [
         (("--topic", "invoices"), "--topic invoices: no worker reads it"),
         (("--topic", "orders"), "has no topic orders: create it, or correct the name"),
+        (
+            ("--topic", "orders", "--worker", "nobody"),
+            "worker nobody: there is no such worker; there are charge",
+        ),
     ],
 )
 def test_a_topic_that_nobody_reads_or_that_is_not_there_is_refused(

@@ -104,7 +104,7 @@ def test_a_handler_that_no_worker_runs_is_an_error(
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        (("--only", "chrage"), "--only chrage: there is no such worker; there are charge, ship"),
+        (("--only", "chrage"), "worker chrage: there is no such worker; there are charge, ship"),
         (("--set", "workers.charge.concurency=8"), "concurrency"),
         (("--set", "workers.charge"), "--set workers.charge"),
     ],

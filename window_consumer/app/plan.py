@@ -198,7 +198,7 @@ def _problems(
     workers = loaded.config.workers
     for name in only:
         if name not in workers:
-            yield f"--only {name}: there is no such worker; there are {', '.join(sorted(workers))}"
+            yield f"worker {name}: there is no such worker; there are {', '.join(sorted(workers))}"
     for name, worker in workers.items():
         for missing in (each for each in worker.handlers if each not in handlers):
             there = ", ".join(sorted(handlers)) or "none: is @app.handler used in the module?"
