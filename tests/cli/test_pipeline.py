@@ -90,9 +90,11 @@ class Jobs:
     }
 
     How = SimpleNamespace
+    Origin = SimpleNamespace
 
     def __init__(self, *ends: Exception | Callable[[], bool] | None):
         self.ends = list(ends)
+        self.hows: list[Any] = []
         self.restarts: list[bool] = []
         self.clusters: list[str | None] = []
         self.ids: list[Mapping[str, str | None]] = []
@@ -101,9 +103,10 @@ class Jobs:
         self.all_was_read: bool | None = None
 
     def start(self, _session: Any, _plan: Plan, job: Job, how: Any) -> Any:
+        self.hows.append(how)
         self.restarts.append(how.restart)
-        self.clusters.append(how.cluster_id)
-        self.ids.append(how.topic_ids)
+        self.clusters.append(how.origin.cluster)
+        self.ids.append(how.origin.topics)
         if how.before_batch is not None:
             spans = {0: (10, 30), 1: (5, 9), 2: (4, 8)}
             how.before_batch({("events", number): span for number, span in spans.items()})
@@ -155,7 +158,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> An
 
     def run(
         every_s: float | None,
-        *ends: str | Callable[[], bool] | None,
+        *ends: str | Exception | Callable[[], bool] | None,
         names: Sequence[str] = ("trace",),
         ids: Any = None,
         cluster_id: Any = lambda: None,
@@ -228,6 +231,27 @@ def test_a_job_is_told_which_cluster_it_is_each_time_that_it_begins(run: Any) ->
     asked = iter(["one", "two"])
     jobs = run(60.0, "TimeoutException: no answer", None, cluster_id=lambda: next(asked))
     assert jobs.clusters == ["one", "two"]
+
+
+def test_a_job_asks_where_its_records_come_from_before_each_batch(
+    run: Any, made: list[Jobs]
+) -> None:
+    clusters = iter(["one", "two"])
+    run(60.0, None, cluster_id=lambda: next(clusters))
+    now = made[-1].hows[0].origin_now()
+    assert (now.cluster, now.topics) == ("two", {"events": "id"})
+
+
+def test_a_kafka_that_is_away_before_a_batch_ends_a_job_that_is_to_run_once_alone(
+    run: Any, made: list[Jobs], capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = BrokerUnavailableError("no broker")
+    jobs = run(60.0, away, None)
+    assert jobs.restarts == [False, False]
+    assert "no broker; tried again in" in capsys.readouterr().err
+    with pytest.raises(BrokerUnavailableError):
+        run(None, away)
+    assert made[-1].stopped == ["trace"]
 
 
 def test_a_job_that_runs_once_ends_with_what_was_wrong(run: Any) -> None:

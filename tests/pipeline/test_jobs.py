@@ -24,7 +24,7 @@ from tests.pipeline.streams import batch, configured, counted, planned, write
 from window_consumer.cli.pipeline.skipped import Skipped
 from window_consumer.model.errors import RunError
 from window_consumer.pipeline import dead_letter_places, jobs, quality, sources
-from window_consumer.pipeline.checkpoints import Checkpoint, CheckpointError
+from window_consumer.pipeline.checkpoints import Checkpoint, CheckpointError, Origin
 from window_consumer.pipeline.dead_letter_summary import Wishes
 from window_consumer.pipeline.plan import Plan
 from window_consumer.pipeline.tables import NewerTableError
@@ -59,9 +59,8 @@ class Pipeline:
     def run(self, plan: Plan, **how: Any) -> int:
         """Run the job once; return how many records it has read."""
         its = topics.identity(self.admin, plan.trace_topic)
-        query = jobs.start(
-            self.spark, plan, TRACE, jobs.How(topic_ids={plan.trace_topic: its}, **how)
-        )
+        origin = Origin(topics={plan.trace_topic: its})
+        query = jobs.start(self.spark, plan, TRACE, jobs.How(origin=origin, **how))
         query.wait()
         return query.sink.records
 
@@ -153,6 +152,29 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(pipeline: Pipel
     assert counted(plan) == {"rows": 600, "distinct": 600}
 
 
+def test_a_topic_that_is_made_anew_between_two_batches_is_not_taken_for_the_old_one(
+    pipeline: Pipeline,
+) -> None:
+    """... where it has records already at the offsets that come next."""
+    plan = pipeline.plan(batch_records=1)
+    pipeline.write(batch(1), batch(2), batch(3))
+    asked = 0
+
+    def origin_now() -> Origin:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
+            pipeline.write(*(batch(sequence) for sequence in range(4, 8)))
+        return Origin(topics={pipeline.topic: topics.identity(pipeline.admin, pipeline.topic)})
+
+    with pytest.raises(CheckpointError, match=r"deleted and made anew.*--restart"):
+        pipeline.run(plan, origin_now=origin_now)
+    assert counted(plan)["rows"] == 200
+    assert pipeline.run(plan, restart=True) == 4
+    assert counted(plan) == {"rows": 600, "distinct": 600}
+
+
 @pytest.mark.parametrize("has_rows", [False, True])
 def test_a_topic_that_is_made_anew_after_a_begin_that_failed_can_be_begun(
     pipeline: Pipeline,
@@ -168,7 +190,7 @@ def test_a_topic_that_is_made_anew_after_a_begin_that_failed_can_be_begun(
         topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
     pipeline.write(batch(2), batch(3))
     ids = {pipeline.topic: topics.identity(pipeline.admin, pipeline.topic)}
-    how = jobs.How(topic_ids=ids, restart=has_rows)
+    how = jobs.How(origin=Origin(topics=ids), restart=has_rows)
     with pytest.raises(RunError, match="no such column"):
         jobs.start(pipeline.spark, plan, evolve(TRACE, rows=fail), how).wait()
     topics.make_anew(pipeline.admin, NewTopic(pipeline.topic, 1, 1))
@@ -186,17 +208,17 @@ def test_a_job_of_another_cluster_is_refused_before_it_reads_anything(
     job, dlq = jobs.JOBS[name], {"topics": [pipeline.topic], "patterns": []}
     plan = pipeline.plan(audit={"topic": pipeline.topic}, dlq=dlq)
 
-    def run(cluster: str | None, **how: Any) -> int:
-        its = topics.identity(pipeline.admin, pipeline.topic)
-        how = {"cluster_id": cluster, "topic_ids": {pipeline.topic: its}, **how}
-        query = jobs.start(pipeline.spark, plan, job, jobs.How(**how))
+    def run(cluster: str | None, its: str | None = None, **how: Any) -> int:
+        its = its or topics.identity(pipeline.admin, pipeline.topic)
+        origin = Origin(cluster=cluster, topics={pipeline.topic: its})
+        query = jobs.start(pipeline.spark, plan, job, jobs.How(origin=origin, **how))
         query.wait()
         return query.sink.records
 
     assert run(None) == 0  # it did not tell who it is
     assert run("one") == 0
     with pytest.raises(CheckpointError) as caught:
-        run("two", topic_ids={pipeline.topic: "another topic"})
+        run("two", "another topic")
     said = str(caught.value)
     assert f"is of the cluster one, and {pipeline.kafka.bootstrap} is the cluster two" in said
     assert "give each cluster a `directory` of its own" in said
@@ -212,7 +234,7 @@ def test_a_topic_of_dead_letters_that_was_made_anew_is_told(pipeline: Pipeline) 
     plan = pipeline.plan(dlq={"topics": [], "patterns": [rf"^{pipeline.topic}"]})
 
     def run(ids: Mapping[str, str | None], *, restart: bool = False) -> None:
-        how = jobs.How(topic_ids=ids, restart=restart)
+        how = jobs.How(origin=Origin(topics=ids), restart=restart)
         jobs.start(pipeline.spark, plan, job, how).wait()
 
     run({"a": "1", "b": None})

@@ -109,28 +109,39 @@ def of(
     if restart and version is not None:
         generation += 1
     path = plan.checkpoint(job, generation)
-    again = (
-        f"`pipeline run {job} --restart` reads from the beginning of what Kafka has, into the same"
-        " table; answers count nothing twice"
-    )
     if restart:
         files.remove(path)  # the table has no batch of it: what was begun there came to nothing
     else:
-        _compare(files, path, table, version, again)
-    note = posixpath.join(path, _NOTE)
+        _compare(files, path, table, version, _again(job))
+    confirm(session, plan, job, path, origin)
+    return Checkpoint(path, generation, -1 if version is None else version)
+
+
+def confirm(session: SparkSession, plan: Plan, job: str, path: str, origin: Origin) -> None:
+    """Compare a checkpoint with where records come from now, and note what is new.
+
+    Raises CheckpointError where it is of another cluster, of another topic, or of one that was
+    made anew.
+    """
+    files, note = _Files(session), posixpath.join(path, _NOTE)
     text = files.read(note) if files.exists(note) else ""
     if not text:  # or one that a kill has left empty
         files.write(note, json.dumps(asdict(origin)))
-    else:
-        said = json.loads(text)
-        before = Origin(
-            cluster=said.get("cluster"), topics=said["topics"], is_pattern=origin.is_pattern
-        )
-        bootstrap = plan.kafka.get("bootstrap.servers", "")
-        _check(path, before, origin, bootstrap, again)
-        if (known := before.with_news(origin)) != before:
-            files.write(note, json.dumps(asdict(known)))
-    return Checkpoint(path, generation, -1 if version is None else version)
+        return
+    said = json.loads(text)
+    before = Origin(
+        cluster=said.get("cluster"), topics=said["topics"], is_pattern=origin.is_pattern
+    )
+    _check(path, before, origin, plan.kafka.get("bootstrap.servers", ""), _again(job))
+    if (known := before.with_news(origin)) != before:
+        files.write(note, json.dumps(asdict(known)))
+
+
+def _again(job: str) -> str:
+    return (
+        f"`pipeline run {job} --restart` reads from the beginning of what Kafka has, into the same"
+        " table; answers count nothing twice"
+    )
 
 
 def _compare(files: _Files, path: str, table: str, version: int | None, again: str) -> None:

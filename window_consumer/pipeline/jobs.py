@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Thread
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -123,10 +123,10 @@ class How:
 
     every: str | None = None
     """How often, such as ``1 minute``; None: once over what is there."""
-    topic_ids: Mapping[str, str | None] = field(factory=dict)
-    """The topics that are read, as far as they are there now, with the cluster's ids of them."""
-    cluster_id: str | None = None
-    """The id of the cluster, where it tells it."""
+    origin: Origin = field(factory=Origin)
+    """The cluster and the topics that are read, as far as they are there when the job begins."""
+    origin_now: Callable[[], Origin] | None = None
+    """Asks for them again before each batch: a topic may be made anew while a job runs."""
     restart: bool = False
     """Whether it begins at the first record that Kafka has."""
     before_batch: Callable[[Spans], None] | None = None
@@ -153,11 +153,22 @@ def start(session: SparkSession, plan: Plan, job: Job, how: How = ONCE) -> Runni
     )
     table, broken = job.table.make(session, plan), BROKEN.make(session, plan)
     named = {} if job.is_pattern else {topic: None}
-    origin = Origin(
-        cluster=how.cluster_id, topics={**named, **how.topic_ids}, is_pattern=job.is_pattern
+
+    def wanted(there: Origin) -> Origin:
+        return evolve(there, topics={**named, **there.topics}, is_pattern=job.is_pattern)
+
+    checkpoint = checkpoints.of(
+        session, plan, job.name, table, wanted(how.origin), restart=how.restart
     )
-    checkpoint = checkpoints.of(session, plan, job.name, table, origin, restart=how.restart)
-    sink = Sink(job, plan, table, broken, checkpoint, how.before_batch)
+
+    def look(batch: int) -> None:
+        if how.origin_now is not None:
+            now = wanted(how.origin_now())
+            checkpoints.confirm(session, plan, job.name, checkpoint.path, now)
+        if how.before_batch is not None:
+            how.before_batch(checkpoint.spans(session, batch))
+
+    sink = Sink(job, plan, table, broken, checkpoint, look)
     writer = records.writeStream.queryName(job.name).foreachBatch(sink.write)
     writer = writer.option("checkpointLocation", checkpoint.path)
     if how.every is None:
@@ -176,7 +187,8 @@ class Sink:
     path: str
     broken: str
     checkpoint: Checkpoint
-    before_batch: Callable[[Spans], None] | None = None
+    look: Callable[[int], None] = lambda _batch: None
+    """Gets the number of each batch before it is read."""
     records: int = field(default=0, init=False)
     """How many Kafka records were written so far."""
 
@@ -202,8 +214,7 @@ class Sink:
         name, number = writer_of(self.job.name), self.checkpoint.number(batch)
         has_broken = True
         if number > self.checkpoint.written:
-            if self.before_batch is not None:
-                self.before_batch(self.checkpoint.spans(records.sparkSession, batch))
+            self.look(batch)
             seen = Observation()
             bad = F.count(F.when(F.col("reason").isNotNull(), 1)).alias("bad")
             counted = judged.observe(seen, bad, F.count(F.lit(1)).alias("all"))

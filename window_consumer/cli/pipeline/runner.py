@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,13 +29,13 @@ from window_consumer.pipeline.plan import Plan
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from window_consumer.pipeline.checkpoints import Spans
-    from window_consumer.pipeline.jobs import Job, Running
+    from window_consumer.pipeline.checkpoints import Origin, Spans
+    from window_consumer.pipeline.jobs import Running
 
 AGAIN_S: Final = 10.0
 """Between two attempts of a job that goes on, while Kafka does not answer."""
-Ids = dict[str, tuple[str | None, Mapping[str, str | None]]]
-"""Of the cluster and of its topics, by the names of jobs."""
+Origins = dict[str, "Origin"]
+"""Where the records of jobs come from, by the names of the jobs."""
 BATCH_S: Final = 30.0
 """How long a batch that runs may take when the end is asked for; the next run does it again."""
 
@@ -67,26 +68,28 @@ class Runner:
 
         False where it was ended before all was read that was there.
         """
-        ids = self._ids_of(names)
+        origins = self._origins_of(names)
         with ExitStack() as held:
             for name in names:
                 held.enter_context(_alone(self.plan.directory, name))
             spark = held.enter_context(session_for(self.plan))
             stop = self.listen()
-            while not stop.is_set() and not self._ended(spark, ids, every_s, stop, restart=restart):
+            while not stop.is_set():
+                if self._ended(spark, origins, every_s, stop, restart=restart):
+                    break
                 restart = False
         return every_s is not None or not stop.is_set()
 
     def refresh(self, spark: SparkSession, name: str) -> None:
         """Run a job once, in a session that is there."""
-        ids = self._ids_of([name])
+        origins = self._origins_of([name])
         with _alone(self.plan.directory, name):
-            self._ended(spark, ids, None, threading.Event(), restart=False)
+            self._ended(spark, origins, None, threading.Event(), restart=False)
 
     def _ended(
         self,
         spark: SparkSession,
-        ids: Ids,
+        origins: Origins,
         every_s: float | None,
         stop: threading.Event,
         *,
@@ -100,11 +103,11 @@ class Runner:
         every = None if every_s is None else f"{int(every_s * 1000)} milliseconds"
         running: list[Running] = []
         try:
-            for name, (cluster, its) in ids.items():
+            for name, origin in origins.items():
                 how = jobs.How(
                     every=every,
-                    topic_ids=its,
-                    cluster_id=cluster,
+                    origin=origin,
+                    origin_now=partial(self._origin_of, name),
                     restart=restart,
                     before_batch=self._look_of(name),
                 )
@@ -117,6 +120,10 @@ class Runner:
             if every is None or not jobs.is_absence(error):
                 raise RunError(jobs.explained(error)) from error
             click.echo(f"Kafka does not answer, tried again in {AGAIN_S:g} s", err=True)
+        except BrokerUnavailableError as error:
+            if every is None:
+                raise
+            click.echo(f"{error}; tried again in {AGAIN_S:g} s", err=True)
         else:
             for each in running:
                 job = each.sink.job
@@ -127,7 +134,7 @@ class Runner:
             for each in running:
                 each.stop()
         stop.wait(AGAIN_S)
-        self._until_there(ids, stop)
+        self._until_there(origins, stop)
         return False
 
     def _look_of(self, job: str) -> Callable[[Spans], None] | None:
@@ -135,24 +142,27 @@ class Runner:
             return None
         return Skipped(job, self.beginnings, lambda text: click.echo(text, err=True)).look
 
-    def _until_there(self, ids: Ids, stop: threading.Event) -> None:
+    def _until_there(self, origins: Origins, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                ids.update(self._ids_of(list(ids)))
+                origins.update(self._origins_of(list(origins)))
             except BrokerUnavailableError as error:
                 click.echo(f"{error}; tried again in {AGAIN_S:g} s", err=True)
                 stop.wait(AGAIN_S)
             else:
                 return
 
-    def _ids_of(self, names: Sequence[str]) -> Ids:
-        """Return for each job the ids of the cluster and of its topics."""
-        jobs, cluster = _jobs().JOBS, self.cluster_id()
-        return {name: (cluster, self._topic_ids_of(jobs[name])) for name in names}
+    def _origins_of(self, names: Sequence[str]) -> Origins:
+        return {name: self._origin_of(name) for name in names}
 
-    def _topic_ids_of(self, job: Job) -> Mapping[str, str | None]:
+    def _origin_of(self, name: str) -> Origin:
+        """Ask for the cluster's id, and for those of a job's topics."""
+        jobs = _jobs()
+        job, cluster = jobs.JOBS[name], self.cluster_id()
         topic = job.topic_of(self.plan)
-        return self.topic_ids(topic) if job.is_pattern else {topic: self.topic_id(topic)}
+        ids = self.topic_ids(topic) if job.is_pattern else {topic: self.topic_id(topic)}
+        origin: Origin = jobs.Origin(cluster=cluster, topics=ids)
+        return origin
 
 
 def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Runner:
