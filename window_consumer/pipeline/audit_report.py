@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from attrs import frozen
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -80,7 +81,7 @@ def places(rows: DataFrame, scope: Scope) -> DataFrame:
 def report(
     rows: DataFrame, rules: Rules, scope: Scope, caught_up: DataFrame | None = None
 ) -> Report:
-    """Return the report on counts, as ``AUDIT_COUNTS``; they are kept in memory or on disk."""
+    """Return the report on counts, as ``AUDIT_COUNTS``; they are kept on disk meanwhile."""
     judged = _kept(effective(rows.drop(*_NOT_ASKED)))
     asked = (F.col("bucket_ms") + F.col("length_ms") > scope.since_ms) | (F.col("bucket_ms") == 0)
     found = findings(judged, rules, caught_up).where(asked)
@@ -93,8 +94,9 @@ def report(
 
 
 def _kept(rows: DataFrame) -> DataFrame:
-    """Keep rows of which several things are asked."""
+    """Keep rows of which several things are asked, on disk: in memory they grow with the data."""
     # A checkpoint spares the planner the way that they came, which takes it longer than Spark the
     # rows. But blocks that are lost with an executor cannot be made again.
     is_here = (rows.sparkSession.sparkContext.master or "").startswith("local[")
-    return rows.localCheckpoint(eager=False) if is_here else rows.cache()
+    on_disk = StorageLevel.DISK_ONLY
+    return rows.localCheckpoint(False, on_disk) if is_here else rows.persist(on_disk)
