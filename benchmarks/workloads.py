@@ -408,8 +408,8 @@ _ALL = (
     ),
     Workload(
         "pipeline-dlq-growth",
-        "1, 2, 4 and 8 times 125,000 dead letters: the table and the report, with the same memory",
-        TopicSpec(records=1_000_000),
+        "1, 2, 4 and 8 times 500,000 dead letters: the table and the report, with the same memory",
+        TopicSpec(records=4_000_000),
         work="dead-letters-growth",
         floors=_GROWTH_FLOORS,
     ),
