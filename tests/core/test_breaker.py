@@ -26,13 +26,13 @@ class Watched:
         self.pardons = 0
 
     def calls(self, signs: str, each_s: float = 0.0) -> None:
-        """Make calls: ``.`` returns, ``x`` fails."""
+        """Make calls: ``.`` returns, ``x`` fails, and so does ``r``, a call made again."""
         for sign in signs:
             self.wait(each_s)
-            if sign == "x":
-                self.breaker.failed(self.now, ERROR)
-            else:
+            if sign == ".":
                 self.breaker.returned(1, self.now)
+            else:
+                self.breaker.failed(self.now, ERROR, is_first=sign == "x")
         self.wait(0.0)
 
     def wait(self, seconds: float) -> None:
@@ -145,6 +145,34 @@ def test_it_opens_when_it_has_held_for_long_and_nothing_is_left_to_call() -> Non
     watched = Watched()
     watched.breaker.returned(1_000_000, watched.now)
     watched.calls("x" * 15)
+    watched.wait(HOLD_S)
+    assert watched.states == ["holding", "open"]
+
+
+def test_records_that_always_fail_leave_when_nothing_else_is_left_to_call() -> None:
+    watched = Watched()
+    watched.calls("." * 1000 + "x" * 10 + "r" * 30)
+    assert watched.states == ["holding"]
+    assert not watched.lets_leave()
+    watched.wait(HOLD_S)
+    assert (watched.states, watched.pardons) == (["holding", "closed"], 0)
+    assert watched.lets_leave()
+    watched.calls("r" * 19)
+    assert watched.lets_leave()
+
+
+def test_calls_that_are_made_again_hide_no_outage() -> None:
+    watched = Watched()
+    watched.breaker.returned(1_000_000, watched.now)
+    watched.calls("x" * 11 + "r" * 100, HOLD_S / 200)
+    watched.wait(HOLD_S)
+    assert watched.states == ["holding", "open"]
+
+
+def test_without_enough_first_calls_it_opens_as_well() -> None:
+    watched = Watched()
+    watched.calls("." * 19 + "r" * 19)
+    assert watched.states == ["holding"]
     watched.wait(HOLD_S)
     assert watched.states == ["holding", "open"]
 

@@ -94,6 +94,21 @@ def test_a_few_spent_records_leave_at_once_further_ones_after_a_moment() -> None
     assert len(driven.tick(SETTLE_S).publish) == 2
 
 
+def test_records_that_always_fail_leave_though_nothing_else_is_left_to_call() -> None:
+    """... as at the end of a topic, where their last attempts are all that there is to call."""
+    driven = worker(2, records=400)
+    moved = []
+    while driven.out or driven.engine.partitions[ORDERS].failed:
+        for slice_ in list(driven.out):
+            driven.fail(slice_, *(offset for offset in range(0, 400, 10)))
+        for each in driven.tick(LONG_S).publish:
+            driven.engine.on_published(each, None, driven.now)
+            moved.append(each.message.offset())
+        assert driven.now < 1010.0, f"{len(moved)} of 40 have left, it is {state(driven)}"
+    assert sorted(moved) == list(range(0, 400, 10))
+    assert state(driven) is BreakerState.CLOSED
+
+
 def test_nothing_starts_while_it_is_open() -> None:
     driven = opened()
     assert driven.out == []

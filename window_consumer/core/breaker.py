@@ -6,7 +6,9 @@ state     meaning                      left
 closed    everything goes its way      when most of the last ``min_calls`` calls failed
 holding   calls go on, but records     to closed when enough of the last calls returned; to open
           whose attempts are spent     when most calls within ``window`` failed, or after HOLD_S:
-          stay where they are          at a high rate the successes before an outage outweigh it
+          stay where they are          at a high rate the successes before an outage outweigh it.
+                                       But to closed then where most of the last records returned
+                                       when they were called first: what is left is what is wrong
 open      nothing starts, nothing      when ``cool_down`` is over
           leaves
 half-open one call at a time           to closed when one returns, or when there is nothing left
@@ -114,6 +116,9 @@ class Breaker:
         self._mask = (1 << rules.min_calls) - 1
         self._known = 0
         """How many bits of those count."""
+        self._first = 0
+        """The last calls that were the first ones of their records, as ``_recent``."""
+        self._first_known = 0
         self._buckets: deque[_Bucket] = deque()
         self._done = 0
         self._failed = 0
@@ -127,14 +132,19 @@ class Breaker:
 
     # ---- what it hears
 
-    def returned(self, calls: int, now: float, source: object = None) -> None:
-        """Note calls of a slice that returned; ``source`` tells a probe from other calls."""
+    def returned(
+        self, calls: int, now: float, source: object = None, *, is_first: bool = True
+    ) -> None:
+        """Note calls of a slice that returned; ``source`` tells a probe from other calls.
+
+        ``is_first`` tells the first calls of records from those that are made again.
+        """
         if not self.rules.enabled or not calls:
             return
         if self.lets_start:
             self._bucket(now).done += calls
             self._done += calls
-            self._remember(calls, failed=False)
+            self._remember(calls, failed=False, is_first=is_first)
             if self.state is BreakerState.HOLDING and not self._recently_bad:
                 pardon = now - self.since >= FORGIVEN_S
                 self._enter(BreakerState.CLOSED, now, "", pardon=pardon)
@@ -142,14 +152,16 @@ class Breaker:
             self._start_anew()
             self._enter(BreakerState.CLOSED, now, "a call has returned", pardon=True)
 
-    def failed(self, now: float, error: str, source: object = None) -> None:
+    def failed(
+        self, now: float, error: str, source: object = None, *, is_first: bool = True
+    ) -> None:
         """Note a call that failed with what another call could mend; ``error`` in words."""
         if not self.rules.enabled:
             return
         if self.lets_start:
             self._bucket(now).failed += 1
             self._failed += 1
-            self._remember(1, failed=True)
+            self._remember(1, failed=True, is_first=is_first)
             self._last_error = error
             self._judge(now)
         elif source is self.probe and self.state is BreakerState.HALF_OPEN:
@@ -162,7 +174,7 @@ class Breaker:
             self.since = now
         if self.state is BreakerState.HOLDING:
             if now - self.since >= HOLD_S:
-                self._enter(BreakerState.OPEN, now, self._recent_share())
+                self._end_holding(now)
         elif self.state is BreakerState.OPEN:
             if now - self.since >= self.rules.cool_down_s:
                 self._probes_failed = 0
@@ -243,6 +255,16 @@ class Breaker:
             share = f"{failed} of {calls} calls failed within {self.rules.window_s:g} s"
             self._enter(BreakerState.OPEN, now, f"{share}, the last one with {self._last_error}")
 
+    def _end_holding(self, now: float) -> None:
+        known = self._first_known
+        if known < self.rules.min_calls or self._above(self._first.bit_count(), known):
+            self._enter(BreakerState.OPEN, now, self._recent_share())
+            return
+        # Others went well meanwhile: the last calls were those that records which always fail had
+        # left. Open, it would call nothing else, and wait for one of them to return.
+        self._recent = self._known = 0
+        self._enter(BreakerState.CLOSED, now, "")
+
     @property
     def _recently_bad(self) -> bool:
         known = self._known
@@ -271,12 +293,15 @@ class Breaker:
 
     # ---- what it remembers
 
-    def _remember(self, calls: int, *, failed: bool) -> None:
+    def _remember(self, calls: int, *, failed: bool, is_first: bool) -> None:
         """Note calls that ended alike as the latest ones."""
         calls = min(calls, self.rules.min_calls)
         bits = (1 << calls) - 1 if failed else 0
         self._recent = (self._recent << calls | bits) & self._mask
         self._known = min(self._known + calls, self.rules.min_calls)
+        if is_first:
+            self._first = (self._first << calls | bits) & self._mask
+            self._first_known = min(self._first_known + calls, self.rules.min_calls)
 
     def _bucket(self, now: float) -> _Bucket:
         """Return the bucket of calls that end now."""
@@ -296,4 +321,5 @@ class Breaker:
         """Forget the calls of an outage that is over."""
         self.probe = None
         self._recent = self._known = self._done = self._failed = 0
+        self._first = self._first_known = 0
         self._buckets.clear()

@@ -374,11 +374,12 @@ class Settling:
         calls.sort(key=itemgetter(0))
         if slice_.is_batch and slice_ is self._breaker.probe:
             calls = [each for each in calls if each[2] is None][:1] or calls[:1]
+        is_first = slice_.call.attempt == 1
         for _, count, each in calls:
             if each is None:
-                self._breaker.returned(count, now, slice_)
+                self._breaker.returned(count, now, slice_, is_first=is_first)
             else:
-                self._breaker.failed(now, in_words(each), slice_)
+                self._breaker.failed(now, in_words(each), slice_, is_first=is_first)
 
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Give a record that failed its final outcome and free its lane."""

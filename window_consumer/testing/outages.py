@@ -16,24 +16,30 @@ class Outages:
     """Counts the records of each member that leave between two calls that return.
 
     The Engine hears of calls when their slice is over, so that calls of a moment before an outage
-    may be heard in its midst: once for each slot.
+    may be heard in its midst: once for each slot. Records that failed already when others returned
+    may leave: so may those that always fail when nothing else is left to call.
     """
 
     def __init__(self, history: History):
         self._history = history
         self._runs: dict[SimulatedMember, int] = {}
         """How many calls of a member have returned: the number of the run of failures since."""
+        self._began: dict[tuple[Tenure, int], int] = {}
+        """The run in which a record's first call failed."""
         self._spent: dict[tuple[Tenure, int], int] = {}
         """The run in which a record's attempts were spent."""
         self._left: dict[tuple[SimulatedMember, int], set[tuple[Tenure, int]]] = {}
 
     def ended(self, call: SimulatedCall, result: Result) -> None:
         """A call is over."""
-        member = call.tenure.member
+        member, record = call.tenure.member, (call.tenure, call.offset)
+        run = self._runs.get(member, 0)
         if result in ("done", "skipped"):
-            self._runs[member] = self._runs.get(member, 0) + 1
-        elif result == "spent":
-            self._spent[call.tenure, call.offset] = self._runs.get(member, 0)
+            self._runs[member] = run + 1
+            return
+        self._began.setdefault(record, run)
+        if result == "spent":
+            self._spent[record] = run
 
     def left(self, tenure: Tenure, offset: int) -> None:
         """A copy of a record is written because its retries are exhausted."""
@@ -41,6 +47,8 @@ class Outages:
         run = self._spent.get((tenure, offset))
         if run is None or not rules.breaker.enabled:
             return
+        if self._began[tenure, offset] != run:
+            return  # others returned while it failed: it is what is wrong
         left = self._left.setdefault((tenure.member, run), set())
         left.add((tenure, offset))
         allowed = rules.breaker.min_calls * (rules.slots + 1)
