@@ -20,7 +20,9 @@ from window_consumer.core.ladder import RetryRules
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Stalled
 from window_consumer.model.errors import Fatal, ProcessDiedError, RetryLater, StalledError
+from window_consumer.runtime.berths import Berth
 from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.parcels import Parcel
 from window_consumer.runtime.process_pool import ProcessPool
 from window_consumer.runtime.thread_pool import Caller
 
@@ -126,6 +128,27 @@ def test_what_a_batch_handler_forks_says_nothing_for_its_slot(
     assert behind.deviate().returned[0].results[0].value == b"1"
 
 
+def test_a_slice_on_its_way_to_a_child_does_not_seem_to_be_claimed(
+    submit: Submit, completions: SimpleQueue[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def load(berth: Berth, records: int) -> None:
+        seen.extend(parcel.left() for parcel in going)
+        loaded(berth, records)
+
+    def go_to(parcel: Parcel, *args: Any) -> None:
+        going.append(parcel)
+        gone(parcel, *args)
+
+    going: list[Parcel] = []
+    loaded, gone = Berth.load, Parcel.go_to
+    monkeypatch.setattr(Berth, "load", load)
+    monkeypatch.setattr(Parcel, "go_to", go_to)
+    assert submit("ok", "ok") is completions.get(timeout=PATIENCE_S)
+    assert seen == [2]
+
+
 def test_a_batch_that_hangs_ends_with_its_process(
     pool: ProcessPool, submit: Submit, completions: SimpleQueue[Any]
 ) -> None:
@@ -139,7 +162,12 @@ def test_a_batch_that_hangs_ends_with_its_process(
     noted = hanging.deviate().failed
     assert offsets([message for message, _ in noted]) == [0, 1, 2]
     assert {type(each.error) for _, each in noted} == {StalledError}
-    wait_until(lambda: given_up.claimed() == 2)
+
+    def has_begun() -> bool:
+        with pool.news:  # without, it also seems to be begun for a moment while it is put back
+            return given_up.claimed() == 2
+
+    wait_until(has_begun)
     pool.interrupt([given_up])
     assert completions.get(timeout=PATIENCE_S) is given_up
     noted_too = given_up.deviate()

@@ -112,9 +112,10 @@ class Parcel:
 
     def go_to(self, slot: ProcessSlot, berth: Berth, serial: int) -> None:
         """Note that a child is about to get it."""
+        # First: an empty berth says that all of it is claimed, and whoever asks holds no lock.
+        berth.load(1 if self.slice_.is_batch else len(self.messages))
         self.slot, self.berth, self.serial, self.waits = slot, berth, serial, False
         self.told = self._known = 0
-        berth.load(1 if self.slice_.is_batch else len(self.messages))
         call = self.slice_.call
         if isinstance(call, WatchedCall):
             call.berth = berth
