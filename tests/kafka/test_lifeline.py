@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from threading import Event
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import BrokerMetadata, ClusterMetadata
 
 from tests.kafka.fenced_broker import FencedBroker
 from window_consumer.kafka import lifeline
@@ -17,7 +20,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.lasting_producer import LastingProducer
-from window_consumer.kafka.lifeline import LOOK_S, SURE, Lifeline
+from window_consumer.kafka.lifeline import LOOK_S, SILENT_S, SURE, Lifeline
 from window_consumer.model.errors import WindowConsumerError
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))
@@ -25,18 +28,19 @@ ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
 PATIENCE_S = 60.0
 CLIENTS = 3
 """At once: each of them loses its way in most cases, not in all."""
+REFRESH_MS = 200
 
 
 class Watched:
     """A client, and others that are made to be asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         self.now = 1000.0
         self.cluster_is_there = True
         self.client_answers = False
         self.asked: list[float] = []
         self.others = Event()
-        self.line = Lifeline({"bootstrap.servers": "127.0.0.1:1"}, self._ask, lambda: self.now)
+        self.line = Lifeline(settings or {}, self._ask, lambda: self.now, notices_silence=True)
 
     def _ask(self, client: object, timeout_s: float) -> bool:
         if client is self:
@@ -64,11 +68,45 @@ def watched() -> Watched:
     return Watched()
 
 
-def test_nobody_is_asked_before_all_brokers_were_down(watched: Watched) -> None:
+def test_nobody_is_asked_without_a_reason(watched: Watched) -> None:
     watched.line.note(KafkaError(KafkaError._TRANSPORT))
-    watched.now += 1000
+    for _ in range(10):
+        watched.now += SILENT_S - 1
+        watched.line.heard()
+        assert not watched.line.is_lost(watched)
+    watched.now += SILENT_S - 1
     assert not watched.line.is_lost(watched)
     assert not watched.others.is_set()
+
+
+@pytest.mark.parametrize("silent_s", [0.0, SILENT_S])
+def test_silence_and_suspicion_are_reasons_too(watched: Watched, silent_s: float) -> None:
+    """Some clients do not say that all brokers are down before they ask nobody any more."""
+    if not silent_s:
+        watched.line.suspect()
+    watched.now += silent_s
+    assert watched.looks(SURE) == [False] * (SURE - 1) + [True]
+
+
+def test_one_answer_ends_a_silence(watched: Watched) -> None:
+    watched.client_answers = True
+    watched.now += SILENT_S
+    assert watched.looks(1) == [False]
+    watched.now += SILENT_S - 1
+    assert not watched.line.is_lost(watched)
+    assert len(watched.asked) == 1
+
+
+def test_silence_is_no_reason_where_nothing_is_to_come() -> None:
+    line = Lifeline({}, lambda _client, _timeout_s: pytest.fail("asked"), iter((0.0, 1e9)).__next__)
+    assert not line.is_lost(object())
+
+
+def test_a_fetch_that_waits_for_records_is_waited_for() -> None:
+    patient = Watched({"fetch.wait.max.ms": 7000})
+    patient.line.suspect()
+    patient.looks(1)
+    assert patient.asked[0] > 7.0
 
 
 def test_a_client_that_alone_is_not_answered_is_lost(watched: Watched) -> None:
@@ -94,12 +132,28 @@ def test_a_client_that_was_slow_once_is_not_lost(watched: Watched) -> None:
     assert len(watched.asked) == asked
 
 
+def test_an_answer_without_brokers_is_none() -> None:
+    """Who gives it is fenced, and the client that takes it for an answer is lost with it."""
+    metadata = ClusterMetadata()
+    client = SimpleNamespace(list_topics=lambda **_: metadata)
+    metadata.brokers = {}
+    assert not lifeline._answers(client, 1.0)
+    metadata.brokers = {1: BrokerMetadata()}
+    assert lifeline._answers(client, 1.0)
+
+
 # ---- with the client library
 
 
-@pytest.fixture
-def fenced(monkeypatch: pytest.MonkeyPatch) -> Iterator[FencedBroker]:
+@pytest.fixture(params=[True, False], ids=["", "unsaid"])
+def fenced(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FencedBroker]:
+    """Have clients that lose their way; the second kind does not say so, as it happens."""
     monkeypatch.setattr(lifeline, "LOOK_S", 0.2)
+    if not request.param:
+        monkeypatch.setattr(lifeline, "SILENT_S", 1.0)
+        monkeypatch.setattr(Lifeline, "note", lambda _self, _error: None)
     with (
         EmbeddedBroker(topics={"orders": 1}) as broker,
         FencedBroker(broker.client_settings()["bootstrap.servers"], "orders") as fenced,
@@ -138,16 +192,13 @@ def test_producers_go_on_after_the_cluster_had_no_brokers(fenced: FencedBroker) 
     settings = {
         "bootstrap.servers": fenced.bootstrap,
         "log_level": 0,
-        "topic.metadata.refresh.interval.ms": 200,
+        "topic.metadata.refresh.interval.ms": REFRESH_MS,
     }
     producers = [LastingProducer(settings, LOG, lambda _: None) for _ in range(CLIENTS)]
     for producer in producers:
         producer.produce("orders", value=b"before")
         assert producer.wait(PATIENCE_S) == 0
-    fenced.is_fenced = True
-    for producer in producers:
-        _until_down(producer)
-    fenced.is_fenced = False
+    _until_fenced(producers, fenced)
     for producer in producers:
         _until_written(producer)
 
@@ -164,9 +215,15 @@ def _until_written(producer: LastingProducer) -> None:
             producer.poll(0.05)
 
 
-def _until_down(producer: LastingProducer) -> None:
-    """Wait until the client knows no broker."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not producer._lifeline._suspected:
-        assert time.monotonic() < deadline
-        producer.poll(0.05)
+def _until_fenced(producers: list[LastingProducer], fenced: FencedBroker) -> None:
+    """Wait until each client had time to ask, and as many answers as there are clients were given.
+
+    What a client says of itself is nothing to wait for: some say nothing.
+    """
+    fenced.is_fenced = True
+    begun = time.monotonic()
+    while fenced.answers < CLIENTS or time.monotonic() < begun + 5 * REFRESH_MS / 1000:
+        assert time.monotonic() < begun + PATIENCE_S
+        for producer in producers:
+            producer.poll(0.05)
+    fenced.is_fenced = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from itertools import chain, count
 from typing import Any
 
@@ -15,7 +16,13 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    ClusterMetadata,
+    ConfigResource,
+    NewPartitions,
+    OffsetSpec,
+)
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.answers import (
@@ -137,6 +144,7 @@ class Cluster:
         error = errors.cause_of(exception)
         if error is None or not errors.is_absence(error):
             raise in_words(exception, f"cluster at {self.bootstrap}") from exception
+        self._lifeline.suspect()
 
     def has_consumer_protocol(self) -> bool:
         """Tell whether the brokers that have answered know the consumer group protocol."""
@@ -145,19 +153,13 @@ class Cluster:
 
     def cluster_id(self, timeout_s: float = _ASK_S) -> str | None:
         """Return the id of the cluster, None where it does not tell it."""
-        try:
-            return self._admin.list_topics(timeout=timeout_s).cluster_id
-        except KafkaException as exception:
-            raise in_words(exception, "the cluster's id") from exception
+        return self._metadata("the cluster's id", timeout_s).cluster_id
 
     # ---- topics
 
     def topic_names(self, timeout_s: float = _ASK_S) -> list[str]:
         """Return the names of all topics that we may see."""
-        try:
-            return sorted(self._admin.list_topics(timeout=timeout_s).topics)
-        except KafkaException as exception:
-            raise in_words(exception, "list of topics") from exception
+        return sorted(self._metadata("list of topics", timeout_s).topics)
 
     def topics(
         self,
@@ -197,10 +199,7 @@ class Cluster:
         """Ask for topics the old way, without ids and rights; librdkafka's mock needs it."""
         found = {}
         for name in names:
-            try:
-                metadata = self._admin.list_topics(name, timeout=timeout_s).topics[name]
-            except KafkaException as exception:
-                raise in_words(exception, f"topic {name}") from exception
+            metadata = self._metadata(f"topic {name}", timeout_s, name).topics[name]
             if metadata.error is not None:
                 error = errors.translate(metadata.error, f"topic {name}")
                 if isinstance(error, MissingTopicError):
@@ -348,10 +347,26 @@ class Cluster:
 
     def broker_config(self, timeout_s: float = _ASK_S) -> dict[str, str]:
         """Return one broker's settings; empty where the cluster does not tell them."""
-        brokers = self._admin.list_topics(timeout=timeout_s).brokers
+        brokers = self._metadata("list of brokers", timeout_s).brokers
         return self._settings_of("broker", str(min(brokers)), timeout_s)
 
     # ---- answers
+
+    def _metadata(self, what: str, timeout_s: float, *topic: str) -> ClusterMetadata:
+        with self._suspecting():
+            try:
+                return self._admin.list_topics(*topic, timeout=timeout_s)
+            except KafkaException as exception:
+                raise in_words(exception, what) from exception
+
+    @contextmanager
+    def _suspecting(self) -> Iterator[None]:
+        """Take a question without an answer for a reason to look whether the client is lost."""
+        try:
+            yield
+        except BrokerUnavailableError:
+            self._lifeline.suspect()
+            raise
 
     def _answer(
         self,
@@ -360,13 +375,14 @@ class Cluster:
         timeout_s: float,
         patience_s: float = NOT_READY_S,
     ) -> Any:
-        return first_answer(
-            futures,
-            what,
-            timeout_s=timeout_s,
-            patience_s=patience_s,
-            pause=lambda: self._client.poll(_POLL_S),
-        )
+        def pause() -> None:
+            self._lifeline.suspect()
+            self._client.poll(_POLL_S)
+
+        with self._suspecting():
+            return first_answer(
+                futures, what, timeout_s=timeout_s, patience_s=patience_s, pause=pause
+            )
 
     def _settings_of(self, kind: str, name: str, timeout_s: float) -> dict[str, str]:
         """Return settings of a topic or a broker; empty where the cluster does not tell them."""

@@ -35,7 +35,7 @@ class Connection:
         self.troubles: list[KafkaError] = []
         """What the client has said about itself, for the listener."""
         self.commits = Commits()
-        self.lifeline = Lifeline(settings)
+        self.lifeline = Lifeline(settings, notices_silence=True)
         noting = {"error_cb": self._hear, "on_commit": self.commits.on_commit}
         try:
             self.consumer = Consumer({**settings, **noting}, logger=log)
@@ -67,6 +67,8 @@ class Connection:
             moved.clear()
             chunk = self.consumer.consume(1, timeout_s)
             full = bool(chunk)
+        if chunk:
+            self.lifeline.heard()
         yield chunk
         left -= len(chunk)
         while full and left > 0:

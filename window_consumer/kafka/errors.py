@@ -145,6 +145,11 @@ def is_absence(error: KafkaError) -> bool:
     return error.code() in _ABSENT
 
 
+def is_expiry(error: KafkaError) -> bool:
+    """Tell whether a message was given up because no broker took it in time."""
+    return error.code() == KafkaError._MSG_TIMED_OUT
+
+
 def are_all_down(error: KafkaError) -> bool:
     """Tell whether the client says that it is connected to no broker."""
     return error.code() == KafkaError._ALL_BROKERS_DOWN

@@ -45,7 +45,11 @@ class EventWriter:
         topic = self._topic
 
         def report(error: KafkaError | None, _message: Message) -> None:
-            on_done(None if error is None else errors.publish_failure(error, topic))
+            if error is None:
+                on_done(None)
+            else:
+                self._producer.note_unsent(error)
+                on_done(errors.publish_failure(error, topic))
 
         try:
             self._producer.produce(topic, value=value, key=key, on_delivery=report)

@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Producer
 
+from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.lifeline import Lifeline
 
@@ -23,7 +24,7 @@ class LastingProducer:
         self._log = log
         self._on_error = on_error
         self._settings = {**settings, "error_cb": self._hear}
-        self._lifeline = Lifeline(settings)
+        self._lifeline = Lifeline(settings, notices_silence=True)
         self._producer = Producer(self._settings, logger=log)
         self._given_up: list[Producer] = []
 
@@ -35,9 +36,15 @@ class LastingProducer:
         """Send a message, as confluent-kafka's producer does."""
         self._producer.produce(topic, **message)
 
+    def note_unsent(self, error: KafkaError) -> None:
+        """Hear why a message failed, which may have been for want of an answer."""
+        if errors.is_expiry(error):
+            self._lifeline.suspect()
+
     def poll(self, timeout_s: float) -> None:
         """Wait for answers and hand them out; messages of a lost client fail."""
-        self._producer.poll(timeout_s)
+        if self._producer.poll(timeout_s) or not len(self._producer):
+            self._lifeline.heard()
         for lost in list(self._given_up):
             # Again and again: who sends may have had this client in his hand when it was replaced.
             lost.purge()
@@ -50,7 +57,7 @@ class LastingProducer:
                 "the cluster answers, and this producer has lost its way to it: goes on with a new"
                 " one",
             )
-            self._lifeline = Lifeline(self._settings)
+            self._lifeline = Lifeline(self._settings, notices_silence=True)
             self._given_up.append(self._producer)
             self._producer = Producer(self._settings, logger=self._log)
 

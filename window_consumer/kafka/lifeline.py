@@ -4,7 +4,8 @@ A broker that is alone, and fenced because it stops or was asleep, says that the
 brokers. Where the client's last connection ends with that answer, librdkafka (2.10 and later, seen
 with 2.16) forgets every broker, and the same answer cancels its return to ``bootstrap.servers``: it
 asks nobody any more, ever (https://github.com/confluentinc/librdkafka/issues/5301). Only a new
-client helps.
+client helps. Most such clients say at least that all brokers are down; one in some hundreds says
+nothing at all, calls no callback and logs nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +27,17 @@ LOOK_S: Final = 5.0
 SURE: Final = 2
 """So many looks in a row have to say so."""
 
+SILENT_S: Final = 60.0
+"""A client from which nothing was heard for so long is looked at, too, where that is asked for."""
+
 _PATIENCE_S: Final = 3.0
 """How long a new client may take for an answer."""
 
 _LEAST_S: Final = 0.5
+_FETCH_WAIT_MS: Final = 500
+"""The client's default. A broker answers on one connection in turn: what is asked after a fetch
+that waits for records has its answer after that."""
+
 _TIMES_SLOWER: Final = 3.0
 """How much longer the client may take than a new one, which had to connect first."""
 
@@ -37,10 +45,10 @@ Ask = Callable[[Any, float], bool]
 
 
 class Lifeline:
-    """Watches one client. ``is_lost`` belongs to one thread, ``note`` to any.
+    """Watches one client. ``note`` and ``suspect`` belong to any thread, the rest to one.
 
-    It looks only after the client has said that all brokers are down, and asks the client itself
-    only when a new one has been answered: while the cluster is away nothing waits.
+    It looks only when there is reason to, and asks the client itself only when a new one has been
+    answered: while the cluster is away nothing waits.
     """
 
     def __init__(
@@ -48,12 +56,20 @@ class Lifeline:
         settings: Mapping[str, Any],
         ask: Ask | None = None,
         now: Callable[[], float] = time.monotonic,
+        *,
+        notices_silence: bool = False,
     ):
-        """Take the settings of the client, and how to ask a client for something small."""
+        """Take the settings of the client, and how to ask a client for something small.
+
+        With ``notices_silence`` it is a reason, too, that ``heard`` was not called for SILENT_S.
+        """
         plain = {key: value for key, value in settings.items() if key not in _OF_THE_CLIENT}
         self._settings = {**plain, "log_level": 0}
         self._ask = ask or _answers
         self._now = now
+        self._own_s = _LEAST_S + int(settings.get("fetch.wait.max.ms", _FETCH_WAIT_MS)) / 1000
+        self._notices_silence = notices_silence
+        self._heard_at = now()
         self._suspected = False
         self._look_at = 0.0
         self._asked: Future[float | None] | None = None
@@ -62,11 +78,22 @@ class Lifeline:
     def note(self, error: KafkaError) -> None:
         """Hear what the client says of itself."""
         if errors.are_all_down(error):
-            self._suspected = True
+            self.suspect()
+
+    def suspect(self) -> None:
+        """Have a reason to look, such as a question without an answer."""
+        self._suspected = True
+
+    def heard(self) -> None:
+        """Hear that something came from the cluster, or that nothing was to come."""
+        self._heard_at = self._now()
 
     def is_lost(self, client: Any) -> bool:
         """Tell whether the client is to be replaced; takes at most a few seconds, rarely."""
-        if not self._suspected or self._now() < self._look_at:
+        now = self._now()
+        if self._notices_silence and now - self._heard_at >= SILENT_S:
+            self.suspect()
+        if not self._suspected or now < self._look_at:
             return False
         if self._asked is None:
             self._asked = self._ask_another()
@@ -76,8 +103,9 @@ class Lifeline:
         self._look_at = self._now() + LOOK_S
         if took_s is None:
             self._failures = 0
-        elif self._ask(client, _LEAST_S + _TIMES_SLOWER * took_s):
+        elif self._ask(client, self._own_s + _TIMES_SLOWER * took_s):
             self._suspected, self._failures = False, 0
+            self.heard()
         else:
             self._failures += 1
         return self._failures >= SURE
@@ -107,7 +135,7 @@ _OF_THE_CLIENT: Final = frozenset(
 
 def _answers(client: Any, timeout_s: float) -> bool:
     try:
-        client.list_topics(timeout=timeout_s)
+        # An answer without brokers is none: with it a client loses its way.
+        return bool(client.list_topics(timeout=timeout_s).brokers)
     except KafkaException:
         return False
-    return True

@@ -54,12 +54,17 @@ class KafkaSink:
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
         """Send a copy; ``on_delivery`` gets None once all in-sync replicas have it."""
         topic = copy.topic
+        producer = self._usable()
 
         def report(error: KafkaError | None, _message: Message) -> None:
-            on_delivery(None if error is None else errors.publish_failure(error, topic))
+            if error is None:
+                on_delivery(None)
+            else:
+                producer.note_unsent(error)
+                on_delivery(errors.publish_failure(error, topic))
 
         try:
-            self._usable().produce(
+            producer.produce(
                 topic,
                 value=copy.value,
                 key=copy.key,
