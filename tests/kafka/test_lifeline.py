@@ -19,9 +19,13 @@ from window_consumer.kafka import lifeline
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.lasting_producer import LastingProducer
 from window_consumer.kafka.lifeline import LOOK_S, SILENT_S, SURE, Lifeline
-from window_consumer.model.errors import WindowConsumerError
+from window_consumer.kafka.settings import EventNeeds
+from window_consumer.kafka.sink import KafkaSink
+from window_consumer.model.errors import PublishFailedError, WindowConsumerError
+from window_consumer.model.protocols import Copy
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))
 ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
@@ -130,6 +134,29 @@ def test_a_client_that_was_slow_once_is_not_lost(watched: Watched) -> None:
     watched.now += 1000
     assert not watched.line.is_lost(watched)  # it is not asked again before all are down again
     assert len(watched.asked) == asked
+
+
+def test_settings_that_the_client_refuses_are_its_own_to_tell() -> None:
+    assert not Lifeline({"fetch.wait.max.ms": "long"}).is_lost(object())
+
+
+def test_messages_that_expire_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all messages expire before a silence is long enough, none of them is an answer."""
+    monkeypatch.setattr(Lifeline, "note", lambda _self, _error: None)
+    suspicions: list[str] = []
+    monkeypatch.setattr(Lifeline, "suspect", lambda _self: suspicions.append("it"))
+    nowhere = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+    failures: list[PublishFailedError | None] = []
+
+    writer = EventWriter(nowhere, EventNeeds("wc-trace", "all", timeout_s=0.2), "wc.trace", LOG)
+    writer.send(b"{}", failures.append)
+    assert writer.close(PATIENCE_S) == 0
+    assert len(failures) == len(suspicions) == 1
+
+    sink = KafkaSink({**nowhere, "message.timeout.ms": 200}, "charge", LOG)
+    sink.write(Copy("orders", 0, None, b"v", ()), failures.append)
+    assert sink.close(PATIENCE_S) == 0
+    assert len(failures) == len(suspicions) == 2
 
 
 def test_an_answer_without_brokers_is_none() -> None:

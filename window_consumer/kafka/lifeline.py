@@ -67,7 +67,7 @@ class Lifeline:
         self._settings = {**plain, "log_level": 0}
         self._ask = ask or _answers
         self._now = now
-        self._own_s = _LEAST_S + int(settings.get("fetch.wait.max.ms", _FETCH_WAIT_MS)) / 1000
+        self._fetch_wait_ms = settings.get("fetch.wait.max.ms", _FETCH_WAIT_MS)
         self._notices_silence = notices_silence
         self._heard_at = now()
         self._suspected = False
@@ -103,12 +103,16 @@ class Lifeline:
         self._look_at = self._now() + LOOK_S
         if took_s is None:
             self._failures = 0
-        elif self._ask(client, self._own_s + _TIMES_SLOWER * took_s):
+        elif self._ask(client, self._patience_s(took_s)):
             self._suspected, self._failures = False, 0
             self.heard()
         else:
             self._failures += 1
         return self._failures >= SURE
+
+    def _patience_s(self, took_s: float) -> float:
+        """Return how long the client may take where a new one took so long."""
+        return _LEAST_S + int(self._fetch_wait_ms) / 1000 + _TIMES_SLOWER * took_s
 
     def _ask_another(self) -> Future[float | None]:
         """Ask a new client, on a thread of its own; gives how long it took, None if in vain."""

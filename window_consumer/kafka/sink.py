@@ -54,7 +54,6 @@ class KafkaSink:
     def write(self, copy: Copy, on_delivery: Delivery) -> None:
         """Send a copy; ``on_delivery`` gets None once all in-sync replicas have it."""
         topic = copy.topic
-        producer = self._usable()
 
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is None:
@@ -64,6 +63,7 @@ class KafkaSink:
                 on_delivery(errors.publish_failure(error, topic))
 
         try:
+            producer = self._usable()
             producer.produce(
                 topic,
                 value=copy.value,
