@@ -102,6 +102,10 @@ BROKEN = {
     batch().replace(b'"n":[3]', b'"n":[9000000000]'): "columns of another length",
     batch().replace(b'"n":[3]', b'"n":[-3]'): "columns of another length",
     batch().replace(b'"n":[3]', b'"n":[1,2]'): "columns of another length",
+    batch().replace(
+        b'"v":[17],"n":[3]', b'"v":[17,18],"n":[9223372036854775807,1]'
+    ): "columns of another length",
+    batch().replace(b'"v":[17]', b'"v":[9223372036854775807]'): "columns of another length",
     batch().replace(b'"v":[17]', b'"v":[]'): "columns of another length",
     batch().replace(b'"v":[17]', b'"v":17'): "malformed",
     batch(role=None): "events without what they need",
