@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HISTORIES = 300
+SHAPE = "value binary, timestamp timestamp"
 
 
 def history(rng: Random, topic: str) -> list[AuditCount]:
@@ -79,7 +81,7 @@ def _counterpart(count: AuditCount) -> AuditCount:
 
 def rows_of(spark: SparkSession, values: Sequence[bytes]) -> DataFrame:
     rows = [(value, datetime(2026, 1, 2, tzinfo=UTC)) for value in values]
-    records = spark.createDataFrame(rows, "value binary, timestamp timestamp")
+    records = spark.createDataFrame(rows, SHAPE)
     return audit.counts(quality.readable(audit.read(records)))
 
 
@@ -105,3 +107,80 @@ def test_it_says_what_the_model_says(spark: SparkSession) -> None:
         for each in audit_balance.balance(expected.counts)
     }
     assert {verdict for _, _, verdict in found.values()} == set(map(str, Verdict))
+
+
+def record(*given: dict[str, Any], **more: Any) -> bytes:
+    """Return a record of counts with these fields."""
+    known = json.loads(encode([COUNT]))
+    known["counts"] = [{**known["counts"][0], **each} for each in given]
+    return json.dumps({**known, **more}).encode()
+
+
+COUNT = AuditCount(
+    client="worker",
+    incarnation="1",
+    sequence=1,
+    tier=Tier.FINISHED,
+    app="shop",
+    instance="host:1",
+    topic="orders",
+    bucket_ms=60_000,
+    length_ms=60_000,
+    offsets=((0, 3),),
+    count=3,
+)
+NO_NUMBER = "a number that cannot be"
+BROKEN = {
+    b"": "malformed",
+    b"no json": "malformed",
+    b"[1, 2]": "malformed",
+    b"{}": "malformed",
+    record({})[:-9]: "malformed",
+    record({}, format=2): "format 2",
+    record({}, counts=None): "malformed",
+    record({"count": "three"}): "malformed",
+    record({"topic_hash": 10**30}): "malformed",
+    record({}, counts=[None]): "a count without what it needs",
+    record({"client": None}): "a count without what it needs",
+    record({}, {"tier": "mislaid"}): "a count without what it needs",
+    record({"count": -1}): NO_NUMBER,
+    record({}, {"count": 2**62}): NO_NUMBER,
+    record({"bytes": 2**62}): NO_NUMBER,
+    record({"without_timestamp": 2**62}): NO_NUMBER,
+    record({"skewed": 2**62}): NO_NUMBER,
+    record({"lost": 2**62}): NO_NUMBER,
+    record({"length_ms": 2**62}): NO_NUMBER,
+    record({"latency": {"3": 2**62}}): NO_NUMBER,
+    record({"offsets": [[0, 2**62]]}): NO_NUMBER,
+    record({"offsets": [[-(2**62), 2**62]]}): NO_NUMBER,
+    record({"offsets": [[3, 0]]}): NO_NUMBER,
+    record({"offsets": [[0, 3], [5]]}): NO_NUMBER,
+    record({"offsets": [[]]}): NO_NUMBER,
+    record({"offsets": [None]}): NO_NUMBER,
+}
+
+
+def test_what_no_count_can_say_is_told_with_a_reason(spark: SparkSession) -> None:
+    """... before it ends every job or report: a sum of it is more than a long holds."""
+    values = [*BROKEN, record({})]
+    rows = [(number, value) for number, value in enumerate(values)]
+    judged = audit.read(spark.createDataFrame(rows, "number int, value binary"))
+    found = {row.number: row.reason for row in judged.select("number", "reason").collect()}
+    assert [found[number] for number in range(len(values))] == [*BROKEN.values(), None]
+
+
+def test_times_that_are_no_milliseconds_are_none(spark: SparkSession) -> None:
+    """What a producer takes for milliseconds may be nanoseconds."""
+    micros, nanos = 1_767_355_200_000_000, 1_767_355_200_000_000_000
+    values = [
+        record(*[{"bucket_ms": bucket, "sequence": bucket, "tier": tier}])
+        for bucket in (60_000, micros, nanos, -nanos)
+        for tier in ("produced", "finished")
+    ]
+    rows = rows_of(spark, values)
+    assert {(row.bucket_ms, str(row.day)) for row in rows.collect()} == {
+        (60_000, "1970-01-01"),
+        (0, "1970-01-01"),
+    }
+    found = {row.bucket_ms: (row.came, row.left) for row in audit.balance(rows).collect()}
+    assert found == {60_000: (3, 3), 0: (9, 9)}

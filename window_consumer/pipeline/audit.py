@@ -26,6 +26,16 @@ _STRETCH: Final = 100_000
 
 _LOW: Final = 0xFFFF_FFFF
 
+MOST: Final = 10**12
+"""Records, or milliseconds of a bucket's length, in one count: sums of what is believed fit into a
+long, whatever somebody else writes to the topic."""
+
+_MOST_OFFSETS: Final = 10**10
+"""In one range: each stretch of it is a row. With holes of compaction it is more than were read."""
+
+_LATEST_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
 _DEFAULTS: Final = {
     each.name: each.default
     for each in attrs.fields(AuditCount)
@@ -59,16 +69,44 @@ def read(records: DataFrame) -> DataFrame:
         .when(content["format"].isNull() | counts.isNull(), "malformed")
         .when(content["format"] != FORMAT, F.concat(F.lit("format "), content["format"]))
         .when(F.exists(counts, lacks), "a count without what it needs")
+        .when(~F.expr(f"forall(content.counts, c -> {_IS_BELIEVED})"), "a number that cannot be")
     )
     return judged.withColumn("reason", reason)
 
 
+def _lies_in(value: str, most: int = MOST) -> str:
+    return f"coalesce({value} BETWEEN 0 AND {most}, true)"
+
+
+_IS_RANGE: Final = (
+    "size(range) = 2 AND get(range, 0) >= 0"
+    f" AND try_subtract(get(range, 1), get(range, 0)) BETWEEN 0 AND {_MOST_OFFSETS}"
+)
+_NUMBERS: Final = ("count", "without_timestamp", "skewed", "lost", "length_ms")
+_IS_BELIEVED: Final = " AND ".join(
+    [
+        *[_lies_in(f"c.{name}") for name in _NUMBERS],
+        _lies_in("c.bytes", MOST * 1000),
+        f"coalesce(forall(map_values(c.latency), n -> {_lies_in('n')}), true)",
+        f"coalesce(forall(c.offsets, range -> coalesce({_IS_RANGE}, false)), true)",
+    ]
+)
+
+
 def counts(readable: DataFrame) -> DataFrame:
-    """Return the counts of the records of ``read`` that have no reason, as ``AUDIT_COUNTS``."""
+    """Return the counts of the records of ``read`` that have no reason, as ``AUDIT_COUNTS``.
+
+    Timestamps that are no milliseconds, of a producer that means others, tell no time: such records
+    are counted with those without one, in the bucket 0.
+    """
     rows = readable.select(
         F.explode("content.counts").alias("count"), F.col("timestamp").alias("written_at")
     ).select("count.*", "written_at")
     rows = rows.fillna({key: value for key, value in _DEFAULTS.items() if key in rows.columns})
+    rows = rows.withColumn(
+        "bucket_ms",
+        F.when(F.col("bucket_ms").between(0, _LATEST_MS), F.col("bucket_ms")).otherwise(0),
+    )
     day = F.timestamp_millis("bucket_ms").cast("date")
     return rows.withColumn("day", day)[[each.name for each in AUDIT_COUNTS]]
 
