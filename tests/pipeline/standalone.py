@@ -18,10 +18,14 @@ from tests.integration.members import wait_until
 
 PATIENCE_S = 600.0
 BIN = Path(pyspark.__path__[0], "bin")
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+"""What a second compiler makes is ready when a test is over."""
+
 ENVIRONMENT = {
     **os.environ,
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_DAEMON_MEMORY": "256m",
+    "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
     "PYSPARK_PYTHON": sys.executable,
 }
 
@@ -51,8 +55,8 @@ class Cluster:
         return {
             "spark.driver.host": "127.0.0.1",
             "spark.executor.memory": "600m",
-            "spark.executor.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dof={self.directory}",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.executor.extraJavaOptions": f"{SHORT_LIVED} -Dof={self.directory}",
+            "spark.driver.extraJavaOptions": SHORT_LIVED,
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",

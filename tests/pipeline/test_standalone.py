@@ -19,7 +19,14 @@ import window_consumer.__main__
 from tests.commands import Commands
 from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
-from tests.pipeline.standalone import BIN, ENVIRONMENT, PATIENCE_S, Cluster, standalone
+from tests.pipeline.standalone import (
+    BIN,
+    ENVIRONMENT,
+    PATIENCE_S,
+    SHORT_LIVED,
+    Cluster,
+    standalone,
+)
 from tests.pipeline.streams import batch, configured, counted, planned, write
 from window_consumer.pipeline import jars
 from window_consumer.testing.real_kafka import RealKafka
@@ -76,6 +83,7 @@ def test_two_workers_one_of_which_loses_its_executor_count_nothing_twice(
             BIN / "spark-submit",
             *("--master", cluster.master, "--jars", connectors),
             *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=600m"),
+            *("--driver-java-options", SHORT_LIVED, "--total-executor-cores", "1"),
             window_consumer.__main__.__file__,
             *run,
         ],
