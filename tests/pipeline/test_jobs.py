@@ -111,6 +111,7 @@ def test_events_of_aborted_transactions_are_not_in_the_table(
     assert counted(plan) == {"rows": 200, "distinct": 200}
 
 
+@pytest.mark.slow
 def test_what_retention_took_ends_the_job_with_its_range_or_is_passed(pipeline: Pipeline) -> None:
     plan = pipeline.plan()
     pipeline.write(batch(1))

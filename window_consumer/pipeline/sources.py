@@ -32,6 +32,11 @@ _MECHANISMS: Final = {
 }
 
 
+_WAIT_MS: Final = "100"
+"""Spark asks for a topic's ends after each fetch, and the broker answers that when it has answered
+the fetch that the client has sent ahead: at the end of a topic that took 500 ms for each task."""
+
+
 def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
     """Return the properties as the Java client knows them; raises UsageError for what it cannot.
 
@@ -39,7 +44,7 @@ def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
     read and handed over as texts; user name and password become ``sasl.jaas.config``.
     """
     given = dict(kafka)
-    found = {"isolation.level": "read_committed"}
+    found = {"isolation.level": "read_committed", "fetch.max.wait.ms": _WAIT_MS}
     mechanism = given.pop("sasl.mechanisms", None) or given.pop("sasl.mechanism", None)
     user, password = given.pop("sasl.username", None), given.pop("sasl.password", None)
     if mechanism is not None:
