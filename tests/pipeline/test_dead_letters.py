@@ -141,3 +141,13 @@ def test_long_texts_are_cut_and_long_keys_stay_apart(spark: SparkSession) -> Non
     assert len(row["error_stack"]) == 8192
     assert len(row["key"]) < 1100
     assert row["key"] != other["key"]
+
+
+def test_half_a_character_that_json_escapes_stays_escaped(spark: SparkSession) -> None:
+    """It is what cutting a text in the middle of an emoji leaves, and no UTF-8."""
+    torn = b'{"name": "J\\ud83d", "iban": "DE\\ude00"}'
+    letter = Letter(key=torn, value=torn)
+    (row,) = rows(spark, letter, values=True)
+    assert row["value"] == torn.decode()
+    (row,) = rows(spark, letter, values=True, mask_of=masked_by(MaskRule(fields=("iban",))))
+    assert row["value"] == row["key"] == '{"name": "J\\ud83d", "iban": "***"}'

@@ -99,8 +99,13 @@ def pretty(value: Any, most: int) -> str:
             if size > most:
                 break
     except RecursionError:
-        return json.dumps(value, ensure_ascii=False)
+        return json_line(value)
     return "".join(pieces)
+
+
+def json_line(value: Any) -> str:
+    """Write JSON on one line; half a pair of surrogates, which no UTF-8 has, stays escaped."""
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 def key_text(key: bytes | None, mask: FieldMask, most_json: int) -> str | None:
@@ -111,5 +116,5 @@ def key_text(key: bytes | None, mask: FieldMask, most_json: int) -> str | None:
     if told["form"] == "hidden":
         return MASKED
     if told["form"] == "json" and mask.hides_fields:
-        return json.dumps(told["json"], ensure_ascii=False)
+        return json_line(told["json"])
     return mask.text(key.decode("utf-8", "backslashreplace"))

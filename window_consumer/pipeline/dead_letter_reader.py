@@ -6,7 +6,6 @@ it. The forms of foreign headers are rules in Python, so this is Python, batch b
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import pairwise
@@ -14,7 +13,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from window_consumer.model.contents import content_of, header_text, key_text, look_into
+from window_consumer.model.contents import (
+    content_of,
+    header_text,
+    json_line,
+    key_text,
+    look_into,
+)
 from window_consumer.model.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.key_forms import key_form
@@ -154,7 +159,7 @@ def _value(value: bytes | None, mask: FieldMask) -> str | None:
     if form == "hidden":
         return MASKED
     if form == "json":
-        return _cut(json.dumps(told["json"], ensure_ascii=False), MOST_STACK)
+        return _cut(json_line(told["json"]), MOST_STACK)
     return _cut(told["text"] if form == "text" else f"0x{told['hex']}", MOST_STACK)
 
 
