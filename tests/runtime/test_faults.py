@@ -125,6 +125,19 @@ def test_a_text_that_cannot_be_read_is_no_second_error() -> None:
     assert "could not be read: RuntimeError" in fault_of(handler).message
 
 
+def torn() -> None:
+    raise ExceptionGroup("grüße\ud83d", [ValueError("no such name: J\ud83d"), KeyError("J\ude00")])
+
+
+@pytest.mark.parametrize("redact", [None, lambda text: f"\ud83d{text}"])
+def test_half_a_character_in_a_text_does_not_keep_it_from_being_written(redact: Any) -> None:
+    error = caught(torn)
+    message = Faults(redact=redact).failure(error).fault.message
+    message.encode()
+    assert r"no such name: J\ud83d" in message
+    assert r"grüße\ud83d" in message
+
+
 def test_nothing_that_the_handlers_frames_held_stays_alive() -> None:
     class Payload:
         pass

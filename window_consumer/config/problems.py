@@ -10,6 +10,7 @@ from attrs import evolve, field, frozen
 
 from window_consumer.config.tree import Origin, Path, Tree, dotted
 from window_consumer.model.errors import ConfigError
+from window_consumer.model.half_characters import escaped
 from window_consumer.model.mask import Mask
 
 NO_VALUE: Final[Any] = object()
@@ -63,7 +64,7 @@ def to_error(problems: Sequence[Problem], tree: Tree, mask: Mask) -> ConfigError
     in_order = sorted(placed.values(), key=lambda pair: pair[0].sort_key)
     text = mask("\n".join(_line(origin, problem, mask) for origin, problem in in_order))
     # Environment variables may hold bytes that are no text, which cannot be printed.
-    return ConfigError(text.encode("utf-8", "backslashreplace").decode())
+    return ConfigError(escaped(text))
 
 
 def _line(origin: Origin, problem: Problem, mask: Mask) -> str:

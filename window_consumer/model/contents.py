@@ -7,6 +7,7 @@ import json
 from typing import Any, Final
 
 from window_consumer.model.field_mask import FieldMask, Part
+from window_consumer.model.half_characters import escaped
 from window_consumer.model.mask import MASKED
 
 NOT_SHOWN: Final = "no JSON, so mask cannot find fields in it"
@@ -104,8 +105,8 @@ def pretty(value: Any, most: int) -> str:
 
 
 def json_line(value: Any) -> str:
-    """Write JSON on one line; half a pair of surrogates, which no UTF-8 has, stays escaped."""
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+    """Write JSON on one line, in a text that can be encoded."""
+    return escaped(json.dumps(value, ensure_ascii=False))
 
 
 def key_text(key: bytes | None, mask: FieldMask, most_json: int) -> str | None:

@@ -21,6 +21,7 @@ from window_consumer.model.errors import (
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.fingerprints import fingerprint
 from window_consumer.model.groups import meant_by
+from window_consumer.model.half_characters import escaped
 from window_consumer.runtime import owed
 
 _CACHED_PLACES = 256
@@ -142,7 +143,7 @@ class Faults:
             return f"<withheld: @app.redact raised {class_name(type(failure))}>"
         if not isinstance(redacted, str):
             return f"<withheld: @app.redact returned {type(redacted).__qualname__}, no text>"
-        return redacted
+        return escaped(redacted)
 
     def _stack(self, chain: Sequence[BaseException]) -> str:
         parts = []
@@ -196,8 +197,8 @@ def class_name(kind: type[BaseException]) -> str:
 def _text_of(error: BaseException) -> str:
     try:
         if isinstance(error, BaseExceptionGroup):
-            return f"{error}: {'; '.join(map(_named, error.exceptions[:_MAX_CHAIN]))}"
-        return str(error)
+            return f"{escaped(str(error))}: {'; '.join(map(_named, error.exceptions[:_MAX_CHAIN]))}"
+        return escaped(str(error))
     except Exception as broken:
         return f"<its text could not be read: {type(broken).__name__}>"
 
