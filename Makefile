@@ -8,17 +8,21 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo test test-spark bench lint clean
+.PHONY: demo bytecode test test-spark bench lint clean
 
 demo: $(STAMP)
 	$(BIN)/window-consumer demo
 
-test: $(DEV_STAMP)
+# Where Python may write no bytecode, each of the commands that tests start would compile all of it.
+bytecode: $(DEV_STAMP)
+	@$(BIN)/python -m compileall -q -j 0 window_consumer tests
+
+test: bytecode
 	$(BIN)/python -m pytest -m "not kafka and not alone and not spark" -n 3 --dist loadfile
 	$(BIN)/python -m pytest -m "kafka and not alone and not spark" -n 3 --dist loadfile
 	$(BIN)/python -m pytest -m "alone and not spark"
 
-test-spark: $(DEV_STAMP)
+test-spark: bytecode
 	$(BIN)/python -m pytest -m spark tests/backfill tests/pipeline -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: $(DEV_STAMP)
