@@ -79,8 +79,13 @@ def test_it_is_of_one_java_one_spark_and_these_jars(
     first = class_archive.make(brought)
     assert [first] == list(tmp_path.glob("classes-*.jsa"))
     (tmp_path / "jars").mkdir()
-    (tmp_path / "jars" / "spark-core_2.13-9.9.9.jar").touch()
+    main_jar = tmp_path / "jars" / "spark-core_2.13-9.9.9.jar"
+    main_jar.touch()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert class_archive.made(brought) is None
+    class_archive.make(brought)
+    assert class_archive.made(brought)
+    os.utime(main_jar, (1, 1))  # as when the same Spark is installed again
     assert class_archive.made(brought) is None
 
 

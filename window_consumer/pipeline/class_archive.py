@@ -113,10 +113,14 @@ def _whose(jars: Sequence[Path]) -> str:
 
 
 def _spark() -> str:
-    """Return which Spark it is: where it lies, which its version is part of or changes with."""
+    """Return which Spark it is: where it lies, and its main jar.
+
+    By its time, too: where Spark is installed again, Java takes none of the classes of before.
+    """
     home = os.environ.get("SPARK_HOME")
     if home is None:
         spec = find_spec("pyspark")
         home = "" if spec is None or spec.origin is None else str(Path(spec.origin).parent)
-    listed = sorted(each.name for each in Path(home, "jars").glob("spark-core_*.jar"))
+    mains = sorted(Path(home, "jars").glob("spark-core_*.jar"))
+    listed = [f"{each.name} of {each.stat().st_mtime_ns}" for each in mains]
     return "\0".join([home, *listed])
