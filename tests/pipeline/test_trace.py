@@ -100,6 +100,7 @@ BROKEN = {
     batch().replace(b'"count":3', b'"count":-3'): "malformed",
     batch().replace(b'"count":3', b'"count":9000000000'): "malformed",
     batch().replace(b'"n":[3]', b'"n":[9000000000]'): "columns of another length",
+    batch().replace(b'"n":[3]', b'"n":[-9223372036854775808]'): "columns of another length",
     batch().replace(b'"n":[3]', b'"n":[-3]'): "columns of another length",
     batch().replace(b'"n":[3]', b'"n":[1,2]'): "columns of another length",
     batch().replace(

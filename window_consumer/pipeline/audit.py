@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.model.audit_balance import Verdict
 from window_consumer.model.audit_count import FORMAT, WRITTEN, AuditCount, Tier
-from window_consumer.pipeline.schemas import AUDIT_COUNTS, AUDIT_RECORD, CORRUPT
+from window_consumer.pipeline.schemas import AUDIT_COUNTS, AUDIT_RECORD, CORRUPT, LATEST_MS
 
 ID: Final = ("client", "incarnation", "sequence")
 """What tells a count that came twice."""
@@ -26,15 +26,12 @@ _STRETCH: Final = 100_000
 
 _LOW: Final = 0xFFFF_FFFF
 
-MOST: Final = 10**12
+_MOST: Final = 10**12
 """Records, or milliseconds of a bucket's length, in one count: sums of what is believed fit into a
 long, whatever somebody else writes to the topic."""
 
 _MOST_OFFSETS: Final = 10**10
 """In one range: each stretch of it is a row. With holes of compaction it is more than were read."""
-
-_LATEST_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999."""
 
 _DEFAULTS: Final = {
     each.name: each.default
@@ -74,7 +71,7 @@ def read(records: DataFrame) -> DataFrame:
     return judged.withColumn("reason", reason)
 
 
-def _lies_in(value: str, most: int = MOST) -> str:
+def _lies_in(value: str, most: int = _MOST) -> str:
     return f"coalesce({value} BETWEEN 0 AND {most}, true)"
 
 
@@ -86,7 +83,7 @@ _NUMBERS: Final = ("count", "without_timestamp", "skewed", "lost", "length_ms")
 _IS_BELIEVED: Final = " AND ".join(
     [
         *[_lies_in(f"c.{name}") for name in _NUMBERS],
-        _lies_in("c.bytes", MOST * 1000),
+        _lies_in("c.bytes", _MOST * 1000),
         f"coalesce(forall(map_values(c.latency), n -> {_lies_in('n')}), true)",
         f"coalesce(forall(c.offsets, range -> coalesce({_IS_RANGE}, false)), true)",
     ]
@@ -105,7 +102,7 @@ def counts(readable: DataFrame) -> DataFrame:
     rows = rows.fillna({key: value for key, value in _DEFAULTS.items() if key in rows.columns})
     rows = rows.withColumn(
         "bucket_ms",
-        F.when(F.col("bucket_ms").between(0, _LATEST_MS), F.col("bucket_ms")).otherwise(0),
+        F.when(F.col("bucket_ms").between(0, LATEST_MS), F.col("bucket_ms")).otherwise(0),
     )
     day = F.timestamp_millis("bucket_ms").cast("date")
     return rows.withColumn("day", day)[[each.name for each in AUDIT_COUNTS]]

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from window_consumer.model import headers as names
 from window_consumer.pipeline.dead_letter_reader import MOST_JSON, rows_of
 from window_consumer.pipeline.dead_letter_reading import Reading
-from window_consumer.pipeline.schemas import DEAD_LETTERS
+from window_consumer.pipeline.schemas import DEAD_LETTERS, LATEST_MS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,9 +36,6 @@ _READ: Final = T.StructType(
     ]
 )
 """``DEAD_LETTERS`` with times as numbers: those that no calendar knows do not stop a job."""
-
-_LATEST_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999."""
 
 
 def judge(records: DataFrame) -> DataFrame:
@@ -83,6 +80,6 @@ def letters(readable: DataFrame, reading: Reading) -> DataFrame:
     found = records.mapInArrow(read, _READ)
     for name in _TIMES:
         number = F.col(f"{name}_ms")
-        known = F.when(number <= _LATEST_MS, number)
+        known = F.when(number <= LATEST_MS, number)
         found = found.withColumn(f"{name}_at", F.timestamp_millis(known))
     return found.withColumn("day", F.to_date("failed_at"))[[each.name for each in DEAD_LETTERS]]

@@ -17,6 +17,9 @@ from window_consumer.model.trace_event import FIELDS, Field
 
 VERSION: Final = 1
 
+LATEST_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999: later ones no calendar of the tables' readers knows."""
+
 CORRUPT: Final = "_corrupt"
 """Where Spark puts the text of what is not of its schema."""
 
