@@ -1,5 +1,4 @@
 # The two commands of the README are `make demo` and `make test`; the rest is for contributors.
-# What needs Spark is tested by `make test-spark`.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo bytecode test test-spark bench lint clean
+.PHONY: demo bytecode parts test test-consumer test-spark bench lint clean
 
 demo: $(STAMP)
 	$(BIN)/window-consumer demo
@@ -17,12 +16,18 @@ demo: $(STAMP)
 bytecode: $(DEV_STAMP)
 	@$(BIN)/python -m compileall -q -j 0 window_consumer tests
 
-test: bytecode
+# Brings Chromium, promtool, Kafka and Spark's connectors where it may; names what it may not bring.
+parts: bytecode
+	@$(BIN)/python -m tests.parts
+
+test: test-consumer test-spark lint
+
+test-consumer: parts
 	$(BIN)/python -m pytest -m "not kafka and not alone and not spark" -n 3 --dist loadfile
 	$(BIN)/python -m pytest -m "kafka and not alone and not spark" -n 3 --dist loadfile
 	$(BIN)/python -m pytest -m "alone and not spark"
 
-test-spark: bytecode
+test-spark: parts
 	$(BIN)/python -m pytest -m spark tests/backfill tests/pipeline -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: $(DEV_STAMP)
@@ -31,7 +36,7 @@ bench: $(DEV_STAMP)
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
 clean:

@@ -130,9 +130,7 @@ class _Climbing(_Failing):
     """
 
     keys: ClassVar[Mapping[str, Any]] = {
-        "retry": {"attempts": 1, "levels": list(LEVELS), "when_spent": "stop"},
-        # Once the source is through, most calls are those of copies that have to fail.
-        "breaker": {"enabled": False},
+        "retry": {"attempts": 1, "levels": list(LEVELS), "when_spent": "stop"}
     }
 
     def __init__(self, *arguments: Any, **more: Any):

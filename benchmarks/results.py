@@ -135,6 +135,8 @@ class Measured:
             yield f"{self.duplicates:,} records were handled twice, {but}"
         if self.order_violations:
             yield f"{self.order_violations:,} records were handled out of order"
+        if late := sum(run.notes.get("dead_letters_late", 0) for run in self._watched):
+            yield f"{late:,.0f} dead letters came later than the policy states"
         if not self.committed_equals_end:
             yield "the committed offsets do not reach the end of the log"
 

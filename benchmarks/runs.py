@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 import cattrs
-from attrs import evolve, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from benchmarks import (
     children,
@@ -16,6 +16,7 @@ from benchmarks import (
     growth,
     pipeline_dlq,
     pipeline_trace,
+    poison,
     redriving,
     telemetry,
 )
@@ -81,8 +82,9 @@ class _Bench:
             return self._stuck(hang=True)
         if self.workload.fails:
             return self._on_filled_topic("ladder", failing=True)
-        if self.workload.work == "crowding":
-            return self._crowding()
+        series = {"crowding": self._crowding, "poison": self._poison}
+        if self.workload.work in series:
+            return series[self.workload.work]()
         if self.workload.work == "redrive":
             return self._redrive(kill=checked)
         if self.workload.work in _OF_THE_PIPELINE:
@@ -179,6 +181,24 @@ class _Bench:
             return self._child("stuck", topic, hang=hang)
         finally:
             self.topics.delete(topic)
+
+    def _poison(self) -> Run:
+        """Run one scene after another, each with topics of its own."""
+        found = []
+        for scene in poison.SCENES:
+            topic = f"wc-bench-{uuid.uuid4().hex[:12]}"
+            both = (topic, poison.alone(topic))
+            for name in both:
+                self.topics.make(name)
+            try:
+                run = self._child("poison", topic, scene=asdict(scene))
+            finally:
+                for name in both:
+                    self.topics.delete(name)
+            notes = ", ".join(f"{name} {value:.3g}" for name, value in run.notes.items())
+            self.say(f"{self.workload.name}: {_in_words(run)}, {notes}")
+            found.append(run)
+        return poison.joined(found)
 
     def _redrive(self, *, kill: bool) -> Run:
         """Run with topics and a group of its own, filled with dead letters before."""

@@ -18,6 +18,7 @@ Work = Literal[
     "climbing",
     "redrive",
     "outage",
+    "poison",
     "crowding",
     "computing",
     "telemetry",
@@ -329,6 +330,20 @@ _ALL = (
             Floor("moved", 20, at_most=True),
             Floor("full_speed_after_s", 2.0, at_most=True),
         ),
+    ),
+    Workload(
+        "poison",
+        "720 records at a time, of which 1, 10 and 30 % always fail; the handler sleeps 200 ms",
+        TopicSpec(records=720),
+        work="poison",
+        ordering="key",
+        slots=64,
+        wait_s=0.2,
+        floors=(
+            Floor("p99_ratio", 1.2, at_most=True),
+            Floor("dead_letters_late", 0, at_most=True),
+        ),
+        runs=1,
     ),
     Workload(
         "live-window",

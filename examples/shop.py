@@ -11,4 +11,4 @@ def charge(order: Record) -> None:
     bill = order.json()
     if bill["amount"] <= 0:
         raise Fatal(f"nothing to charge in {bill}")
-    log.info("charged %s: %d", bill["customer"], bill["amount"])
+    log.info("charged %s: %d (%s)", bill["customer"], bill["amount"], order.id)

@@ -1,4 +1,7 @@
-"""Brokers and names for tests. A test that asks for ``kafka`` is marked with it by itself."""
+"""Brokers and names for tests.
+
+A test that asks for ``kafka`` or ``connectors`` is marked with it by itself.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests import topics
 from tests.commands import Commands
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.pipeline import jars, java
 from window_consumer.testing.real_kafka import KafkaUnavailableError, RealKafka
 
 MakeTopic = Callable[..., str]
@@ -35,6 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if "kafka" in item.fixturenames or starts_its_own(item):
             item.add_marker(pytest.mark.kafka)
+        if "connectors" in item.fixturenames:
+            item.add_marker(pytest.mark.connectors)
         if WITH_SPARK.intersection(item.path.relative_to(item.config.rootpath).parts):
             item.add_marker(pytest.mark.spark)
     takes_long = {
@@ -67,6 +74,19 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
         pytest.skip(f"no real Kafka: {error}")
     with started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def connectors() -> list[Path]:
+    """Spark's connectors, fetched where they are missing, for tests and the commands they start."""
+    try:
+        java.check()
+        jars.fetch(jars.default_directory())
+        return jars.ready(jars.default_directory())
+    except WindowConsumerError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI has to have Spark's connectors: {error}")
+        pytest.skip(f"no connectors for Spark: {error}")
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from window_consumer.model.errors import (
 )
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
+from window_consumer.model.record_identity import RecordOrigin
 from window_consumer.runtime.current import RecordContext, current_record
 from window_consumer.runtime.running import Running
 from window_consumer.telemetry.trace.traced_producer import TracedProducer, TraceSettings
@@ -48,6 +49,7 @@ __all__ = [
     "Produce",
     "Record",
     "RecordContext",
+    "RecordOrigin",
     "ResultRefusedError",
     "RetryLater",
     "RunError",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.pipeline.conftest import connectors, spark
+from tests.pipeline.conftest import class_archive, spark
 
-__all__ = ["connectors", "spark"]
+__all__ = ["class_archive", "spark"]

@@ -14,6 +14,7 @@ from window_consumer import App
 from window_consumer.app.copy_topics import Ladder
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.preflight import PreparedWorker
+from window_consumer.app.topic_troubles import TopicTroubles
 from window_consumer.backfill import planning
 from window_consumer.backfill.messages import COLUMNS
 from window_consumer.backfill.task import WorkerPlan
@@ -22,7 +23,7 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.protocols import TopicFacts
 
-WORKERS = ("plain", "failing", "typed", "coroutine", "batches")
+WORKERS = ("plain", "failing", "typed", "coroutine", "batches", "outage")
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 KINDS = (
     pa.int32(),
@@ -62,6 +63,7 @@ def plan_of(app: App, directory: Path, worker: str, text: str) -> WorkerPlan:
         ClientLog(LOGGER),
         {"orders": TopicFacts(4, None)},
         {"orders": Ladder({}, Target("dlq", 4, 4))},
+        troubles=TopicTroubles(worker, str),
     )
     return planning.worker_plan(app, planning.Chosen(plan, prepared, "orders"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from time import perf_counter
 
 from attrs import frozen
@@ -67,6 +68,14 @@ def failing(record: Record) -> None:
         raise ValueError(f"no such order {record.offset}")
     if record.value == b"twice" and record.attempt < 3:
         raise ConnectionError("later")
+
+
+@app.handler("orders", group="shop-outage")
+def outage(record: Record) -> None:
+    """Fail as long as there is no file of the value's name."""
+    if not Path((record.value or b"").decode()).exists():
+        raise ConnectionError("no answer")
+    note(record)
 
 
 @app.handler("orders", group="shop-typed")

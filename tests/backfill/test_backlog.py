@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from confluent_kafka import Producer
 from tests.backfill.plans import configuration
 from tests.backfill.shop import app
 from tests.integration.members import wait_until
+from tests.raw_records import write_raw
 from window_consumer.app.patience import LOGGER
 from window_consumer.backfill import planning, ranges
 from window_consumer.cli.times import since_1970
@@ -27,7 +29,7 @@ from window_consumer.testing.real_kafka import RealKafka
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from window_consumer.backfill.backlog import Backlog
+    from window_consumer.backfill.backlog import Backlog, Progress
 
 PARTITIONS = 3
 NEW_YEAR = 1_767_225_600_000
@@ -113,21 +115,25 @@ def told(message: Message) -> tuple[Any, ...]:
 
 def test_dead_letters_are_those_of_the_consumer(spark: SparkSession, place: Place) -> None:
     place.produce(60, lambda number: b"bad" if number % 20 == 7 else b"fine")
+    write_raw(place.bootstrap, place.topic, b"fine", key=b"k")  # no UTF-8 in a header's name
     retry = ["workers.failing.retry.levels=[]", "workers.failing.concurrency=4"]
     with app.start(place.config(), only=["failing"], overrides=retry) as running:
         counters = running.counters["failing"]
-        wait_until(lambda: counters.processed + counters.dead_lettered == 60, 60, "all is done")
+        wait_until(lambda: counters.processed + counters.dead_lettered == 61, 60, "all is done")
     ended = place.backlog(spark, "failing", chunk_records=1000).run(place.spans())
-    assert (ended.left, ended.progress.failed) == ({}, 3)
+    assert (ended.left, ended.progress.failed) == ({}, 4)
     letters = sorted(map(told, place.dead_letters()))
-    assert len(letters) == 6
+    assert len(letters) == 8
     assert letters[::2] == letters[1::2]
-    failed = [row for row in place.rows(spark) if not row.ok]
+    unreadable, *failed = sorted(
+        (row for row in place.rows(spark) if not row.ok), key=lambda row: row.attempts
+    )
     assert [(row.outcome, row.reason, row.attempts) for row in failed] == [
         ("dead_lettered", "RETRIES_EXHAUSTED", 2)
     ] * 3
     assert all(row.error == f"ValueError: no such order {row.offset}" for row in failed)
-    assert len(place.rows(spark)) == 60
+    assert (unreadable.outcome, unreadable.reason) == ("dead_lettered", "DECODE")
+    assert len(place.rows(spark)) == 61
 
 
 def test_what_is_recorded_does_not_run_again(spark: SparkSession, place: Place) -> None:
@@ -152,9 +158,38 @@ def test_what_is_recorded_does_not_run_again(spark: SparkSession, place: Place) 
 
 def test_reading_is_limited_over_all_tasks(spark: SparkSession, place: Place) -> None:
     place.produce(60)
-    ended = place.backlog(spark, "plain", rate_per_s=20.0, chunk_records=100).run(place.spans())
+    heard: list[Progress] = []
+    backlog = place.backlog(
+        spark, "plain", rate_per_s=20.0, chunk_records=100, on_progress=heard.append
+    )
+    ended = backlog.run(place.spans())
     # Two tasks at once, with 10/s each: 20 records take a second after the first ten.
     assert ended.progress.seconds >= 2.0
+    # It is one chunk, and progress is seen within.
+    reached = [each.reached for each in heard if not each.done]
+    assert any(0 < each < 60 for each in reached)
+    assert reached == sorted(reached)
+
+
+def test_a_task_whose_breaker_is_open_is_told_by_the_driver(
+    spark: SparkSession, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = place.directory / "there again"
+    place.produce(60, lambda _number: str(there).encode())
+    heard: list[Progress] = []
+
+    def on_progress(progress: Progress) -> None:
+        heard.append(progress)
+        if progress.held_up:
+            there.touch()
+
+    overrides = ["workers.outage.breaker.cool_down=1s", "workers.outage.breaker.min_calls=5"]
+    backlog = place.backlog(spark, "outage", overrides, chunk_records=100, on_progress=on_progress)
+    ended = backlog.run(place.spans())
+    assert (ended.left, ended.progress.done, ended.progress.held_up) == ({}, 60, 0)
+    assert any(each.held_up for each in heard)
+    assert re.search(r"one/0, task \d \(partitions [\d, ]+\): breaker (half-)?open", caplog.text)
+    assert "breaker closed again" in caplog.text
 
 
 def test_records_of_a_key_are_dealt_out_to_one_task_in_their_order(
@@ -177,6 +212,28 @@ def test_records_of_a_key_are_dealt_out_to_one_task_in_their_order(
     assert all(len(each) == 1 for each in keys.values())
     assert all(places == sorted(places) for places in tasks.values())
     assert sum(map(len, tasks.values())) == 97 + 90
+
+
+def test_records_without_a_key_are_dealt_out_to_all_tasks(
+    spark: SparkSession, place: Place
+) -> None:
+    """... as the consumer calls them on all slots; those with a key stay together."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; optional
+
+    from window_consumer.backfill import reading  # noqa: PLC0415 - it needs Spark
+
+    producer = Producer({"bootstrap.servers": place.bootstrap})
+    for number in range(400):
+        producer.produce(place.topic, key=b"" if number % 4 == 0 else None, partition=0)
+    assert producer.flush(60) == 0
+    consumer = {"bootstrap.servers": place.bootstrap}
+    records = reading.by_keys(spark, consumer, place.topic, {0: Span(0, 400)})
+    found = records.select(F.spark_partition_id().alias("task"), "key", "offset").collect()
+    assert sorted(row.offset for row in found) == list(range(400))
+    counts = Counter(row.task for row in found if row.key is None)
+    assert sorted(counts) == [0, 1]
+    assert min(counts.values()) > 100
+    assert len({row.task for row in found if row.key is not None}) == 1
 
 
 def test_a_worker_with_order_by_key_runs_over_a_topic_with_one_partition(

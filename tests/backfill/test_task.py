@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.backfill import loops, shop
+from tests.backfill import loops, quoting, shop
 from tests.backfill.plans import arrow, plan_of, with_rate, worker_plan
 from window_consumer.backfill.messages import messages_of
 from window_consumer.backfill.task import Task, WorkerPlan, run
+from window_consumer.core.breaker import BreakerRules
 from window_consumer.model.errors import UsageError
+from window_consumer.model.headers import LostHeaders
 
 Row = Sequence[Any]
 
@@ -78,6 +80,21 @@ def test_a_handler_is_tried_again_after_its_backoff_as_often_as_the_policy_says(
     waits = [later - earlier for earlier, later in pairwise(times)]
     assert waits[0] >= 0.06  # of 80 ms a random quarter is taken away
     assert waits[1] >= 0.12
+
+
+def test_hot_keys_that_always_fail_hold_up_no_backfill(tmp_path: Path) -> None:
+    """... not for a cool-down of half a minute: at its end their records are all that is left."""
+    keys = "ordering: key, retry: {on_failure: overtake, when_spent: drop, backoff: 20ms..50ms}"
+    rows: list[Row] = [
+        (0, n, b"hot%d" % (n % 3), b"bad", None)
+        if n % 250 in {0, 1, 2}
+        else (0, n, b"k%d" % (n % 60), b"x", None)
+        for n in range(5000)
+    ]
+    began = perf_counter()
+    found = rows_of(worker_plan(tmp_path, "failing", keys), rows)
+    assert perf_counter() - began < BreakerRules().cool_down_s
+    assert Counter(row["outcome"] for row in found) == {"done": 4940, "dropped": 60}
 
 
 def test_values_are_typed_as_in_the_consumer(tmp_path: Path) -> None:
@@ -151,3 +168,27 @@ def test_records_are_what_the_client_would_deliver() -> None:
     ]
     assert [m.headers() for m in first] == [[("a", b"1"), ("a", None), ("b", b"")], None, None]
     assert [(m.offset(), m.headers()) for m in second] == [(3, [("a", b"1")])]
+
+
+def test_headers_that_nobody_can_read_are_lost() -> None:
+    """Java, and so Spark, puts a character of its own where a name is not UTF-8."""
+    broken = [("fine", b"1"), ("\N{REPLACEMENT CHARACTER}name", b"2")]
+    rows = [(0, 1, b"k", b"x", broken), (0, 2, b"k", b"x", [("fine", b"1")])]
+    ((_, (first, second)),) = messages_of(next(arrow(rows)), "orders")
+    assert type(first.headers()) is LostHeaders
+    assert second.headers() == [("fine", b"1")]
+
+
+def test_what_mask_hides_is_in_no_result_and_no_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    retry = "{attempts: 1, when_spent: drop}"
+    text = (
+        f"kafka: {{bootstrap.servers: 127.0.0.1:1}}\nworkers: {{charge: {{retry: {retry}}}}}\n"
+        "mask: [{topics: [orders], fields: [card]}]"
+    )
+    plan = plan_of(quoting.app, tmp_path, "charge", text)
+    (row,) = rows_of(plan, numbered(1, b'{"card": "4975123412341234"}'))
+    assert (row["outcome"], row["error"]) == ("dropped", "KeyError: '***'")
+    assert "KeyError: '***'" in caplog.text
+    assert "4975123412341234" not in caplog.text

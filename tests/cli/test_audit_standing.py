@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from window_consumer.cli.audit import standing as standing_of_audit
 from window_consumer.cli.audit.standing import standing
+from window_consumer.core.metadata import CommitNote, encode
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.testing.real_kafka import RealKafka
 
@@ -39,6 +40,34 @@ def test_partitions_that_were_read_to_their_ends_and_compacted_topics_are_named(
     beside = standing([("no-such-topic", "readers"), (orders, "readers")], client, LOG)
     assert beside.caught_up == found.caught_up
     assert "no-such-topic" in (beside.problem or "")
+
+
+def test_what_a_group_has_not_finished_is_told_by_its_commits(
+    kafka: RealKafka, make_topic: MakeTopic, consumer_of: ConsumerOf
+) -> None:
+    """... what lies between finished records, and what it has not read although it is old."""
+    orders = make_topic("orders", 3)
+    client = {"bootstrap.servers": kafka.bootstrap}
+    producer = Producer(client)
+    for timestamp in [1000] * 8 + [2000] * 2:
+        for partition in (0, 1, 2):
+            producer.produce(orders, b"1", partition=partition, timestamp=timestamp)
+    assert producer.flush(60) == 0
+    note = CommitNote(next_offset=3, topic_hash=7, finished=(range(4, 5), range(6, 7)))
+    metadata, _ = encode(note)
+    with consumer_of(client, **{"group.id": "readers"}) as consumer:
+        read = [TopicPartition(orders, each, 3, metadata) for each in (0, 1)]
+        read[1].offset = 9  # moved by hand: the metadata is that of another offset
+        consumer.commit(offsets=read, asynchronous=False)
+    found = standing([(orders, "readers")], client, LOG, until_ms=2000)
+    assert found.problem is None
+    assert [row[1:] for row in found.held] == [
+        (orders, 0, 7, 3, 4, False),
+        (orders, 0, 7, 5, 6, False),
+        (orders, 0, 7, 7, 8, True),
+    ]
+    found = standing([(orders, "readers")], client, LOG)
+    assert [row[2:] for row in found.held if row[-1]] == [(0, 7, 7, 10, True), (1, 0, 9, 10, True)]
 
 
 def test_a_cluster_that_is_away_is_a_problem_and_no_error(

@@ -1,4 +1,4 @@
-"""``backfill`` says what is wrong before anything runs; none of it needs Spark."""
+"""``backfill`` reports what is wrong before anything runs; no session of Spark is started."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from window_consumer.cli.times import since_1970
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.topic_reader import Span, TopicReader
 from window_consumer.model.errors import UsageError
+from window_consumer.pipeline import jars
 
 SHOP = """
 from window_consumer import App
@@ -85,6 +86,7 @@ def test_offsets_that_are_not_there_are_told(
     assert all(each.startswith(start) for each, start in zip(found, said, strict=True))
 
 
+@pytest.mark.usefixtures("connectors")
 def test_a_range_without_records_has_no_forecast(shop: Commands, embedded: EmbeddedBroker) -> None:
     embedded.create_topic("orders", 1)
     produce(embedded.bootstrap, "orders", *[b"x"] * 50)
@@ -126,7 +128,10 @@ def test_a_dry_run_tells_counts_sizes_and_time(shop: Commands, embedded: Embedde
     assert "--rate: 5 s at least" in ended.out
 
 
-def test_a_missing_extra_is_named(shop: Commands, embedded: EmbeddedBroker) -> None:
+def test_a_missing_extra_is_named_before_missing_connectors(
+    shop: Commands, embedded: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(jars.DIRECTORY_VARIABLE, str(shop.directory))
     embedded.create_topic("orders", 1)
     (shop.directory / "pyspark.py").write_text("raise ModuleNotFoundError(name='pyspark')")
     ended = shop.run("backfill", "shop:app", "--topic", "orders")

@@ -24,7 +24,7 @@ def test_the_bounds_as_json(window_consumer: Run) -> None:
     assert bounds["max_bytes"] == 256 * 2**20
     assert bounds["metadata_fits"] is True
     assert bounds["rerun_running"] == 16
-    assert bounds["planned_takeover_s"] == pytest.approx(45 + 10)
+    assert bounds["planned_takeover_s"] == pytest.approx(45 + 5 + 10)
     assert bounds["stop_s"] == pytest.approx(20 + 5)
     assert [wait["longest_s"] for wait in bounds["retry_waits"]] == [0.2, 0.4]
 
@@ -81,6 +81,15 @@ MISTAKES = [
     ("kafka: {acks: 1}\nworkers: {charge: {group: g}}", "acks has to be -1 or all"),
     ("kafka: {fetch.wait.max.sm: 1}\nworkers: {charge: {group: g}}", "No such configuration"),
     ("kafka: {session.timeout.ms: 1000}\nworkers: {charge: {group: g}}", "classic"),
+    ("workers: {charge: {group: g}}", "workers.yaml:1: kafka.bootstrap.servers: is missing"),
+    ("kafka: {bootstrap.servers: ' '}\nworkers: {charge: {group: g}}", "is missing"),
+    ("kafka: {bootstrap.servers: 'a:1,b:c'}\nworkers: {charge: {group: g}}", "'b:c' is not an"),
+    ("kafka: {bootstrap.server: h:1}\nworkers: {charge: {group: g}}", "mean bootstrap.servers?"),
+    ("kafka: {consumer: {bootstrap.servers: h}}\nworkers: {charge: {group: g}}", "the producer"),
+    (
+        "kafka:\n  bootstrap.servers: h:1\n  max.poll.records: 5\nworkers: {charge: {group: g}}",
+        "workers.yaml:3: kafka: max.poll.records is a property of the Java client",
+    ),
     (
         "workers: {charge: {group: g, revoke_timeout: 3m}}",
         "revoke_timeout",
@@ -102,6 +111,27 @@ def test_a_mistake_in_the_file_ends_with_2_and_says_where(
     assert (ended.code, ended.out) == (2, "")
     assert told in ended.err
     assert "workers.yaml" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("@app.handler\ndef one(record): ...", "without parentheses"),
+        ("class Shop:\n    @app.handler('a')\n    def one(self, record): ...", "is a method"),
+        ("@app.middleware\ndef one(record): ...", "is called with (record, call_next)"),
+        ("@app.lifespan\ndef one(): open(__file__)", "has no yield"),
+    ],
+)
+@pytest.mark.parametrize("how", ["check", "run"])
+def test_a_mistake_in_a_decorated_function_ends_with_2_and_says_where(
+    window_consumer: Run, project: Path, how: str, text: str, told: str
+) -> None:
+    with (project / "shop.py").open("a") as file:
+        file.write(f"\n\n{text}\n")
+    ended = window_consumer(how, "shop:app")
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+    assert f"{project / 'shop.py'}:1" in ended.err
 
 
 def test_a_property_that_librdkafka_refuses_is_named_with_its_line(

@@ -14,12 +14,13 @@ from window_consumer.app.process_bounds import BASE_BYTES
 from window_consumer.cli.check import check
 
 MIB = 2**20
+BROKERS = "kafka: {bootstrap.servers: broker-1}"
 
 
 @pytest.fixture
 def shop(commands: Commands) -> Commands:
     commands.application(SHOP)
-    commands.configure("workers:\n  charge: {group: shop}\n")
+    commands.configure(f"{BROKERS}\nworkers:\n  charge: {{group: shop}}\n")
     return commands
 
 
@@ -109,7 +110,7 @@ app = App("shop")
 def store(clicks: list[Record]) -> None: ...
 """
     )
-    commands.configure("workers:\n  store: {}\n")
+    commands.configure(f"{BROKERS}\nworkers:\n  store: {{}}\n")
     ended = commands.run("check", "shop:app", "--json")
     assert ended.json["workers"]["store"]["rerun_running"] == 600
 
@@ -128,10 +129,44 @@ def test_what_runs_again_after_a_crash(shop: Commands) -> None:
 def test_how_long_a_rebalance_and_a_stop_take(shop: Commands) -> None:
     classic = ("kafka.group.protocol=classic", "kafka.session.timeout.ms=9000")
     found = bounds(shop, *classic, "revoke_timeout=4s", "stop_timeout=3s")
-    assert found["crash_takeover_s"] == pytest.approx(9)
-    assert found["planned_takeover_s"] == pytest.approx(9 + 4)
+    assert found["crash_takeover_s"] == pytest.approx(9 + 3 + 4)
+    assert found["planned_takeover_s"] == pytest.approx(9 + 3 + 4)
     assert found["stop_s"] == pytest.approx(3 + 5)
-    assert bounds(shop)["crash_takeover_s"] == pytest.approx(45)
+    assert bounds(shop, classic[0], "kafka.heartbeat.interval.ms=1000", "revoke_timeout=4s")[
+        "crash_takeover_s"
+    ] == pytest.approx(45 + 1 + 4)
+    assert bounds(shop)["crash_takeover_s"] == pytest.approx(45 + 5 + 10)
+
+
+def test_what_a_takeover_is_made_of_is_told(shop: Commands) -> None:
+    said = shop.run("check", "shop:app").out
+    assert (
+        "others have its partitions after at most 1m: session 45s (Kafka's default), heartbeat 5s"
+        " (Kafka's default), and the longest call of the others, at most 10s (revoke_timeout)"
+    ) in said
+
+
+def test_what_becomes_of_a_long_retry_later_is_told(shop: Commands) -> None:
+    def said(*more: str) -> tuple[float, str]:
+        settings = ("retry.backoff=200ms..5s", *more)
+        given = [f"--set=workers.charge.{each}" for each in settings]
+        text = shop.run("check", "shop:app", *given).out
+        (line,) = (each for each in text.splitlines() if "RetryLater" in each)
+        return bounds(shop, *settings)["retry_later_longest_s"], line.strip()
+
+    longest_s, line = said()
+    assert longest_s == 5
+    assert line == (
+        "RetryLater waits at most 5s, the upper end of backoff, and counts as one of these calls:"
+        " longer waits need retry.levels"
+    )
+    longest_s, line = said("retry.levels=[10s, 10m]")
+    assert longest_s == 600
+    assert line.endswith("moves on to the first level that waits as long, 10m at most")
+    longest_s, line = said("retry.on_failure=block", "ordering=key")
+    assert (longest_s, line) == (5.0, "RetryLater waits at most 5s, the upper end of backoff")
+    _, line = said("retry.attempts=1")
+    assert line.endswith("with RetryLater, too")
 
 
 def test_the_whole_schedule_of_retries(shop: Commands) -> None:

@@ -279,6 +279,8 @@ def test_where_no_earlier_version_is_known_the_report_says_so(
         ((("a", 50), ("b", 1)), 51, "one"),
         ((("a", 45), ("b", 40)), 17, "few"),
         ((("a", 2), ("b", 2)), 96, "many"),
+        ((("a", 40), ("b", 35), ("c", 25)), 3, "few"),
+        (tuple((key, 10) for key in "abcdefghij"), 10, "few"),
     ],
 )
 def test_keys_are_told_as_one_few_or_many(

@@ -86,12 +86,18 @@ async def blocking(record: Record) -> None:
     time.sleep(0.05)
 
 
+@app.handler("poison", ordering="key", concurrency=8, retry={"on_failure": "block"})
+def poison(record: Record) -> None:
+    if record.text() == "bad":
+        raise ValueError("no such customer")
+
+
 @app.handler("well", concurrency=8)
 def well(record: Record) -> None:
     pass
 """
 
-ONE = dict.fromkeys(["stuck", "broken", "starved", "paced", "blocking", "well"], 1)
+ONE = dict.fromkeys(["stuck", "broken", "starved", "paced", "blocking", "poison", "well"], 1)
 PARTITIONS = {"slow": 2, "hot": 2, "lane": 2, "moving": 4, **ONE}
 A_RECORD_A_FETCH = {
     "fetch.message.max.bytes": 1000,
@@ -162,6 +168,8 @@ def fill(broker: EmbeddedBroker, far: EmbeddedBroker) -> None:
     broker.fill("stuck", [NewRecord(b"stuck" if each == 10 else b"v") for each in range(100)])
     for topic in ("broken", "well"):
         broker.fill(topic, some)
+    behind = [NewRecord(b"v", b"customer-2") for _ in range(200)]
+    broker.fill("poison", [*some[:50], NewRecord(b"bad", b"customer-2"), *behind])
     for topic in ("paced", "blocking"):
         broker.fill(topic, many)
     for _ in range(400):
@@ -238,7 +246,13 @@ CAUSES = [
         "broken",
         "breaker_open",
         None,
-        "its circuit breaker has been (open|half-open) for .* calls failed",
+        r"has been (open|half-open) for .*: \d+ .*new records failed.*Error: no database;",
+    ),
+    (
+        "poison",
+        "poison_record",
+        r"poison\[0\]",
+        "offset 50 of .* blocks its key 'customer-2' .*ValueError: no such customer; 200 records",
     ),
     ("starved", "fetch_bound", None, r"lie in the log and have not come: look at the network"),
     ("paced", "rate", None, "rate_per_process holds it back: "),

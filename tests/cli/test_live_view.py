@@ -74,6 +74,8 @@ def test_it_shows_how_far_each_partition_is_behind_and_what_calls_take() -> None
     assert "3 processed (1,234/s), 0 retried, 0 dead-lettered; 1 of 8 slots busy" in text
     assert "lag 3 records, 2 s; calls p50 7.78 ms p95 87.5 ms p99 97.5 ms" in text
     assert "in the last minute 50% busy; at that pace the lag takes 90 s" in text
+    still = drawn(shown(a_snapshot(), busy_ratio=0.0, time_to_drain_s=float("inf")))
+    assert "in the last minute 0% busy; nothing moves, so the lag stays" in still
 
 
 def test_it_says_what_leaves_and_why_and_what_the_worker_does_about_it() -> None:

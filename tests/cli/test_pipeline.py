@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.commands import Commands
-from window_consumer.cli.pipeline import runner
+from window_consumer.cli.pipeline import runner, turns
 from window_consumer.cli.pipeline.plans import plan_of
 from window_consumer.cli.pipeline.runner import Runner
 from window_consumer.config.pipeline import load_pipeline
@@ -100,6 +100,7 @@ class Jobs:
         self.ids: list[Mapping[str, str | None]] = []
         self.stopped: list[str] = []
         self.turns = 0
+        self.stop = threading.Event()
         self.all_was_read: bool | None = None
 
     def start(self, _session: Any, _plan: Plan, job: Job, how: Any) -> Any:
@@ -117,11 +118,15 @@ class Jobs:
             assert self.turns < 100, "the others are not looked at"
             if isinstance(end, Exception):
                 raise end
-            return end is None or end()
+            ended = end is None or end()
+            if ended and not self.ends:
+                self.stop.set()  # the last one: else the next tick would come
+            return ended
 
         return SimpleNamespace(
-            sink=SimpleNamespace(job=job, records=7, path="a table"),
+            sink=SimpleNamespace(job=job, records=7, rows=700, quarantined=2, path="a table"),
             wait=wait,
+            read_to=lambda: {("events", 0): 17, ("events", 1): 3},
             stop=lambda: self.stopped.append(job.name),
             is_busy=lambda: True,
             batches=lambda: 3,
@@ -163,6 +168,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> An
         ids: Any = None,
         cluster_id: Any = lambda: None,
         beginnings: Any = None,
+        logs: Any = None,
         passing: bool = False,
         stop: threading.Event | None = None,
         **more: Any,
@@ -172,7 +178,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> An
         made.append(jobs)
         monkeypatch.setattr(runner, "_jobs", lambda: jobs)
         plan = Plan(kafka={}, directory=str(tmp_path), fail_on_data_loss=not passing)
-        asked = stop or threading.Event()
+        asked = stop or (threading.Event() if every_s is None else jobs.stop)
         runner_of_jobs = Runner(
             plan,
             ids or (lambda _: "id"),
@@ -180,6 +186,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> An
             beginnings,
             lambda: asked,
             cluster_id=cluster_id,
+            logs=logs,
         )
         jobs.all_was_read = runner_of_jobs.run(names, every_s, **more)
         return jobs
@@ -330,6 +337,40 @@ def test_a_broker_that_cannot_be_asked_what_is_gone_ends_nothing(
     assert "not known whether records of events are gone: away" in capsys.readouterr().err
 
 
+def test_each_tick_is_told_in_a_line_with_rows_lag_and_quarantine(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def logs(topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:
+        assert topics == ["events"]
+        return {("events", 0): (5, 20), ("events", 1): (4, 8), ("events", 2): (100, 101)}
+
+    run(0.01, None, None, logs=logs)
+    tick = "trace: 7 records, 700 rows, lag 8, quarantine 2"
+    assert capsys.readouterr().out.splitlines() == [
+        tick,
+        tick,
+        "trace: 14 records read into a table",
+    ]
+
+
+def test_a_lag_that_the_cluster_does_not_tell_ends_nothing(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def logs(_: Sequence[str]) -> Any:
+        raise BrokerUnavailableError("away")
+
+    run(60.0, None, logs=logs)
+    assert "lag unknown (away), quarantine 2" in capsys.readouterr().out
+
+
+def test_no_job_waits_for_the_long_run_of_another(run: Any, made: list[Jobs]) -> None:
+    def long() -> bool:
+        return len(made[-1].hows) == 5
+
+    jobs = run(0.0, long, None, None, None, None, names=["trace", "audit"])
+    assert jobs.all_was_read
+
+
 @pytest.mark.parametrize("every_s", [60.0, None])
 def test_a_batch_that_runs_may_end_when_the_end_is_asked_for(
     run: Any, every_s: float | None
@@ -349,7 +390,7 @@ def test_a_batch_that_runs_may_end_when_the_end_is_asked_for(
 
 
 def test_a_batch_that_does_not_end_is_cut_off(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "BATCH_S", 0.0)
+    monkeypatch.setattr(turns, "BATCH_S", 0.0)
     stop = threading.Event()
 
     def wait() -> bool:

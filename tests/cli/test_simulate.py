@@ -179,6 +179,18 @@ def test_handlers_that_always_fail_break_no_promise(capsys: pytest.CaptureFixtur
     assert shop.seen
 
 
+@pytest.mark.parametrize("ends", ["4..200", "20..200"])
+def test_a_worker_that_finds_its_concurrency_is_simulated(
+    capsys: pytest.CaptureFixture[str], ends: str
+) -> None:
+    shop = Shop()
+    with shop.run({"concurrency": {"auto": ends}}) as wc_app:
+        plan = wc_app.plan
+    task = Task(range(20), tell=False, steps=40, values=(), calling=False, replay="")
+    assert run(shop.app, plan, task) == 0
+    assert "charge: 20 schedules, every promise kept" in capsys.readouterr().out
+
+
 def test_rules_that_wait_for_long_are_waited_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,7 @@ def admin(listen: str, more: str) -> str:
         ("localhost:1", ""),
         ("[::1]:1", ""),
         ("0.0.0.0:1", ", insecure: true"),
+        ("0.0.0.0:1", ", insecure: true, hosts: [admin.example.com, '[fd00::7]', 10.0.0.7]"),
         ("0.0.0.0:1", ", token: 0123456789abcdef, tls: {certificate: c.pem, key: k.pem}"),
     ],
 )
@@ -84,6 +85,10 @@ def test_who_may_get_to_the_live_window(
         ("127.0.0.1:1", ", token: tiny-one", "is shorter than 16 characters"),
         ("127.0.0.1:1", ", token: '0123456789 abcdef'", "or spaces"),
         ("127.0.0.1:1", ", tokn: x", "did you mean token?"),
+        ("127.0.0.1:1", ", hosts: [http://a.example]", "is not a host name"),
+        ("127.0.0.1:1", ", hosts: ['a.example:80']", "is not a host name"),
+        ("127.0.0.1:1", ", hosts: ['*.example']", "is not a host name"),
+        ("127.0.0.1:1", ", hosts: a.example", "admin.hosts"),
     ],
 )
 def test_what_is_too_open_is_refused(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from window_consumer.config import Loaded, MaskRules
+from tests.core.support import Note
+from window_consumer.config import Loaded, MaskRule, MaskRules
 from window_consumer.model.mask import MASKED
 
 WORKER = "workers: {a: {topics: [t], group: g}}\n"
@@ -91,3 +94,54 @@ def test_a_rule_that_cannot_be_meant_is_refused(
 def test_what_is_no_list_of_rules_is_refused(refused: Callable[..., str]) -> None:
     message = refused(f"{WORKER}mask: {{fields: [iban]}}\n")
     assert "mask: a mapping is not a list of rules, such as [{topics: [cards]" in message
+
+
+def record(value: bytes, key: bytes | None = None, **fields: Any) -> Note:
+    return Note(0, key, value=value, **fields)
+
+
+CARD = b'{"card": "4975123412341234", "iban": "DE12 3456 7890", "note": "for anna"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("'4975123412341234'", "'***'"),
+        ("'4975'", "'***'"),
+        ("iban DE12 3456 7890 of 7", "iban *** of 7"),
+        ("the check of 7890 for anna", "the check of *** for anna"),
+        ("no account", "no account"),
+    ],
+)
+def test_an_exception_quotes_nothing_of_a_hidden_field(text: str, told: str) -> None:
+    rules = MaskRules((MaskRule(topics=("orders",), fields=("card", "iban")),))
+    assert rules.error_text(text, [record(CARD)]) == told
+    assert rules.error_text(text, [record(CARD, topic="others")]) == text
+    copy = record(CARD, topic="shop.orders.retry.1s", headers=[("wc-orig-topic", b"orders")])
+    assert rules.error_text(text, [copy]) == told
+    assert MaskRules().error_text(text, [record(CARD)]) == text
+
+
+def test_what_is_no_json_or_hidden_as_a_whole_is_not_quoted_in_words() -> None:
+    fields = MaskRules((MaskRule(fields=("iban",)),))
+    assert fields.error_text("no DE4711 here", [record(b"name;DE4711;7")]) == "no *** here"
+    assert fields.error_text("no DE4711 here", [record(b"\0\x0cDE4711")]) == "no *** here"
+    whole = MaskRules((MaskRule(whole=("value", "key", "headers")),))
+    hidden = record(CARD, b"customer-17", headers=[("tenant", b"europe")])
+    text = "KeyError: 4975123412341234 of customer in europe, attempt"
+    assert whole.error_text(text, [hidden]) == "KeyError: *** of *** in ***, attempt"
+
+
+def test_an_exception_of_a_batch_quotes_none_of_its_records() -> None:
+    rules = MaskRules((MaskRule(fields=("iban",)),))
+    batch = [record(b'{"iban": "DE%04d"}' % number) for number in range(50)]
+    assert rules.error_text("DE0000 and DE0049", batch) == "*** and ***"
+
+
+def test_where_too_much_is_hidden_the_text_of_an_exception_is_withheld() -> None:
+    rules = MaskRules((MaskRule(fields=("iban",)),))
+    large = record(b'{"iban": "DE4711"}' + b" " * 300_000)
+    assert "DE4711" not in rules.error_text("no DE4711", [large])
+    many = record(json.dumps({"iban": [f"{each:05x}" for each in range(29_000)]}).encode())
+    assert "00017" not in rules.error_text("no 00017", [many])
+    assert "00017" not in rules.error_text("no 00017", [record(b"x" * 200_000 + b"00017")] * 6)

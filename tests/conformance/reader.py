@@ -28,6 +28,7 @@ class Reader:
         self.journal: list[Event] = [] if journal is None else journal
         self.held: set[TopicPartition] = set()
         self.records: dict[TopicPartition, list[Message]] = {}
+        self.unreadable: dict[TopicPartition, list[int]] = {}
         self.answers: dict[TopicPartition, list[CommitFailedError | None]] = {}
         self.errors: list[WindowConsumerError] = []
         self.out_of_range: list[TopicPartition] = []
@@ -89,8 +90,10 @@ class Reader:
         for batch in batches:
             name, messages = batch.name, batch.messages
             assert batch.size == sum(map(len, messages))
+            assert {(m.topic(), m.partition()) for m in messages} == {name}
             self.journal.append((self.name, "records", (name, [m.offset() for m in messages])))
             self.records.setdefault(name, []).extend(messages)
+            self.unreadable.setdefault(name, []).extend(batch.unreadable)
         return batches
 
     def until(self, what: Callable[[], object], *others: Reader) -> None:

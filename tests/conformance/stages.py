@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import topics
+from tests.raw_records import write_raw
 from window_consumer.kafka import embedded_reading
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -24,6 +25,7 @@ from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.settings import ConsumerNeeds, admin_settings
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
+from window_consumer.model.headers import LostHeaders
 from window_consumer.model.protocols import Headers, Sink, Source
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.testing.fake_broker import FakeBroker
@@ -74,6 +76,10 @@ class Stage(ABC):
         headers: Headers = (),
     ) -> None:
         """Write records and return when they are there."""
+
+    @abstractmethod
+    def write_unreadable(self, topic: str, value: bytes) -> None:
+        """Write a record with a header whose name is not UTF-8."""
 
     @abstractmethod
     def read(self, topic: str) -> list[Message]:
@@ -135,6 +141,9 @@ class FakeStage(Stage):
     ) -> None:
         for value in values:
             self.broker.produce(topic, partition, key, value, headers, timestamp_ms=1)
+
+    def write_unreadable(self, topic: str, value: bytes) -> None:
+        self.broker.produce(topic, 0, None, value, LostHeaders.new(), timestamp_ms=1)
 
     def read(self, topic: str) -> list[Message]:
         logs = self.broker.topics.by_name[topic].logs
@@ -220,6 +229,9 @@ class ClientStage(Stage):
             )
         assert self._producer.flush(PATIENCE_S) == 0
         assert not failures
+
+    def write_unreadable(self, topic: str, value: bytes) -> None:
+        write_raw(self.bare["bootstrap.servers"], topic, value)
 
     def read(self, topic: str) -> list[Message]:
         return embedded_reading.read_all(self.bare, topic, PATIENCE_S)

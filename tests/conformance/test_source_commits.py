@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -182,6 +183,28 @@ def test_commits_are_taken_within_a_revoke(full_or_eager: Full, group: str) -> N
     assert second.held <= revoked
     found = second.source.committed(sorted(revoked), PATIENCE_S)
     assert found == dict.fromkeys(revoked, Committed(5, "last"))
+
+
+def test_a_commit_is_not_to_be_repeated_for_a_partition_that_is_given_up_while_it_is_on_its_way(
+    full_or_eager: Full, group: str
+) -> None:
+    topic = full_or_eager.topic(2)
+    first = Reader(full_or_eager.source(group)).join(topic)
+    first.until(lambda: len(first.held) == 2)
+    second = Reader(full_or_eager.source(group))
+    second.source.subscribe([topic], second)
+    deadline = time.monotonic() + PATIENCE_S
+    while not first.told("revoked"):
+        assert time.monotonic() < deadline
+        for _ in range(40):
+            second.turn()  # so that the first's client knows already what it has to give up
+        first.within_poll = True
+        commits = [Commit(name, 5, "") for name in sorted(first.held)]
+        answers = first.source.commit_now(commits, 3.0)
+        first.within_poll = False
+    (revoked,) = first.told("revoked")
+    assert [name for name in revoked if (error := answers[name]) and error.retriable] == []
+    assert set(answers) == {commit.name for commit in commits}
 
 
 # ---- no answer

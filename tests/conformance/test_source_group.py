@@ -177,6 +177,25 @@ def test_a_topic_that_is_read_no_more_is_given_up(sharing: Full, reader_on: Read
     assert reader.read(TopicPartition(kept, 0), 1) == [0]
 
 
+@pytest.mark.parametrize("sharing", kinds(*BY_RANGE, "embedded"), indirect=True)
+def test_records_that_were_fetched_of_a_dropped_topic_keep_its_name(
+    sharing: Stage, reader_on: ReaderOn
+) -> None:
+    kept, dropped = sharing.topic(1), sharing.topic(1)
+    sharing.write(kept, *[b"v"] * 5)
+    sharing.write(dropped, *[b"v"] * 50)
+    reader = reader_on(sharing)
+    reader.max_records = 1
+    reader.source.subscribe([kept, dropped], reader)
+    reader.until(lambda: len(reader.held) == 2)
+    reader.read(TopicPartition(dropped, 0), 10)
+    reader.source.subscribe([kept], reader)
+    reader.until(lambda: len(reader.held) == 1)
+    # Where a rebalance takes everything away, reading begins again at 0.
+    reader.until(lambda: 4 in reader.offsets(TopicPartition(kept, 0)))
+    assert set(reader.offsets(TopicPartition(kept, 0))) == {0, 1, 2, 3, 4}
+
+
 def test_partitions_that_are_added_are_assigned(sharing: Full, reader_on: ReaderOn) -> None:
     topic = sharing.topic(1)
     reader = reader_on(sharing).join(topic)

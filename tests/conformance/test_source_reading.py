@@ -10,6 +10,7 @@ from tests.conformance.conftest import Full
 from tests.conformance.reader import Reader
 from tests.conformance.stages import PATIENCE_S, Stage
 from window_consumer.model.errors import RunError
+from window_consumer.model.headers import LostHeaders
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
@@ -88,6 +89,31 @@ def test_a_record_is_what_was_written_byte_for_byte(stage: Stage, reader_on: Rea
     kind, milliseconds = plain.timestamp()
     assert kind == 1
     assert milliseconds > 0
+
+
+def test_a_record_whose_headers_nobody_can_read_is_told_of(
+    stage: Stage, reader_on: ReaderOn
+) -> None:
+    topic = stage.topic()
+    stage.write(topic, b"before", headers=[("a", b"1")])
+    stage.write_unreadable(topic, b"broken")
+    stage.write_unreadable(topic, b"broken, too")
+    stage.write(topic, b"behind")
+    reader = reader_on(stage).join(topic)
+    name = TopicPartition(topic, 0)
+    reader.read(name, 4)
+    before, *broken, behind = reader.records[name]
+    assert reader.unreadable[name] == [1, 2]
+    for _ in range(2):
+        assert [m.headers() for m in broken] == [[("wc-headers-lost", b"1")]] * 2
+    assert [m.value() for m in broken] == [b"broken", b"broken, too"]
+    assert (before.headers(), behind.headers()) == ([("a", b"1")], None)
+    assert [type(m.headers()) is LostHeaders for m in stage.read(topic)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_reading_begins_where_it_is_told_to(stage: Stage, reader_on: ReaderOn) -> None:

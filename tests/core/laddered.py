@@ -39,12 +39,19 @@ class Laddered(Driven):
     def assign(self, *names: TopicPartition) -> None:
         self.engine.on_assigned([Assigned(name, 0, committed=(0, "")) for name in names], self.now)
 
-    def copy(self, offset: int, due_in: float, key: bytes | None = b"k", attempts: int = 1) -> Note:
-        """Return a copy that lies in a level."""
+    def copy(
+        self,
+        offset: int,
+        due_in: float,
+        key: bytes | None = b"k",
+        attempts: int = 1,
+        partition: int = 0,
+    ) -> Note:
+        """Return a copy that lies in a level, of a record of this partition."""
         headers = [
             (names.ID, b"orders/0/7"),
             (names.ORIGINAL_TOPIC, b"orders"),
-            (names.ORIGINAL_PARTITION, b"0"),
+            (names.ORIGINAL_PARTITION, b"%d" % partition),
             (names.ORIGINAL_OFFSET, b"7"),
             (names.ATTEMPTS, b"%d" % attempts),
             (names.FIRST_FAILURE, b"1600000000000"),

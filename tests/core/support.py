@@ -32,6 +32,9 @@ class Note:
     def __len__(self) -> int:
         return len(self._fields["value"] or b"")
 
+    def belong_to(self, name: TopicPartition) -> None:
+        self._fields.update(topic=name.topic, partition=name.partition)
+
     def topic(self) -> str:
         return str(self._fields["topic"])
 
@@ -89,6 +92,9 @@ class Driven:
         )
 
     def deliver(self, *messages: Any, name: TopicPartition = ORDERS) -> None:
+        for message in messages:
+            if isinstance(message, Note):
+                message.belong_to(name)
         self.engine.on_records(Batch.of(name, list(messages)), self.now, self.wall_ms)
 
     def tick(self, seconds: float = 0.0) -> Decisions:

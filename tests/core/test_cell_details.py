@@ -10,6 +10,7 @@ from window_consumer.core.cell_details import (
     MOST_RECORDS,
     CellDetails,
     RecordDetails,
+    blocking,
     cell_details,
     failing,
     held_message,
@@ -140,3 +141,17 @@ def test_the_records_that_began_to_fail_last_are_told_with_their_last_error() ->
     first = found.records[0]
     assert (first.attempts, first.error, first.due_s) == (1, "ValueError: broken", 1.0)
     assert first.state == "waits for its next call"
+
+
+def test_the_first_records_that_hold_up_their_lanes_are_told_with_who_waits_behind_them() -> None:
+    keys = [b"a", b"a", b"a", b"b", b"c"]
+    driven = Driven(ordering="key", batch_records=1, retry=spent_after(1, on_failure="block"))
+    driven.deliver(*notes(0, 1, 2, 3, 4, keys=keys))
+    driven.tick()
+    for slice_ in list(driven.out):
+        driven.fail(slice_, 0, 3)
+    driven.tick()
+    (found,) = blocking(driven.engine, driven.now)
+    assert [(each.offset, each.behind) for each in found.records] == [(0, 2)]
+    (all_,) = failing(driven.engine, driven.now)
+    assert {each.offset: each.behind for each in all_.records} == {0: 2, 3: 0}

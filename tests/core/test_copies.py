@@ -95,10 +95,13 @@ def test_headers_of_an_earlier_hop_are_replaced_not_appended() -> None:
     assert len(again.headers) == len(once.headers)
 
 
-def test_a_copy_takes_its_sources_partition_number_where_the_counts_are_equal() -> None:
+@pytest.mark.parametrize(("partitions", "number"), [(4, 2), (8, 2), (3, 2), (2, None)])
+def test_a_copy_keeps_its_sources_partition_number_where_there_is_one(
+    partitions: int, number: int | None
+) -> None:
     message = Note(7, b"k", partition=2)
-    assert copied(a_failed(message)).partition == 2
-    assert copied(a_failed(message), evolve(TARGET, partitions=8)).partition is None
+    target = evolve(TARGET, partitions=partitions)
+    assert copied(a_failed(message), target).partition == number
 
 
 def test_tombstones_and_empty_values_stay_what_they_are() -> None:

@@ -13,6 +13,8 @@ from window_consumer.model.errors import (
     RetryLater,
 )
 from window_consumer.model.headers import Reason
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.record import TopicPartition
 
 # ---- dispatch and commit
 
@@ -83,6 +85,38 @@ def test_metadata_that_the_broker_finds_too_large_becomes_smaller() -> None:
         if len(commit.metadata) == size:
             break
     assert len(commit.metadata) <= 2048
+
+
+def test_partitions_that_are_refused_together_halve_the_metadata_once() -> None:
+    names = [TopicPartition("orders", number) for number in range(8)]
+    driven = Driven(names=names, window_cells=32, cell_records=100)
+    for name in names:
+        driven.deliver(*notes(*range(800)), name=name)
+        partition = driven.engine.partitions[name]
+        partition.finish(list(range(1, 800, 2)), Outcome.DONE, 0, driven.now)
+    commits = driven.tick(1.0).commit
+    assert {commit.name for commit in commits} == set(names)
+    smallest = min(len(commit.metadata) for commit in commits)
+    assert smallest > 80
+    refusal = CommitFailedError("too large", metadata_too_large=True)
+    driven.engine.on_committed(dict.fromkeys(names, refusal), driven.now)
+    again = driven.tick(1.0).commit
+    assert {commit.name for commit in again} == set(names)
+    assert max(len(commit.metadata) for commit in again) > smallest // 2 - 8
+
+
+def test_a_broker_that_takes_hardly_any_metadata_gets_offsets_and_work_goes_on() -> None:
+    driven = Driven(start=10**12, window_cells=4, cell_records=3)
+    refusal = CommitFailedError("too large", metadata_too_large=True)
+    for number in range(12):
+        driven.deliver(*notes(10**12 + number))
+        driven.tick()
+        driven.finish_all()
+        driven.tick(10.0)
+        driven.engine.on_committed({ORDERS: refusal}, driven.now)
+    driven.tick(10.0)
+    assert driven.committable == 10**12 + 12
+    assert driven.engine.counters.processed == 12
 
 
 def test_a_partition_without_an_offset_commits_its_start_at_once() -> None:

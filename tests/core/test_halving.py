@@ -210,7 +210,10 @@ def test_a_record_that_ends_processes_is_called_alone() -> None:
     die(it, it.out[0])
     it.fail(it.out[0], 1)
     it.tick(8.0)
-    assert sorted(out(it)) == [(2, [0]), (2, [1])]
+    assert out(it) == [(2, [0])]
+    it.finish(it.out[0])
+    it.tick()
+    assert out(it) == [(2, [1])]
 
 
 def test_halves_wait_for_their_rate() -> None:

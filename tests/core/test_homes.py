@@ -22,7 +22,7 @@ LARGER = TopicPartition(RETRIED.topic, 3)
 def with_a_copy(*, ordering: str = "key", name: TopicPartition = RETRIED) -> Laddered:
     """Return an Engine that owns a copy which is due, and not the partition of its source."""
     driven = Laddered(owned=[name], ordering=ordering)
-    driven.deliver(driven.copy(5, due_in=0.0), name=name)
+    driven.deliver(driven.copy(5, due_in=0.0, partition=name.partition), name=name)
     return driven
 
 
@@ -233,7 +233,7 @@ def test_an_open_breaker_does_not_probe_with_a_copy_that_is_away() -> None:
 
 
 def test_a_call_that_waited_for_its_home_is_made_once() -> None:
-    driven = with_a_failed_copy()
+    driven = with_a_failed_copy(slots=8)
     for _ in range(3):
         driven.engine.on_lost([ORDERS], driven.now)
         driven.tick(10.0)

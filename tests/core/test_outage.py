@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal
 
-from tests.core.support import ORDERS, Driven, failure, notes, spent_after
+import pytest
+
+from tests.core.support import ORDERS, OTHERS, Driven, failure, notes, spent_after
 from window_consumer.core.breaker import AT_ONCE, PROBES, SETTLE_S, BreakerRules, BreakerState
+from window_consumer.core.rungs import Level
 from window_consumer.core.slices import Slice
 from window_consumer.model.errors import Fatal, RetryLater
+from window_consumer.model.record import TopicPartition
 
 WhenSpent = Literal["dead_letter", "drop"]
 
@@ -109,6 +114,32 @@ def test_records_that_always_fail_leave_though_nothing_else_is_left_to_call() ->
     assert state(driven) is BreakerState.CLOSED
 
 
+@pytest.mark.parametrize("attempts", [1, 2])
+@pytest.mark.parametrize("ordering", ["unordered", "partition"])
+def test_of_windows_with_fewer_records_than_tell_something_at_most_twenty_leave(
+    attempts: int, ordering: str
+) -> None:
+    driven = Driven(
+        slots=2,
+        ordering=ordering,
+        retry=spent_after(attempts),
+        breaker=BreakerRules(),
+        window_cells=3,
+        cell_records=2,
+    )
+    driven.deliver(*notes(*range(200)))
+    driven.tick()
+    moved = 0
+    for _ in range(3000):
+        for slice_ in list(driven.out):
+            fail_all(driven, slice_)
+        for each in driven.tick(0.1).publish:
+            driven.engine.on_published(each, None, driven.now)
+            moved += 1
+    assert 0 < moved <= 20
+    assert state(driven) is not BreakerState.CLOSED
+
+
 def test_nothing_starts_while_it_is_open() -> None:
     driven = opened()
     assert driven.out == []
@@ -176,18 +207,59 @@ def test_a_record_that_was_held_and_fails_again_leaves() -> None:
     assert [each.attempts for each in ours] == [2]
 
 
-def test_probes_take_new_records_and_those_that_failed_in_turn() -> None:
+def test_probes_take_new_records_although_those_that_failed_are_due() -> None:
     driven = opened(2)
-    attempts = []
     driven.tick(30.0)
     for _ in range(PROBES):
         (probe,) = driven.out
-        attempts.append(probe.call.attempt)
+        assert probe.call.attempt == 1
         fail_all(driven, probe)
         driven.tick()
-    assert sorted(set(attempts)) == [1, 2]
     assert state(driven) is BreakerState.OPEN
     assert driven.out == []
+
+
+def test_probes_one_after_another_have_other_keys_and_come_from_other_partitions() -> None:
+    names = (ORDERS, OTHERS)
+    driven = Driven(slots=4, names=names, retry=spent_after(1), breaker=BreakerRules())
+    for name in names:
+        keys = [b"bad"] * 30 + [b"%d" % offset for offset in range(70)]
+        driven.deliver(*notes(*range(100), keys=keys), name=name)
+    driven.tick()
+    outage(driven, 20)
+    probed: list[tuple[TopicPartition, bytes | None]] = []
+    while len(probed) < 4 * PROBES:
+        for probe in list(driven.out):
+            if state(driven) is BreakerState.HALF_OPEN:
+                probed.append((probe.partition.name, probe.messages[0].key()))
+            fail_all(driven, probe)
+        driven.tick(LONG_S)
+        if not driven.out:
+            driven.tick(30.0)
+    assert len({key for _, key in probed}) == len(probed)
+    assert all(one[0] != other[0] for one, other in pairwise(probed))
+
+
+def test_without_a_new_record_retries_run_one_at_a_time_until_one_returns() -> None:
+    driven = worker(3, records=40)
+    for _ in range(10):
+        driven.tick(30.0)
+        for _ in range(200):
+            for slice_ in list(driven.out):
+                fail_all(driven, slice_)
+            driven.tick()
+            if state(driven) is BreakerState.HALF_OPEN:
+                assert sum(len(slice_.messages) for slice_ in driven.out) <= 1
+    driven.tick(30.0)
+    moved = driven.engine.counters.dead_lettered
+    assert moved == 0
+    while driven.out or driven.engine.partitions[ORDERS].failed:
+        for slice_ in list(driven.out):
+            driven.finish(slice_)
+        driven.tick(1.0)
+        assert driven.now < 2000.0
+    assert state(driven) is BreakerState.CLOSED
+    assert driven.committable == 40
 
 
 def test_intake_goes_on_by_itself_when_the_handler_does() -> None:
@@ -224,13 +296,31 @@ def test_fatal_errors_and_skips_never_open_it() -> None:
     assert state(driven) is BreakerState.CLOSED
 
 
-def test_retry_later_counts_as_a_failure_that_another_call_could_mend() -> None:
-    driven = worker(1)
-    while driven.out:
+@pytest.mark.parametrize("levels", [(), (Level("10s", 10.0),)], ids=["local", "levels"])
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_when_most_new_records_ask_to_be_called_later_nothing_starts_and_nobody_is_charged(
+    attempts: int, levels: tuple[Level, ...]
+) -> None:
+    retry = spent_after(attempts, levels=levels)
+    driven = Driven(slots=4, retry=retry, breaker=BreakerRules())
+    driven.deliver(*notes(*range(200)))
+    driven.tick()
+    calls, published, until = 0, 0, driven.now + 600.0
+    while driven.now < until:
         for slice_ in list(driven.out):
-            fail_all(driven, slice_, RetryLater(0.0))
-        driven.tick(LONG_S)
-    assert state(driven) is BreakerState.OPEN
+            calls += len(slice_.messages)
+            fail_all(driven, slice_, RetryLater(10.0))
+        published += len(driven.tick(LONG_S).publish)
+    assert published == 0
+    assert driven.engine.counters.breaker_opened == 0
+    assert calls <= 60 + 600 / 10.0
+    while driven.out or driven.engine.partitions[ORDERS].window.open:
+        for slice_ in list(driven.out):
+            driven.finish(slice_)
+        driven.tick(1.0)
+        assert driven.now < until + 60.0
+    assert state(driven) is BreakerState.CLOSED
+    assert driven.committable == 200
 
 
 def test_what_is_dropped_when_spent_is_held_as_well() -> None:

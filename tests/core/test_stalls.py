@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.core.laddered import RETRIED, Laddered
 from tests.core.support import ONE_BY_ONE, ORDERS, Driven, failure, notes, spent_after
 from window_consumer.core.breaker import BreakerRules, BreakerState
 from window_consumer.core.decisions import Decisions
@@ -11,6 +12,7 @@ from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.relief import MOST_TOKENS, PATIENCE_S, SUCCESSES_PER_TOKEN
 from window_consumer.core.rungs import Level
 from window_consumer.core.slices import Slice
+from window_consumer.core.snapshot import picture
 from window_consumer.core.stalls import StallRules
 from window_consumer.model.errors import StalledError
 from window_consumer.model.headers import Reason
@@ -351,8 +353,8 @@ def test_a_stalled_call_counts_for_the_breaker() -> None:
     driven.tick()
     hanging(driven, 0, 1, 2, 3)
     look(driven, driven.tick(AFTER_S))
-    assert driven.engine.breaker.state is BreakerState.OPEN
     assert driven.tick().publish == []
+    assert driven.engine.breaker.state is BreakerState.OPEN
 
 
 def almost_full(**rules: Any) -> tuple[Driven, Slice]:
@@ -448,3 +450,15 @@ def test_tokens_are_few() -> None:
     relief = worker().engine.stalls._relief
     relief.earn(10**9)
     assert sum(relief.spend() for _ in range(100)) == MOST_TOKENS
+
+
+def test_the_attempt_of_a_copy_counts_the_calls_of_all_hops() -> None:
+    driven = Laddered(stall=StallRules(after_s=10.0))
+    driven.deliver(driven.copy(0, 0.0, attempts=3), name=RETRIED)
+    driven.tick(0.1)
+    (slice_,) = driven.out
+    driven.claim(slice_, 1)
+    (stalled,) = driven.tick(11.0).stalled
+    assert stalled.attempt == 4
+    (call,) = picture(driven.engine, driven.now, driven.wall_ms).calls
+    assert call.attempt == 4

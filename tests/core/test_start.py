@@ -111,5 +111,6 @@ def test_a_group_that_has_started_remembers_how_many_there_were() -> None:
     assert partitions_known([noted(1), NOTHING, NOTHING], 6) == 4
 
 
-def test_offsets_of_another_consumer_make_unknown_partitions_new_ones() -> None:
-    assert partitions_known([Committed(3, ""), NOTHING], 6) == 0
+def test_offsets_of_another_consumer_do_not_tell_which_partitions_are_new() -> None:
+    assert partitions_known([Committed(3, ""), NOTHING], 6) == 6
+    assert partitions_known([Committed(3, ""), noted(1), NOTHING], 6) == 4

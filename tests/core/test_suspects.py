@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import ORDERS, OTHERS, Driven, note_of, notes
+from tests.core.support import ORDERS, OTHERS, Driven, Note, note_of, notes
 from window_consumer.core.batching import BatchRules
 from window_consumer.core.decisions import Assigned, Decisions
 from window_consumer.core.ladder import RetryRules
@@ -14,8 +14,8 @@ from window_consumer.core.metadata import CommitNote, encode
 from window_consumer.core.start import Found, resolve
 from window_consumer.core.suspicion import FIRST_SUSPECTS, Suspicion, UncleanEnds, most_ends
 from window_consumer.model.errors import CommitFailedError
-from window_consumer.model.headers import Reason
-from window_consumer.model.protocols import Commit, Committed
+from window_consumer.model.headers import LostHeaders, Reason
+from window_consumer.model.protocols import Batch, Commit, Committed
 from window_consumer.model.record import TopicPartition
 
 HASH = 77
@@ -323,6 +323,17 @@ def test_a_block_does_not_keep_a_crashed_record() -> None:
     life = process(crashed, retry=RetryRules(on_failure="block"))
     life.go()
     assert [failed.reason for failed in life.go().publish] == [Reason.CRASHED]
+
+
+def test_a_crashed_record_whose_headers_are_lost_leaves_for_that() -> None:
+    """An earlier version died of it, and the group stood still."""
+    life = Process({ORDERS: committed(unclean_ends=2, crashes=((0, 3),))})
+    batch = Batch.of(ORDERS, [Note(0, headers=LostHeaders.new()), *notes(1)])
+    batch.unreadable = [0]
+    life.engine.on_records(batch, life.now, life.wall_ms)
+    published = [failed for _ in range(5) for failed in life.go().publish]
+    assert [failed.reason for failed in published] == [Reason.DECODE]
+    assert life.until_out() == [1]
 
 
 def test_a_charged_record_that_passes_is_not_charged_with_later_ends() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +17,7 @@ from tests.commands import PATIENCE_S, Commands
 from tests.docs.pages import PAGES, ROOT, blocks, module_of
 from tests.web.certificates import make_certificate
 from window_consumer.config.pipeline import load_pipeline
+from window_consumer.testing import TestApp
 
 README = ROOT / "README.md"
 WITH_HANDLERS = [ROOT / "docs" / name for name in ("concurrency.md", "handlers.md", "routing.md")]
@@ -114,3 +118,28 @@ def test_tests_that_the_documentation_shows_pass(page: Path, tmp_path: Path) -> 
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_batch_example_has_a_row_for_each_record_that_was_put_back(tmp_path: Path) -> None:
+    """Copies in the entry topic lie where other records lay in the source topic."""
+    file = tmp_path / "clicks.db"
+    page = ModuleType("page")
+    exec(  # noqa: S102 - the page's own example
+        module_of(ROOT / "docs/handlers.md").replace(":memory:", str(file)), page.__dict__
+    )
+    others = {name: {"enabled": False} for name in page.app.handlers}
+    workers = {"workers": {**others, "store": {"retry": {"attempts": 1}}}}
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        database.execute("CREATE TABLE clicks (id TEXT PRIMARY KEY, value BLOB)")
+        with TestApp(page.app, workers, topics={"clicks": 1}) as wc_app:
+            wc_app.send_many("clicks", [b"1", b"2", b"3"])
+            wc_app.advance("1s")
+            database.execute("ALTER TABLE clicks RENAME TO away")
+            wc_app.send_many("clicks", [b"4", b"5", b"6", b"7", b"8"])
+            wc_app.advance("1s")
+            database.execute("ALTER TABLE away RENAME TO clicks")
+            assert len(wc_app.dead_letters) == 5
+            wc_app.redrive()
+            wc_app.advance("1s")  # longer than max_wait
+        rows = database.execute("SELECT id, value FROM clicks ORDER BY value").fetchall()
+    assert rows == [(f"clicks/0/{number}", b"%d" % (number + 1)) for number in range(8)]

@@ -33,7 +33,7 @@ def call(seconds: float, name: TopicPartition = ORDERS, stack: str = "") -> Call
 
 
 def breaker(state: str) -> BreakerLook:
-    return BreakerLook(state, 12.0, 30, 40)
+    return BreakerLook(state, 12.0, 3, 40, "25 of 30 new records failed within 30 s")
 
 
 def evidence(

@@ -23,6 +23,7 @@ from window_consumer.doctor.causes import Cause
 from window_consumer.doctor.diagnosis import diagnose
 from window_consumer.doctor.evidence import Evidence
 from window_consumer.doctor.looks import GroupLook
+from window_consumer.telemetry.admin_client import ToldFailing
 
 
 def found(seen: Evidence) -> list[str]:
@@ -211,8 +212,58 @@ def test_an_open_breaker_explains_what_waits_for_it() -> None:
     step = working(busy=0.0, per_s=0, partitions=[held], breaker=breaker("open"))
     diagnosis = diagnose([evidence(step)])
     assert diagnosis.causes[0].kind == "breaker_open"
-    assert "has been open for 12 s: 30 of the last 40 calls failed" in diagnosis.causes[0].sentence
+    sentence = diagnosis.causes[0].sentence
+    # The reason at the time that it opened: the figures of this moment may be below the limit.
+    assert "has been open for 12 s: 25 of 30 new records failed within 30 s; most" in sentence
     assert "hovering" not in [cause.kind for cause in diagnosis.causes]
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [("half-open", "one at a time finds out"), ("paused", "until the time that they asked")],
+)
+def test_a_breaker_that_tries_or_pauses_says_so(state: str, says: str) -> None:
+    (cause,) = diagnose([evidence(lambda _: {"breaker": breaker(state)})]).causes
+    assert (cause.kind, says in cause.sentence) == ("breaker_open", True)
+
+
+POISON = ToldFailing(ORDERS, 17, "anna", 12, "ValueError: no account", behind=400)
+
+
+def test_under_block_the_record_is_named_that_holds_its_key_up_and_no_key_is_blamed() -> None:
+    other = ToldFailing(ORDERS, 900, "hugo", 3, "ValueError: x", behind=2)
+    fields: dict[str, Any] = {"longest_line": 400, "hottest_key": "anna", "hovering_s": 40.0}
+    held = partition(lag=None, open=500, failed=2, blocking=(other, POISON), **fields)
+    step = working(busy=0.01, per_s=0, partitions=[held])
+    (cause,) = diagnose([evidence(step, ordering="key", blocks=True)]).causes
+    assert (cause.kind, cause.partition) == ("poison_record", ORDERS)
+    for said in (
+        "offset 17 of orders[0] blocks its key 'anna'",
+        "12 calls so far, the last failure is ValueError: no account",
+        "400 records of that key wait behind it",
+        "--worker charge --record orders/0/17",
+    ):
+        assert said in cause.sentence
+    assert cause.figures["waiting_for_lane"] == 400
+
+
+def test_a_retry_that_gets_over_it_is_no_poison() -> None:
+    def step(second: int) -> dict[str, Any]:
+        blocking = (POISON,) if second else ()
+        held = partition(lag=None, open=500, failed=1, blocking=blocking, longest_line=400)
+        return working(busy=0.01, per_s=50, partitions=[held])(second)
+
+    assert "poison_record" not in found(evidence(step, ordering="key", blocks=True))
+    held = partition(lag=None, open=500, failed=1, blocking=(POISON,), longest_line=400)
+    overtakes = evidence(working(busy=0.01, per_s=50, partitions=[held]), ordering="key")
+    assert "poison_record" not in found(overtakes)
+
+
+def test_where_nobody_tells_which_records_fail_the_key_is_not_blamed_alone() -> None:
+    held = partition(lag=None, open=500, failed=1, longest_line=400)
+    step = working(busy=0.01, per_s=0, partitions=[held])
+    cause = the_cause(evidence(step, ordering="key", blocks=True), "hot_key")
+    assert "or one of its 1 failed records blocks that key" in cause.sentence
 
 
 @pytest.mark.parametrize("state", ["closed", "holding"])

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 from attrs import frozen
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 from tests import topics
 from tests.applications import SHOP
@@ -58,6 +64,36 @@ def test_topics_and_limits_are_told(shop: Shop) -> None:
     assert found["warnings"] == []
 
 
+def test_how_long_a_takeover_takes_is_by_the_times_that_the_cluster_tells(shop: Shop) -> None:
+    """... the group's own, which are the broker's until somebody sets others."""
+
+    def bounds() -> Any:
+        ended = shop.commands.run("check", "shop:app", "--connect", "--json")
+        assert ended.code == 0, ended.err
+        return ended.json["workers"]["charge"]
+
+    found, revoke_timeout_s = bounds(), 10
+    assert found["group_times"] == {
+        "session_s": 6.0,
+        "heartbeat_s": 0.5,
+        "session_from": "the group's consumer.session.timeout.ms",
+        "heartbeat_from": "the group's consumer.heartbeat.interval.ms",
+    }
+    assert found["crash_takeover_s"] == pytest.approx(6 + 0.5 + revoke_timeout_s)
+    admin = AdminClient({"bootstrap.servers": shop.bootstrap})
+    longer = ConfigEntry(
+        "consumer.session.timeout.ms",
+        "9000",
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    own = ConfigResource("group", shop.group, incremental_configs=[longer])
+    admin.incremental_alter_configs([own])[own].result(60)
+    found = bounds()
+    assert found["crash_takeover_s"] == pytest.approx(9 + 0.5 + revoke_timeout_s)
+    text = shop.commands.run("check", "shop:app", "--connect").out
+    assert "after at most 19500ms: session 9s (the group's consumer.session.timeout.ms)" in text
+
+
 def test_more_consumers_than_partitions_are_warned_of(shop: Shop) -> None:
     running = [shop.commands.start("run", "shop:app") for _ in range(2)]
     for each in running:
@@ -78,9 +114,9 @@ def test_slots_that_no_partition_can_use_are_warned_of(shop: Shop) -> None:
     assert "uses at most 2 of the 3 slots" in warning
 
 
-def test_a_dead_letter_topic_of_another_width_is_warned_of(shop: Shop) -> None:
+def test_a_dead_letter_topic_that_is_narrower_is_warned_of(shop: Shop) -> None:
     name = f"{shop.group}.{shop.topic}.dlq"
-    topic = NewTopic(name, num_partitions=3, replication_factor=1)
+    topic = NewTopic(name, num_partitions=1, replication_factor=1)
     topics.make(AdminClient({"bootstrap.servers": shop.bootstrap}), topic)
     (warning,) = shop.findings()["warnings"]
-    assert f"{name} has 3 partitions, {shop.topic} has 2: copies are placed by key" in warning
+    assert f"{name} has 1 partitions, {shop.topic} has 2" in warning

@@ -189,7 +189,9 @@ def test_a_member_can_be_restarted_with_every_assignor(
     settings = {**protocol_settings(protocol), **ASSIGNMENTS[assignment]}
     if static:
         settings["group.instance.id"] = "${INSTANCE}"
-    members = members_of(4, settings)
+    # Other assignors than range are refused where there is an order to keep.
+    ordered = assignment.endswith("range")
+    members = members_of(4, settings, ordering="key" if ordered else "unordered")
     set_session(members.bootstrap, members.group, LONG_MS)
     members.work_s = 0.005
     produced = produce(members.bootstrap, members.topic, 4_000, 40)
@@ -201,14 +203,6 @@ def test_a_member_can_be_restarted_with_every_assignor(
     until(lambda: again.said("work: reads "), "it is back")
     until(members.all_committed, "committed = end")
     assert set(members.stop_all()) == {0}
-    assert (
-        check(
-            members.history(produced),
-            NothingLost(),
-            OrderPerKey(),
-            OneAtATimePerKey(),
-            CommittedReachesEnd(),
-            NoDuplicates(),
-        )
-        == []
-    )
+    always = NothingLost(), CommittedReachesEnd(), NoDuplicates()
+    in_order = (OrderPerKey(), OneAtATimePerKey()) if ordered else ()
+    assert check(members.history(produced), *always, *in_order) == []

@@ -98,6 +98,41 @@ def test_a_record_climbs_all_levels_in_time_and_ends_among_the_dead_letters(
     assert topics.violations(orders, OneAtATimePerKey()) == []
 
 
+def test_copies_keep_their_partition_in_a_retry_topic_that_is_wider_than_its_source(
+    shop: ShopOn,
+) -> None:
+    """Strays, which were written by key, are called in the partition of their source."""
+    orders = shop(1)
+    topics = RetryTopics.of(orders, "300ms")
+    (level,) = topics.names
+    orders.create_topic(level, 4)
+    orders.produce(range(40), keys=5)
+    origin = [
+        (names.ORIGINAL_TOPIC, orders.topic.encode()),
+        (names.ORIGINAL_PARTITION, b"0"),
+        (names.ATTEMPTS, b"1"),
+    ]
+    strays = [
+        NewRecord(b"%d" % n, b"k%d" % (n % 5), [*origin, (names.ORIGINAL_OFFSET, b"%d" % n)], 3)
+        for n in range(20)
+    ]
+    orders.write(strays, level)
+    del orders.produced[40:]  # they stand for records of the source
+
+    def behave(record: Record) -> None:
+        time.sleep(0.01)
+        fails_until(2)(record)
+
+    orders.behave = behave
+    with orders.running(ordering="key", **ladder("300ms")):
+        orders.until_called(40 + 40 + 20)
+        orders.until(topics.are_drained, "source and level are committed")
+    assert {call.partition for call in orders.calls} == {0}
+    assert len(orders.calls) == 100
+    assert orders.log.containing(f"{level} has 4 partitions and {orders.topic} 1")
+    assert topics.violations(orders, OneAtATimePerKey()) == []
+
+
 def test_a_record_that_succeeds_in_a_level_goes_no_further(shop: ShopOn) -> None:
     orders = shop(1)
     topics = RetryTopics.of(orders, "300ms", "1s")

@@ -67,6 +67,22 @@ def test_a_missing_topic_ends_the_start_with_2_its_name_and_its_line(
     assert "has no topic no-such-topic: create it, or correct the name" in ended.err
 
 
+def test_the_missing_topics_of_all_workers_are_named_at_once(
+    commands: Commands, cluster: Cluster, group: str
+) -> None:
+    commands.application(SHOP)
+    workers = {
+        name: {"handler": "charge", "topics": [f"no-{name}", f"nor-{name}"], "group": group}
+        for name in ("one", "two")
+    }
+    commands.configure({"kafka": {"bootstrap.servers": cluster.bootstrap}, "workers": workers})
+    ended = commands.run("run", "shop:app")
+    assert (ended.code, ended.out) == (2, "")
+    assert "workers.one: " in ended.err
+    assert "has no topic no-one, nor-one" in ended.err
+    assert "has no topic no-two, nor-two" in ended.err
+
+
 def test_a_missing_dead_letter_topic_that_may_not_be_made_ends_it_with_a_command_that_makes_it(
     commands: Commands, cluster: Cluster, group: str, make_topic: MakeTopic
 ) -> None:

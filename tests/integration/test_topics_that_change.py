@@ -184,3 +184,31 @@ def test_topics_that_appear_and_match_are_read_and_dead_letter_topics_are_not(
         orders.until_said(f"{later}[0]")
     seen = sorted((call.topic, call.value) for call in orders.calls)
     assert seen == [(first, b"1"), (first, b"bad"), (later, b"2"), (later, b"bad")]
+
+
+def test_matches_that_cannot_be_read_hide_no_other_from_a_worker_that_waited_for_one(
+    shop: ShopOn, protocol: str
+) -> None:
+    """Nothing matches at first; then a topic whose dead-letter topic would have too long a name."""
+    orders = shop(1)
+    prefix = f"{orders.topic}-"
+    patterns = ["^" + prefix]
+    too_long = prefix + "x" * (249 - len(prefix))
+    with orders.running(patterns=patterns, kafka=protocol_settings(protocol)):
+        orders.until_said("reads no partition for now")
+        orders.create_topic(too_long)
+        orders.topic = f"{prefix}first"
+        orders.create_topic(orders.topic)
+        orders.produce(range(30))
+        orders.until_said(f"topic {too_long} is not read")
+        orders.until_committed()
+        make_anew(orders, 1, range(30, 75))
+        orders.until_called(75)
+        orders.until_committed()
+        assert values(orders) == list(range(75))
+        orders.topic = f"{prefix}second"
+        orders.create_topic(orders.topic)
+        orders.produce(range(75, 80))
+        orders.until_committed()
+    assert values(orders) == list(range(80))
+    assert len(orders.log.containing(f"topic {too_long}")) == 1

@@ -17,7 +17,7 @@ from window_consumer.testing.clock import ManualClock
 SOURCE, DEAD, ENTRY, STATE = "orders", "shop.orders.dlq", "shop.orders.retry.now", "shop.dlq.state"
 TOPIC_ID = "an id"
 RULES = RedriveRules(
-    to=Destination(ENTRY, 4, 4, of_the_ladder=True),
+    to=Destination(ENTRY, 4, of_the_ladder=True),
     state_topic=STATE,
     by="shop.redrive.1",
     topic_id=TOPIC_ID,

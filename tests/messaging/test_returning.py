@@ -12,8 +12,8 @@ from window_consumer.messaging.returning import (
 )
 from window_consumer.model.protocols import Copy
 
-TO_ENTRY = Destination(ENTRY, 4, 4, of_the_ladder=True)
-TO_SOURCE = Destination("orders", 4, 4, of_the_ladder=False)
+TO_ENTRY = Destination(ENTRY, 4, of_the_ladder=True)
+TO_SOURCE = Destination("orders", 4, of_the_ladder=False)
 USERS: list[tuple[str, bytes | None]] = [("a", b"1"), ("b", None), ("a", b"\xff"), ("", b"")]
 
 
@@ -97,14 +97,14 @@ def test_ten_returns_add_no_more_than_the_first() -> None:
     [
         ([("wc-orig-partition", b"3")], TO_ENTRY, 3),
         ([("wc-orig-partition", b"0")], TO_ENTRY, 0),
-        ([("wc-orig-partition", b"3")], evolve(TO_ENTRY, partitions=8), None),
-        ([("wc-orig-partition", b"3")], evolve(TO_ENTRY, source_partitions=8), None),
+        ([("wc-orig-partition", b"3")], evolve(TO_ENTRY, partitions=8), 3),
+        ([("wc-orig-partition", b"3")], evolve(TO_ENTRY, partitions=3), None),
         ([("wc-orig-partition", b"4")], TO_ENTRY, None),
         ([("wc-orig-partition", b"x")], TO_ENTRY, None),
         ([], TO_ENTRY, None),
     ],
 )
-def test_the_partition_of_the_original_is_kept_where_the_counts_are_equal(
+def test_the_partition_of_the_original_is_kept_where_there_is_one(
     headers: list[tuple[str, bytes]], to: Destination, partition: int | None
 ) -> None:
     record = Stored((DEAD, 2, 7), b"k", b"v", headers)

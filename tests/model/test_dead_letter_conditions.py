@@ -61,6 +61,7 @@ def test_a_misspelt_field_is_refused_with_what_was_probably_meant() -> None:
         "reason == 'DECOD'",
         "'DECOD' != reason",
         "topic == 'orders' and not (reason in ['FATAL', 'DECOD'] or key == 'x')",
+        "header('wc-reason') == 'DECOD'",
     ],
 )
 def test_a_reason_that_does_not_exist_is_an_error_that_says_what_was_meant(condition: str) -> None:
@@ -71,6 +72,31 @@ def test_a_reason_that_does_not_exist_is_an_error_that_says_what_was_meant(condi
 def test_a_reason_that_is_like_no_other_is_told_which_there_are() -> None:
     with pytest.raises(ExpressionError, match=r"there are RETRIES_EXHAUSTED, .*, MANUAL"):
         parse_where("reason == 'zzz'")
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        ("reason == 'fatal'", r"there are RETRIES_EXHAUSTED, .*, MANUAL; did you mean FATAL\?"),
+        ("reason startswith 'RETRY'", "'RETRY' is no reason"),
+        ("not reason contains 'fatal'", r"did you mean FATAL\?"),
+        ("reason matches 'CRASH_*'", "'CRASH_\\*' is no reason"),
+        ("reason endswith 'EXPIRE'", r"did you mean EXPIRED\?"),
+        ("header('wc-reason') in ['FATAL', 'STALED']", r"did you mean STALLED\?"),
+        ("written_by == 'sprig'", r"'sprig' is no writer .* kpipe, unknown; did you mean spring\?"),
+    ],
+)
+def test_a_word_that_no_dead_letter_has_is_an_error(condition: str, told: str) -> None:
+    with pytest.raises(ExpressionError, match=told):
+        parse_where(condition)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["reason matches 'RETR*'", "reason endswith 'ED'", "reason in [null, 'FATAL']", "reason == id"],
+)
+def test_conditions_that_some_reason_fulfils_are_taken(condition: str) -> None:
+    parse_where(condition)
 
 
 def test_what_looks_into_a_reason_may_name_a_part_of_it() -> None:

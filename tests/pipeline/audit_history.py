@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -31,6 +32,8 @@ class Story:
     """The counts, and how many milliseconds after the first bucket they came to Kafka."""
     sequences: defaultdict[tuple[str, str], int] = field(factory=lambda: defaultdict(int))
     ends: defaultdict[int, int] = field(factory=lambda: defaultdict(int))
+    held: list[tuple[Any, ...]] = field(factory=list)
+    """What the group has not finished, as ``audit_places.HELD``."""
 
     @property
     def group(self) -> str:
@@ -68,6 +71,11 @@ class Story:
             bucket, ids, self.produce(bucket, ids, partition=partition), partition=partition, **more
         )
 
+    def hold(self, offsets: range, *, partition: int = 0, anytime: bool = False) -> None:
+        """Have the group's commits say that these are not finished."""
+        place = self.group, self.topic, partition
+        self.held.append((*place, Decimal(0), offsets.start, offsets.stop, anytime))
+
     def end(self) -> None:
         """Count nothing more: the last count of a worker that ends in order."""
         self.count(Tier.FINISHED, 0, (), client="worker", topic="", final=True)
@@ -99,7 +107,7 @@ class Story:
             instance=f"{given['client']}-host:1",
             bucket_ms=start_ms - start_ms % length_ms,
             length_ms=length_ms,
-            count=len(hashes),
+            count=given.pop("count", len(hashes)),
             id_xor=signed64(xor) if self.with_ids else None,
             id_sum=signed64(sum(hashes)) if self.with_ids else None,
             **given,

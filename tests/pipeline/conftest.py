@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from window_consumer.model.errors import WindowConsumerError
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -31,27 +29,15 @@ INTERPRETED = {
 
 
 @pytest.fixture(scope="session", autouse=True)
-def connectors() -> list[Path]:
-    """The connectors' jars, brought where they are missing: commands look for them, too.
-
-    So is the archive of classes, which each command of a test starts faster from.
-    """
-    from window_consumer.pipeline import class_archive, jars, java  # noqa: PLC0415 - optional
+def class_archive(connectors: list[Path]) -> None:
+    """The archive of classes, from which each command of a test starts faster."""
+    from window_consumer.pipeline import class_archive  # noqa: PLC0415 - optional
 
     try:
-        java.check()
-        jars.fetch(jars.default_directory())
-        brought = jars.ready(jars.default_directory())
-    except WindowConsumerError as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"CI has to have Spark: {error}")
-        pytest.skip(f"no Spark: {error}")
-    try:
-        class_archive.make(brought)
+        class_archive.make(connectors)
     except class_archive.NoArchiveError as error:
         if os.environ.get("CI"):
             pytest.fail(f"CI has to have a Java that makes archives: {error}")
-    return brought
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from random import Random
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -107,6 +108,41 @@ def test_it_says_what_the_model_says(spark: SparkSession) -> None:
         for each in audit_balance.balance(expected.counts)
     }
     assert {verdict for _, _, verdict in found.values()} == set(map(str, Verdict))
+
+
+def epochs(pieces: int) -> list[AuditCount]:
+    """Three assignments of one partition, each of which has counted a stretch in small pieces.
+
+    The second one's pieces lie half over the first one's, the third one's behind them.
+    """
+    length = 5
+    first_of = {1: 0, 2: pieces * length // 2 + 2, 3: pieces * length * 2}
+    return [
+        attrs.evolve(
+            COUNT,
+            incarnation=str(epoch),
+            epoch_ms=epoch,
+            sequence=number,
+            offsets=((first + number * length, first + (number + 1) * length),),
+        )
+        for epoch, first in first_of.items()
+        for number in range(pieces)
+    ]
+
+
+def test_epochs_that_share_a_stretch_take_time_as_their_pieces(spark: SparkSession) -> None:
+    """... and not as their pairs: a piece is what half a second has brought."""
+    seconds = {}
+    for pieces in (100, 800):
+        counts = epochs(pieces)
+        values = [encode(counts[n : n + 50]) for n in range(0, len(counts), 50)]
+        began = monotonic()
+        rows = audit.effective(rows_of(spark, values)).where("replaced").collect()
+        seconds[pieces] = monotonic() - began
+        gone = {(row.client, row.incarnation, row.sequence) for row in rows}
+        assert gone == {each.audit_id for each in audit_balance.effective(counts).replaced}
+        assert len(gone) == pieces // 2
+    assert seconds[800] < 6 * seconds[100]
 
 
 def record(*given: dict[str, Any], **more: Any) -> bytes:

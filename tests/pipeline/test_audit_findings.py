@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,14 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from tests.pipeline.audit_history import MINUTE_MS, NOON_MS, Story, counted
 from window_consumer.cli.audit.explaining import findings_in, print_explanation
 from window_consumer.cli.audit.printing import print_report
-from window_consumer.model.audit_count import Tier
+from window_consumer.model.audit_count import Tier, encode
 from window_consumer.model.audit_states import Finding, State
 from window_consumer.model.errors import UsageError
-from window_consumer.pipeline import audit_report
+from window_consumer.pipeline import audit, audit_report
 from window_consumer.pipeline.audit_findings import Rules
+from window_consumer.pipeline.audit_places import HELD
 from window_consumer.pipeline.audit_report import NoCountsError, Report, Scope
+from window_consumer.pipeline.schemas import QUARANTINE
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -180,6 +183,71 @@ def gone_by_retention(story: Story) -> None:
     usual(story, range(3, BUCKETS))
 
 
+@case({2: (Finding.WITHIN_GONE, 0, 0), 4: (Finding.LOST, 3, 0), 5: (Finding.LOST, 2, 0)})
+def lost_before_more_was_gone(story: Story) -> None:
+    """Each offset that is gone explains one record, of the buckets that its neighbours are of."""
+    usual(story, (0, 1))
+    story.consume(6, (), story.produce(2, ids(2)), tier=Tier.GONE, count=10)
+    usual(story, (3,))
+    for bucket, lost in ((4, 3), (5, 2)):
+        offsets = story.produce(bucket, ids(bucket))
+        story.consume(bucket, ids(bucket)[lost:], offsets[lost:])
+    usual(story, (6, 7))
+
+
+@case({2: (Finding.WITHIN_GONE, 0, 0), 3: (Finding.LOST, 4, 0)})
+def lost_in_another_partition_than_what_was_gone(story: Story) -> None:
+    for bucket in range(BUCKETS):
+        for partition in range(2):
+            offsets = story.produce(bucket, ids(bucket), partition=partition)
+            lost = 4 if (bucket, partition) == (3, 1) else 0
+            if (bucket, partition) == (2, 0):
+                story.consume(5, (), offsets, tier=Tier.GONE, count=10)
+            else:
+                left = ids(bucket)[lost:]
+                story.consume(bucket, left, offsets[lost:], partition=partition)
+
+
+@case({4: (Finding.IN_PROGRESS, 0, 0)})
+def held_while_others_pass(story: Story) -> None:
+    """Its copy cannot be written, say: the group's commits tell that it is not finished."""
+    usual(story, range(4))
+    offsets = story.produce(4, ids(4))
+    story.consume(4, ids(4)[:3], offsets[:3])
+    story.hold(offsets[3:4])
+    story.consume(4, ids(4)[4:], offsets[4:])
+    usual(story, range(5, BUCKETS))
+
+
+@case({4: (Finding.LOST, 2, 0), 5: (Finding.IN_PROGRESS, 0, 0), 6: (Finding.LOST, 1, 0)})
+def held_and_lost(story: Story) -> None:
+    """What is not finished excuses as many records, where it lies."""
+    usual(story, range(4))
+    for bucket, held, lost in ((4, 1, 2), (5, 1, 0)):
+        offsets = story.produce(bucket, ids(bucket))
+        story.hold(offsets[5 : 5 + held])
+        story.consume(bucket, ids(bucket)[:5], offsets[:5])
+        behind = 5 + held + lost
+        story.consume(bucket, ids(bucket)[behind:], offsets[behind:])
+    story.count(Tier.PRODUCED, 6, ["never"], client="web", partition=0)
+    usual(story, (6, 7))
+
+
+@case({2: (Finding.IN_PROGRESS, 0, 0), 7: (Finding.IN_PROGRESS, 0, 0)})
+def not_read_yet_and_of_old_times(story: Story) -> None:
+    """The group is behind: what it has not read may be of any bucket."""
+    usual(story, (0, 1, 3, 4, 5, 6))
+    story.hold(range(story.produce(2, ids(2)).start, story.produce(7, ids(7)).stop), anytime=True)
+
+
+@case({2: (Finding.IN_PROGRESS, 0, 0)})
+def copies_that_wait_out_of_order(story: Story) -> None:
+    """In a retry topic neighbours tell nothing of the time when a record was sent."""
+    usual(story, (0, 1, 3, 4), origin="orders")
+    story.hold(story.produce(2, ids(2), origin="orders"))
+    story.through(20, ids(20), origin="orders")
+
+
 @case({6: (Finding.IN_PROGRESS, 0, 0), 7: (Finding.IN_PROGRESS, 0, 0)})
 def behind(story: Story) -> None:
     """The group has not read on: what is final by the clock is on its way."""
@@ -286,6 +354,29 @@ def counts_that_could_not_be_written(story: Story) -> None:
     usual(story, (6, 7))
 
 
+@case({2: (Finding.LOST, 3, 0), 4: (Finding.UNCOUNTED, 0, 0)})
+def lost_where_counts_could_not_be_written(story: Story) -> None:
+    """A count that is missing explains one record, and no other of its group's."""
+    usual(story, range(2))
+    for bucket in (2, 4):
+        offsets = story.produce(bucket, ids(bucket))
+        story.consume(bucket, ids(bucket)[3:], offsets[3:])
+        usual(story, (bucket + 1,), lost=3 if bucket == 4 else 0)
+    usual(story, (6, 7))
+
+
+@case({b: (Finding.UNAUDITED, 0, 0) if b != 5 else (Finding.LOST, 4, 0) for b in range(12)})
+def lost_beside_chronic_duplicates(story: Story) -> None:
+    """More than any bucket of its partition has too much: nobody who does not count hides that."""
+    for bucket in range(12):
+        for partition in range(2):
+            lost = 4 if (bucket, partition) == (5, 1) else 0
+            offsets = story.produce(bucket, ids(bucket), partition=partition)
+            left = ids(bucket)[lost:]
+            story.consume(bucket, left, offsets[lost:], partition=partition)
+        story.consume(bucket, ["again"], story.produce(bucket, ["again"], counted=False))
+
+
 @case()
 def of_several_lengths(story: Story) -> None:
     """Buckets of who writes are a minute long, those of the group four."""
@@ -338,7 +429,9 @@ def report(spark: SparkSession) -> Report:
         [("readers-of-lost_at_the_end", "lost_at_the_end", 0)],
         "`group` string, topic string, partition int",
     )
-    made = audit_report.report(counted(spark, stories), rules, Scope(since_ms=NOON_MS), through)
+    held = spark.createDataFrame([each for story in stories for each in story.held], HELD)
+    scope = Scope(since_ms=NOON_MS)
+    made = audit_report.report(counted(spark, stories), rules, scope, through, held)
     return Report(made.findings.cache(), made.latencies, made.explain)
 
 
@@ -374,6 +467,30 @@ def test_a_late_count_reopens_a_bucket(name: str, found: dict[str, Found]) -> No
         if (row.state, row.was_reopened) != (State.FINAL, False)
     }
     assert states == SHOULD_BE_SEEN.get(name, {})
+
+
+def test_what_is_in_quarantine_is_uncounted(spark: SparkSession) -> None:
+    """... and explains as many records as it counts, where it counts them."""
+    story = Story("of_a_later_version")
+    usual(story)
+    offsets = story.produce(4, ids(4))
+    story.consume(4, ids(4)[:4], offsets[:4])
+    story.consume(4, ids(4)[5:], offsets[5:])
+    _, last = story.written.pop()
+    record = json.loads(encode([last]))
+    record["counts"][0]["tier"] = "mislaid"
+    row = ("audit", "", "wc.audit", 0, 0, *broken(json.dumps(record).encode()))
+    noise = ("audit", "", "wc.audit", 0, 1, *broken(b"noise"))
+    unread = audit.unread(spark.createDataFrame([row, noise], QUARANTINE))
+    rows = counted(spark, [story]).unionByName(unread)
+    rules = Rules(now_ms=NOON_MS + NOW * MINUTE_MS, grace_ms=GRACE * MINUTE_MS)
+    found = audit_report.report(rows, rules, Scope(since_ms=NOON_MS)).findings
+    [four] = [row for row in found.collect() if row.finding != Finding.BALANCED]
+    assert (four.finding, four.uncounted, four.lost) == (Finding.LOST, 5, 1)
+
+
+def broken(value: bytes) -> tuple[datetime, bytes]:
+    return datetime.fromtimestamp(NOON_MS / 1000, UTC), value
 
 
 def test_the_report_for_people_says_what_is_lost_first(

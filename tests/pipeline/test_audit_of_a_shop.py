@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ from tests.conftest import MakeTopic
 from tests.pipeline import here
 from tests.pipeline.conftest import QUICK
 from window_consumer import TracedProducer
+from window_consumer.cli.audit.standing import standing
+from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.audit_states import Finding
 from window_consumer.telemetry.audit.audit import Audit, AuditSettings
 from window_consumer.telemetry.audit.consumer import AuditRules
@@ -64,6 +67,19 @@ def look(order: Record) -> None:
 """
 
 
+WAITING = """
+from window_consumer import App, Record
+
+app = App("shop")
+
+
+@app.handler("{orders}", group="{group}", retry={retry})
+def charge(order: Record) -> None:
+    if order.text() == "dead":
+        raise ValueError("dead")
+"""
+
+
 @define
 class Shop:
     """A topic of orders, who writes to it and counts, and a worker."""
@@ -76,6 +92,7 @@ class Shop:
     first_ms: int
     producer: TracedProducer = field(init=False)
     watcher: ProducerAudit = field(init=False)
+    counts: str = field(init=False)
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -90,10 +107,9 @@ class Shop:
 
     def configure(self, counts: str) -> None:
         self.commands.application(SHOP.format(orders=self.orders, group=self.group, side=self.side))
+        self.counts = counts
+        self.configure_workers({"charge": {"commit_interval": "100ms"}, "look": {}})
         kafka = {"bootstrap.servers": self.bootstrap}
-        audit = {"enabled": True, "directory": "audit", "ids": True, "topic": counts}
-        workers = {"charge": {"commit_interval": "100ms"}, "look": {}}
-        self.commands.configure({"kafka": kafka, "workers": workers, "audit": audit})
         pipeline = {
             "kafka": kafka,
             "directory": "lake",
@@ -101,6 +117,11 @@ class Shop:
             "spark": {"master": "local[2]", "properties": QUICK},
         }
         self.commands.configure(pipeline, "pipeline.yaml")
+
+    def configure_workers(self, workers: dict[str, Any]) -> None:
+        audit = {"enabled": True, "directory": "audit", "ids": True, "topic": self.counts}
+        kafka = {"bootstrap.servers": self.bootstrap}
+        self.commands.configure({"kafka": kafka, "workers": workers, "audit": audit})
 
     def minute_ms(self, minute: int) -> int:
         return self.first_ms + minute * MINUTE_MS
@@ -166,6 +187,20 @@ class Shop:
             (self.group, retries),
         ):
             self.wait_for(group, topic)
+        assert worker.stop().code == 0
+
+    def work_beside_what_waits(self) -> None:
+        """Let the worker do all there is but one record, which no end waits for."""
+        worker = self.commands.start("run", "shop:app")
+        worker.wait_for("charge: reads ")
+        client = {"bootstrap.servers": self.bootstrap}
+        log = ClientLog(logging.getLogger("window_consumer.client"))
+        deadline = monotonic() + PATIENCE_S
+        runs: list[tuple[int, int, bool]] = []
+        while [stop - first for first, stop, _ in runs] != [1]:
+            assert monotonic() < deadline, f"not finished are {runs}"
+            held = standing([(self.orders, self.group)], client, log).held
+            runs = [row[-3:] for row in held]
         assert worker.stop().code == 0
 
     def skip_by_hand(self, partition: int, count: int) -> None:
@@ -251,3 +286,37 @@ def test_what_was_planted_is_what_is_found(shop: Shop, spark: SparkSession) -> N
     assert ended.code == 3, ended.said
     [explained] = [json.loads(line) for line in ended.out.splitlines()]
     assert (explained["partition"], explained["came"] - explained["left"]) == (1, 1)
+
+
+def lines_of(ended: Ended) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+@pytest.mark.slow
+def test_what_is_held_or_not_in_the_table_yet_is_not_lost(shop: Shop, spark: SparkSession) -> None:
+    """A record that waits lies in the window while all others pass: its offset is not committed.
+
+    And of counts that the table does not have nobody knows what they say.
+    """
+    waiting = {"attempts": 1000, "backoff": "60s..60s"}
+    shop.commands.application(WAITING.format(orders=shop.orders, group=shop.group, retry=waiting))
+    shop.configure_workers({"charge": {"commit_interval": "100ms"}})
+    config = str(shop.commands.directory / "pipeline.yaml")
+    with shop.opened():
+        for minute in range(3):
+            shop.sell(minute, *(["dead"] if minute == 1 else ()))
+    shop.work_beside_what_waits()
+    ended = here.run(spark, "audit", "report", "-c", config, "--json")
+    assert ended.code == 0, ended.said
+    *rows, _, _, about = lines_of(ended)
+    found = [row["finding"] for row in rows if row["what"] == "bucket"]
+    assert found == [Finding.BALANCED, Finding.IN_PROGRESS, Finding.BALANCED]
+    assert (about["reaches"], about["quarantined"], about["lost"]) == (None, 0, False)
+    with shop.opened():
+        shop.sell(3)
+        shop.sell(4)
+    shop.work_beside_what_waits()
+    ended = here.run(spark, "audit", "report", "-c", config, "--json", "--no-refresh")
+    assert ended.code == 0, ended.said
+    assert "the table of counts reaches to " in ended.err
+    assert lines_of(ended)[-1]["reaches"] is not None

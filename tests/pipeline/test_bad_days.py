@@ -138,11 +138,11 @@ def test_a_job_goes_on_after_its_kafka_was_away_for_a_minute(outage: Outage) -> 
     with pytest.raises(subprocess.TimeoutExpired):
         outage.running.process.wait(max(0.0, AWAY_S - (monotonic() - outage.began)))
     wait_until(
-        lambda: "TimeoutException" in outage.said,
+        lambda: f"no broker at {outage.kafka.bootstrap} answered" in outage.said,
         PATIENCE_S,
-        "its client has given up waiting for an answer",
+        "it has given up waiting for an answer",
     )
-    assert f"/{outage.kafka.bootstrap}) could not be established" in outage.said
+    assert "tried again in" in outage.said
     outage.kafka.restart()
     write(outage.kafka.bootstrap, EVENTS, [batch(sequence) for sequence in range(3, 6)])
     wait_until(lambda: outage.has(600), PATIENCE_S, "what has come since is in the table")

@@ -50,7 +50,7 @@ def test_java_takes_its_classes_from_it(connectors: list[Path], spark: SparkSess
 def test_without_one_there_are_no_options(brought: list[Path]) -> None:
     assert class_archive.options(brought) == class_archive.options([]) == ""
     assert class_archive.made(brought) is None
-    assert OPTIONS not in settings("local[2]", brought, {})
+    assert "SharedArchiveFile" not in settings("local[2]", brought, {})[OPTIONS]
 
 
 def test_it_is_used_on_this_machine_alone(
@@ -101,6 +101,63 @@ def test_one_that_was_cut_off_is_not_used(
     assert class_archive.options(brought) == ""
     again = class_archive.make(brought)
     assert again.read_text() == "archive\n"
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+def test_one_that_others_may_write_is_not_used(
+    brought: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    mode: int,
+) -> None:
+    """... because Java runs what stands in it."""
+    rehearsal(brought[0].parent, monkeypatch, 'umask 0; echo archive > "$3"')
+    path = class_archive.make(brought)
+    assert class_archive.made(brought) == path
+    path.chmod(mode)
+    assert class_archive.options(brought) == ""
+    assert f"chmod go-w '{path}'" in caplog.text
+    assert class_archive.make(brought) == path
+    assert class_archive.made(brought) == path
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_none_is_made_or_used_where_others_may_write(
+    brought: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    mode: int,
+) -> None:
+    directory = brought[0].parent
+    rehearsal(directory, monkeypatch, 'echo archive > "$3"')
+    class_archive.make(brought)
+    directory.chmod(mode)
+    assert class_archive.options(brought) == ""
+    assert f"chmod go-w '{directory}'" in caplog.text
+    with pytest.raises(NoArchiveError, match="may be written by others"):
+        class_archive.make(brought, anew=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away, which root alone may")
+def test_one_of_another_user_is_not_used(
+    brought: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = brought[0].parent
+    rehearsal(directory, monkeypatch, 'echo archive > "$3"')
+    for given in (class_archive.make(brought), directory):
+        assert class_archive.made(brought)
+        os.chown(given, 12345, -1)
+        assert class_archive.made(brought) is None
+        assert f"{given} belongs to another user" in caplog.text
+        os.chown(given, os.geteuid(), -1)
+
+
+def test_a_link_to_one_is_not_used(brought: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = brought[0].parent
+    rehearsal(directory, monkeypatch, 'echo archive > "$3"')
+    path = class_archive.make(brought)
+    path.symlink_to(path.rename(directory / "elsewhere"))
+    assert class_archive.made(brought) is None
 
 
 def test_one_that_goes_while_it_is_looked_at_is_none(brought: list[Path]) -> None:

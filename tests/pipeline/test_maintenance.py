@@ -178,8 +178,8 @@ def test_a_key_is_forgotten_in_all_files_and_nothing_else_is(tables: Tables) -> 
     tables.quarantine(broken, b'{"other":1}')
     maintenance.compact(tables.spark, TRACE, tables.path)  # the files before that have it as well
     assert Index(tables.path).count(Question(key=EVIL)) == 60
-    steps, others = maintenance.forget(tables.spark, tables.plan, EVIL)
-    assert (steps, others) == (61, 1)
+    gone = maintenance.forget(tables.spark, tables.plan, EVIL, EVIL)
+    assert gone == maintenance.Forgotten(steps=61, letters=0, quarantined=1)
     expected = {f"w-{number}-{n}" for number in range(3) for n in range(60) if n % 3 != 1}
     assert set(tables.ids()) == expected
     assert tables.files

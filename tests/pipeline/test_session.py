@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from tests.commands import Commands
 from window_consumer.cli.pipeline.spark import session_for
 from window_consumer.pipeline.plan import Plan
 from window_consumer.pipeline.session import SHORT, settings
@@ -34,7 +37,44 @@ def test_jars_are_sent_to_a_cluster_and_used_where_they_lie_on_this_machine() ->
     assert "spark.jars" not in here
 
 
+def test_the_users_own_jars_stay_beside_ours() -> None:
+    mine = {"spark.jars": "/mine.jar,/jars/a.jar", "spark.driver.extraClassPath": "/mine:/more"}
+    here, there = settings("local[*]", JARS, mine), settings("spark://spark:7077", JARS, mine)
+    assert here["spark.driver.extraClassPath"] == "/mine:/more:/jars/a.jar:/jars/b.jar"
+    assert here["spark.jars"] == mine["spark.jars"]
+    assert there["spark.jars"] == "/mine.jar,/jars/a.jar,/jars/b.jar"
+    assert there["spark.driver.extraClassPath"] == mine["spark.driver.extraClassPath"]
+
+
+def test_the_users_own_extensions_stay_beside_that_of_the_tables() -> None:
+    key, delta = "spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"
+    assert settings("local[*]", (), {})[key] == delta
+    assert (
+        settings("local[*]", (), {key: "org.mine.Extension"})[key] == f"org.mine.Extension,{delta}"
+    )
+
+
 def test_a_command_takes_the_session_that_is_there_and_lets_it_go_on(spark: SparkSession) -> None:
     with session_for(Plan(kafka={}, directory="nowhere")) as given:
         assert given.sparkContext is spark.sparkContext
     assert spark.range(3).count() == 3
+
+
+WARNED = """
+from window_consumer.pipeline import jars, session
+
+ready = jars.ready(jars.default_directory())
+spark = session.start("quiet", "local[1]", ready, {}, short=True)
+print(spark.range(3).count())
+spark.sparkContext._jvm.org.slf4j.LoggerFactory.getLogger("shop").warn("look")
+spark.stop()
+"""
+
+
+@pytest.mark.usefixtures("connectors")
+def test_a_session_says_what_matters_and_no_more(commands: Commands) -> None:
+    """The line that is left is Java's, which asks nobody."""
+    ended = commands.script(WARNED)
+    assert ended.out == "3\n", ended.said
+    said = [line for line in ended.err.splitlines() if "incubator" not in line]
+    assert [line.endswith("WARN shop: look") for line in said] == [True]

@@ -81,7 +81,12 @@ class Warnings:
 
 def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> Parts:
     """Return parts of which the ones that are not named do nothing."""
-    given = {"completions": SimpleQueue(), "pool": source, "reports": source}
+    given = {
+        "completions": SimpleQueue(),
+        "pool": source,
+        "reports": source,
+        "on_phase": lambda _phase: None,
+    }
     return Parts(
         source=source,
         engine=engine,
@@ -89,7 +94,6 @@ def parts_of(source: Any, engine: Engine, clock: ManualClock, **others: Any) -> 
         restarts=source,
         clock=clock,
         copy_of=source,
-        on_phase=lambda _phase: None,
         **{"assignments": source, **given, **others},
     )
 
@@ -124,9 +128,10 @@ def test_what_a_poll_that_waited_brings_is_due_by_the_time_it_came() -> None:
     noted: list[float] = []
     honest = engine.on_records
 
-    def on_records(batch: Batch, now: float, wall_ms: float) -> None:
-        honest(batch, now, wall_ms)
+    def on_records(batch: Batch, now: float, wall_ms: float) -> bool:
+        taken = honest(batch, now, wall_ms)
         noted.append(engine.partitions[LEVEL].next_due)
+        return taken
 
     engine.on_records = on_records  # type: ignore[method-assign] # to look in between
     nothing: Any = LateSource(clock, loops)

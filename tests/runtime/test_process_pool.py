@@ -635,3 +635,20 @@ def test_each_record_runs_once_while_others_take_back_and_children_are_killed(
     # A record that was charged may have run to its end already: it runs once more.
     assert {offset for offset, times in ran.items() if times > 1} <= dealing.charged.keys()
     assert sum(dealing.charged.values()) <= kills
+
+
+class Uncrossable(Note):
+    """A record that nobody foresaw."""
+
+    def headers(self) -> Any:
+        raise SystemError("returned a result with an exception set")
+
+
+def test_a_feeder_that_dies_stops_the_worker_and_names_the_record(pools: MakePool) -> None:
+    pool = pools(1)
+    messages: list[Any] = [Uncrossable(5, None, value=b"")]
+    pool.pool.submit(Slice(pool.partition, messages, [0], 10, ()))
+    error = pool.completions.get(timeout=PATIENCE_S)
+    assert isinstance(error, WorkerStoppedError)
+    assert "wc-work-slot-0-feeder" in str(error)
+    assert "orders[0]@5" in str(error)

@@ -10,10 +10,11 @@ from attrs import evolve
 from tests.core.support import ORDERS, Driven, Note, failure, notes
 from window_consumer.core.decisions import Away, Outlived
 from window_consumer.core.ladder import RetryRules
+from window_consumer.core.rungs import Level
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.core.suspects import crashed
-from window_consumer.model.errors import ProcessDiedError
+from window_consumer.model.errors import ProcessDiedError, RetryLater
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.reports import Reports
 
@@ -71,6 +72,16 @@ def test_a_copy_that_outlives_its_home_is_not_said_to_be_ignored(
     assert "its result will be ignored" in second
 
 
+def test_each_call_that_outlives_its_partition_has_a_line_unless_many_hang(
+    reports: Reports, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = [Outlived(ORDERS, offset, b"k") for offset in range(20)]
+    reports.outlived([*late, *(Outlived(ORDERS, 100 + n, b"k", hangs=True) for n in range(20))])
+    together, *apart = caplog.records
+    assert [each.__dict__["offset"] for each in apart] == list(range(20))
+    assert all(f"@{100 + n} " in together.getMessage() for n in range(20))
+
+
 def test_a_record_that_ends_processes_is_told_with_how_often_it_may(
     reports: Reports, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -92,6 +103,43 @@ def test_a_record_that_ends_processes_is_told_with_how_often_it_may(
     assert "the first process ended; next attempt in " in first
     assert second.startswith("charge: orders[0]@0 failed at attempt 2 (crash 2 of 2) with ")
     assert second.endswith("the second process ended; it is not called again, it leaves")
+
+
+@pytest.mark.parametrize(
+    ("rules", "asked_s", "said"),
+    [
+        (
+            RetryRules(),
+            1800.0,
+            "without retry.levels no wait is longer than the upper end of backoff, 5",
+        ),
+        (RetryRules(on_failure="block"), 1800.0, "with on_failure: block no wait is longer"),
+        (RetryRules(levels=(Level("10m", 600.0),)), 1800.0, "its last level waits 600 s"),
+        (RetryRules(levels=(Level("1h", 3600.0),)), 1800.0, None),
+        (RetryRules(), 4.0, None),
+    ],
+)
+def test_a_wait_that_is_cut_short_is_told_once(
+    reports: Reports,
+    caplog: pytest.LogCaptureFixture,
+    rules: RetryRules,
+    asked_s: float,
+    said: str | None,
+) -> None:
+    driven = Driven(retry=rules)
+    driven.deliver(*notes(0, 1))
+    driven.tick()
+    later = failure(RetryLater(asked_s))
+    for slice_ in list(driven.out):
+        slice_.deviate().failed.extend((message, later) for message in slice_.messages)
+        driven.finish(slice_)
+    driven.tick()
+    reports.failed(driven.last.failed, rules, driven.now)
+    found = [text for text in caplog.messages if "which is cut short" in text]
+    assert len(found) == (said is not None)
+    if said is not None:
+        assert said in found[0]
+        assert f"orders[0]@0 asked for RetryLater({asked_s:g})" in found[0]
 
 
 def test_a_record_that_ended_the_whole_process_is_not_counted_by_attempts(

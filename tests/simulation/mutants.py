@@ -200,17 +200,18 @@ class TakesInWhateverComes(Engine):
 class RunsBeforeItIsDue(Engine):
     """The clock that due times are compared with is an hour fast."""
 
-    def on_records(self, batch: Batch, now: float, wall_ms: float) -> None:
-        super().on_records(batch, now, wall_ms + 3_600_000)
+    def on_records(self, batch: Batch, now: float, wall_ms: float) -> bool:
+        return super().on_records(batch, now, wall_ms + 3_600_000)
 
 
 class ForgetsARemovedLevel(Engine):
     """What waits in a level that was taken out of the configuration is passed over."""
 
-    def on_records(self, batch: Batch, now: float, wall_ms: float) -> None:
+    def on_records(self, batch: Batch, now: float, wall_ms: float) -> bool:
         rung = self._rungs.get(batch.name.topic)
         if rung is None or rung.level is None or rung.level in self.rules.retry.levels:
-            super().on_records(batch, now, wall_ms)
+            return super().on_records(batch, now, wall_ms)
+        return True
 
 
 def read_no_removed_level(rung: Rung, _backlog: int | None) -> bool:
@@ -290,6 +291,16 @@ class NeverHolds(Engine):
         super().__init__(*arguments)
         self.breaker.lets_leave = lambda *_, **__: True  # type: ignore[method-assign] # a planted bug
         self.breaker._judge = lambda now: None  # type: ignore[method-assign] # noqa: ARG005 - as above
+
+
+class TakesRetriesForNews(Engine):
+    """The breaker counts all calls, and bad records make several each."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        failed, returned = self.breaker.failed, self.breaker.returned
+        self.breaker.failed = lambda *args, **_: failed(*args)  # type: ignore[method-assign] # a planted bug
+        self.breaker.returned = lambda *args, **_: returned(*args)  # type: ignore[method-assign] # as above
 
 
 class CountsTheResultOfAnAbandonedCall(Engine):

@@ -182,7 +182,7 @@ def passes_over_the_last_of_a_batch(*, letters: Any, **parts: Any) -> Redrive:
 
 def goes_by_the_key(*, rules: Any, **parts: Any) -> Redrive:
     """A copy goes where its key says, away from its lane."""
-    return Redrive(rules=evolve(rules, to=evolve(rules.to, source_partitions=0)), **parts)
+    return Redrive(rules=evolve(rules, to=evolve(rules.to, partitions=0)), **parts)
 
 
 def drops_references(*, fetch: object, **parts: Any) -> Redrive:

@@ -9,8 +9,10 @@ from typing import Literal
 from attrs import evolve
 
 from window_consumer.core.batching import BatchRules
+from window_consumer.core.breaker import BreakerRules
+from window_consumer.core.rungs import Level
 from window_consumer.core.stalls import StallRules
-from window_consumer.testing.schedule import Handlers, Plan, draw
+from window_consumer.testing.schedule import QUIET_WEIGHTS, Handlers, Plan, draw
 
 _MORE = {"redrive": 3.0, "turn": 2.0, "acks": 3.0}
 
@@ -160,4 +162,73 @@ def outages(rng: Random) -> Plan:
         ),
         copy_limit=100_000,
         weights=tuple(accumulate(w * m for w, m in zip(weights, more, strict=True))),
+    )
+
+
+def poisoned(rng: Random) -> Plan:
+    """Some records always fail, and are called often; nothing else goes wrong."""
+    plan = draw(rng)
+    actions = {**QUIET_WEIGHTS, "produce": 20.0}
+    retry = evolve(
+        plan.engine.retry,
+        attempts=4,
+        backoff_min_s=0.01,
+        on_failure="overtake",
+        levels=_LEVELS if rng.random() < 0.5 else (),
+        attempts_per_level=2,
+        when_spent="dead_letter",
+    )
+    return evolve(
+        plan,
+        engine=evolve(
+            plan.engine,
+            slots=4,
+            retry=retry,
+            window_bytes=100_000,
+            breaker=BreakerRules(cool_down_s=10.0),
+            stall=StallRules(),
+            rate=None,
+            limit=None,
+        ),
+        handlers=Handlers(
+            fails=0.0,
+            fatal=0.0,
+            skips=0.0,
+            later=0.0,
+            leaves=0.0,
+            hangs=0.0,
+            slow=0.2,
+            poison=rng.choice((0.05, 0.1, 0.2)),
+            deadly=0.0,
+        ),
+        deaths=None,
+        copy_limit=100_000,
+        waits_s=(0.001, 0.02, 0.2),
+        pace_s=0.003,
+        actions=tuple(actions),
+        weights=tuple(accumulate(actions.values())),
+    )
+
+
+_LEVELS = (Level("1", 1.0), Level("2", 2.0))
+
+
+def lost_partitions(rng: Random) -> Plan:
+    """Members are thrown out of the group again and again, most of them without an order."""
+    plan = draw(rng)
+    weights = [after - before for before, after in pairwise((0.0, *plan.weights))]
+    actions = {**dict(zip(plan.actions, weights, strict=True)), "evict": 4.0, "work": 40.0}
+    return evolve(
+        plan,
+        engine=evolve(
+            plan.engine,
+            ordering=rng.choice(("unordered", "unordered", "unordered", "key")),
+            commit_interval_s=rng.choice((0.02, 0.5, 5.0)),
+            window_bytes=100_000,
+            cell_records=rng.randint(2, 7),
+        ),
+        members=rng.choice((1, 2)),
+        pace_s=rng.choice((0.0005, 0.003)),
+        actions=tuple(actions),
+        weights=tuple(accumulate(actions.values())),
     )

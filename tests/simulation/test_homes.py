@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate
 from random import Random
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from window_consumer.core.copies import Origin, Target, copy_of
 from window_consumer.core.engine import Engine
+from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.rungs import Level
+from window_consumer.model.protocols import Copy
 from window_consumer.testing import schedule
 from window_consumer.testing.schedule import Action, Plan
 from window_consumer.testing.simulator import ViolationError, simulate
@@ -74,17 +78,55 @@ class CallsCopiesAwayFromHome(Engine):
         self.homes.sort_out = lambda now: None  # type: ignore[method-assign] # noqa: ARG005 - a planted bug
 
 
+def wider(rng: Random) -> Plan:
+    """Draw the same with retry topics that are wider than their sources, and copies by key."""
+    plan = changing(rng)
+    return evolve(plan, wider=rng.randint(1, 3), strays=rng.choice((0.0, 0.3)), keys=(b"a", b"b"))
+
+
+class CallsStraysWhereTheyLie(Engine):
+    """A copy is called by whoever owns the partition that it happens to lie in."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.homes.assigned = lambda *_: None  # type: ignore[method-assign] # a planted bug
+
+
+def by_key(failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms: float) -> Copy:
+    """Let the key of a copy decide where the counts of partitions differ."""
+    copy = copy_of(failed, origin, target, wall_offset_ms)
+    is_equal = target.partitions == target.source_partitions
+    return copy if is_equal else copy._replace(partition=None)
+
+
 def test_a_lane_has_one_owner_while_levels_change() -> None:
     for seed in range(SCHEDULES):
         simulate(seed, draw=changing)
 
 
+def test_a_lane_has_one_owner_where_retry_topics_are_wider_than_their_sources() -> None:
+    for seed in range(SCHEDULES // 2):
+        simulate(seed, draw=wider)
+
+
 def test_copies_with_another_owner_are_found() -> None:
-    homeless = Subject(make_engine=CallsCopiesAwayFromHome)
+    expect("of lane", changing, Subject(make_engine=CallsCopiesAwayFromHome))
+
+
+def test_strays_that_are_called_where_they_lie_are_found() -> None:
+    expect("of lane", wider, Subject(make_engine=CallsStraysWhereTheyLie))
+
+
+def test_copies_that_do_not_keep_their_number_are_found() -> None:
+    expect("it goes to partition", wider, Subject(make_copy=by_key))
+
+
+def expect(text: str, draw: Callable[[Random], Plan], subject: Subject) -> None:
+    """Fail unless a promise is broken with these words."""
     for seed in range(SCHEDULES):
         try:
-            simulate(seed, draw=changing, subject=homeless)
+            simulate(seed, draw=draw, subject=subject)
         except ViolationError as violation:
-            if "of lane" in violation.violations[0]:
+            if text in violation.violations[0]:
                 return
     pytest.fail(f"no promise was broken in {SCHEDULES} schedules")

@@ -1,4 +1,4 @@
-"""The promises of the design, on a thousand schedules; and whether breaking them is noticed."""
+"""The promises of the design, on many schedules; and whether breaking them is noticed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation import mutants
-from tests.simulation.schedules import outages
+from tests.simulation import (
+    mutants,
+    test_batches,
+    test_deaths,
+    test_halts,
+    test_homes,
+    test_redrives,
+    test_results,
+)
+from tests.simulation.schedules import outages, poisoned
 from window_consumer.core.engine import Engine
 from window_consumer.testing.simulator import ViolationError, main, simulate
 from window_consumer.testing.subject import Subject
 
-SCHEDULES = 1200
+SCHEDULES = 1600
 PARTS = 8
 MUTANTS_SEEDS = 3000
 
@@ -35,6 +43,11 @@ def test_every_promise_is_kept_in_every_schedule(part: int) -> None:
         except ViolationError as violation:
             broken.append(str(violation))
     assert not broken, "\n".join(broken[:3])
+
+
+def test_the_schedules_of_all_files_together_are_as_many_as_is_promised() -> None:
+    others = (test_batches, test_deaths, test_halts, test_homes, test_redrives)
+    assert SCHEDULES + sum(each.SCHEDULES for each in others) + test_results.HONEST_SEEDS >= 2000
 
 
 @pytest.mark.parametrize(
@@ -91,6 +104,28 @@ def test_a_breaker_that_never_holds_is_found() -> None:
             if "while no call returned" in violation.violations[0]:
                 return
     pytest.fail(f"no topic was emptied in {MUTANTS_SEEDS} schedules")
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_bad_records_hold_up_nobody_and_leave_in_time(part: int) -> None:
+    for seed in range(part, 100, 4):
+        simulate(seed, draw=poisoned)
+
+
+_HELD_UP = {"starts no new record although slots are idle", "always fails, and does not leave"}
+
+
+def test_a_breaker_that_counts_calls_instead_of_records_is_found() -> None:
+    found = set()
+    for seed in range(100):
+        try:
+            simulate(seed, subject=Subject(make_engine=mutants.TakesRetriesForNews), draw=poisoned)
+        except ViolationError as violation:
+            found.add(violation.violations[0].partition(" ")[2])
+    assert {
+        "starts no new record although slots are idle",
+        "always fails, and does not leave",
+    } <= found
 
 
 def test_a_worker_that_does_not_read_what_a_removed_level_holds_is_found() -> None:

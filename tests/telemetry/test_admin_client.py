@@ -55,6 +55,13 @@ def test_a_worker_tells_its_windows() -> None:
     assert found.snapshot == a_snapshot()
 
 
+def test_who_stands_still_never_drains_although_json_has_no_infinity() -> None:
+    standing = told(time_to_drain_s=None, stands_still=True)
+    with fake_worker(standing) as worker:
+        (found,) = ask(AdminAddress.parse(worker.url), Access()).workers
+    assert found.time_to_drain_s == float("inf")
+
+
 def why(url: str, access: Access | None = None, timeout_s: float = 5.0) -> str:
     with pytest.raises(AskError) as caught:
         ask(AdminAddress.parse(url), access or Access(), timeout_s)
@@ -99,7 +106,7 @@ def test_a_refusal_is_told_in_words(status: int, token: str | None, said: str) -
 def test_who_answers_something_else_is_no_worker(fields: object) -> None:
     with fake_worker(fields) as worker:
         text = why(worker.url)
-    assert "what answers there is no worker, or one of another version" in text
+    assert "whatever answers there is not a worker, or one of another version" in text
 
 
 def test_a_worker_whose_poll_thread_is_silent_is_told_of_without_a_picture() -> None:

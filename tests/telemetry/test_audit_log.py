@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import resource
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -21,7 +23,14 @@ from window_consumer.model.protocols import Copy
 from window_consumer.telemetry.audit import sends as module
 from window_consumer.telemetry.audit.audit import Audit, AuditSettings
 from window_consumer.telemetry.audit.consumer import AuditRules
-from window_consumer.telemetry.audit.journal import Identity, Journal, Lair, new_incarnation
+from window_consumer.telemetry.audit.journal import (
+    Identity,
+    Journal,
+    Lair,
+    abandon,
+    lock,
+    new_incarnation,
+)
 from window_consumer.telemetry.audit.sends import Sends, clients, left_behind
 from window_consumer.telemetry.audit.shipping import Shipper
 from window_consumer.telemetry.audit.sink import CountingSink
@@ -90,6 +99,20 @@ def test_what_is_written_is_shipped_by_topic_and_bucket_and_then_deleted(tmp_pat
     assert not list(tmp_path.iterdir())
     assert len(topic.counts) == 3
     journal.close()
+
+
+def test_nobody_else_on_the_machine_can_read_what_is_written(tmp_path: Path) -> None:
+    lair = Lair(tmp_path, new_incarnation(0))
+    journal = Journal(lair.path, "charge", SHOP)
+    journal.write([ROW])
+    sends = Sends(lair.path, "web")
+    sends.sent("orders", 1, 0, b"1")
+    files = [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert len(files) >= 4
+    assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
+    journal.close()
+    sends.close()
+    lair.close()
 
 
 def test_what_the_broker_does_not_take_stays_and_is_sent_again(tmp_path: Path) -> None:
@@ -393,6 +416,44 @@ def test_directories_of_others_and_those_in_the_making_are_left_alone(tmp_path: 
     with audit_in(tmp_path, Topic()):
         pass
     assert len(list(tmp_path.rglob("*.log"))) == 3
+
+
+def test_what_a_process_leaves_that_dies_in_its_first_or_last_moment_is_removed(
+    tmp_path: Path,
+) -> None:
+    """... while it makes its directory, or while it removes one: of a worker that is killed."""
+    (tmp_path / ".1700000000000-00000000").mkdir()
+    (tmp_path / ".1700000000000-00000000" / "lock").touch()
+    (tmp_path / ".1700000000000-00000001").mkdir()
+    (tmp_path / "1700000000000-00000002").mkdir()
+    with audit_in(tmp_path, Topic()):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_processes_that_begin_and_look_for_what_is_left_do_not_disturb_each_other(
+    tmp_path: Path,
+) -> None:
+    ended = Event()
+
+    def look() -> None:
+        while not ended.is_set():
+            for path in tmp_path.iterdir():
+                with suppress(FileNotFoundError):
+                    descriptor = lock(path)
+                    if descriptor is not None:
+                        abandon(path, descriptor)
+
+    looking = Thread(target=look)
+    looking.start()
+    for number in range(300):
+        lair = Lair(tmp_path, f"1700000000000-{number:08d}")
+        assert lair.path.exists()
+        assert lock(lair.path) is None
+        lair.close()
+    ended.set()
+    looking.join()
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_heir_that_dies_while_it_inherits_makes_nobody_count_twice(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.core.support import ORDERS, Note, notes, spent_after
 from tests.telemetry.tracing import Traced
+from window_consumer.core.interventions import Intervention
 from window_consumer.core.rungs import Level
 from window_consumer.model.errors import Expired, Fatal, PassedOver, Skip
 from window_consumer.model.trace_sampling import Sampling, seed_of
@@ -223,3 +224,15 @@ def test_what_was_noted_of_a_partition_that_is_given_up_is_written_and_nothing_i
     traced.driven.engine.on_lost([ORDERS], traced.driven.now)
     assert [e.offset for e in traced.events("processed")] == [0]
     assert not traced.trace._inbox._lines
+
+
+def test_a_record_that_a_person_skips_says_so() -> None:
+    traced = Traced(slots=1, retry=spent_after(3))
+    driven = traced.driven
+    driven.deliver(*notes(0))
+    driven.tick()
+    driven.fail(driven.out[0], 0)
+    driven.engine.on_intervention(ORDERS, 0, Intervention.SKIP, driven.now)
+    skipped = traced.events()[-1]
+    assert (skipped.step, skipped.status, skipped.attempt) == ("skipped", "MANUAL", 1)
+    assert skipped.error_class == "ValueError"

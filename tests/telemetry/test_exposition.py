@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -163,3 +164,8 @@ def test_the_metrics_page_is_what_the_list_says() -> None:
     assert committed == metrics_page().rstrip() + "\n", (
         "stale: python -m window_consumer metrics > docs/metrics.md"
     )
+
+
+def test_what_takes_for_ever_is_infinite_for_prometheus() -> None:
+    text = exposition([attrs.evolve(measures(), time_to_drain_s=math.inf)])
+    assert re.search(r"^window_consumer_time_to_drain_seconds\{.*\} \+Inf$", text, re.MULTILINE)

@@ -21,7 +21,7 @@ def worker(
 ) -> Any:
     thread = SimpleNamespace(is_alive=lambda: alive)
     loop = SimpleNamespace(phase=phase, in_group=in_group, silent_s=silent_s, thread=thread)
-    return SimpleNamespace(name=name, loop=loop)
+    return SimpleNamespace(name=name, loop=loop, cannot_write=None)
 
 
 def health(*workers: Any) -> Health:

@@ -611,3 +611,12 @@ def test_verdicts_of_the_test_framework_pass_through_a_handler() -> None:
     with TestApp(app, config(charge={})) as wc_app, pytest.raises(failed, match="never to be"):
         wc_app.send("orders", 1)
     assert current_record() is None
+
+
+@pytest.mark.parametrize("key", ["c", b"c", lambda value: value["customer"]])
+def test_a_key_is_a_value_or_told_by_a_function_however_many_are_sent(shop: Shop, key: Any) -> None:
+    with shop.run() as wc_app:
+        sent = [wc_app.send("orders", {"customer": "c"}, key=key)]
+        sent += wc_app.send_many("orders", [{"customer": "c"}, {"customer": "c"}], key=key)
+        assert [each.record.key for each in sent] == [b"c"] * 3
+    assert make_record({"customer": "c"}, key).key == b"c"

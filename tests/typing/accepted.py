@@ -15,6 +15,7 @@ from window_consumer import (
     PartialFailure,
     Produce,
     Record,
+    RecordOrigin,
     ResultRefusedError,
     RetryLater,
     Running,
@@ -243,3 +244,8 @@ def embed(config: Path) -> int:
 def of_which_record() -> int | None:
     record = current_record()
     return None if record is None else record.offset
+
+
+def stored(record: Record) -> tuple[str, str, int, int]:
+    origin: RecordOrigin = record.origin
+    return record.id, origin.topic, origin.partition, origin.offset

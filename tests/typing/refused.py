@@ -103,6 +103,9 @@ def does_not_count(records: list[Record]) -> None: ...
 
 def misuse(record: Record, config: Path) -> None:
     record.offset = 7  # refused
+    record.id = "7"  # refused
+    record.id.decode()  # refused
+    record.origin.offset = 7  # refused
     record.value.decode()  # refused
     record.payload()  # refused
     running = app.start(config, only=1)  # refused

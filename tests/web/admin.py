@@ -13,6 +13,7 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer.config.listening import AdminConfig, TlsConfig
+from window_consumer.core.interventions import Intervention, Verdict
 from window_consumer.web.board import Board, CellPlace, Place
 from window_consumer.web.server import serving
 from window_consumer.web.trace import Trace
@@ -27,6 +28,7 @@ class MadeUpBoard:
         self.fields = {"process": "", "time": 1, "workers": [], **fields}
         self.asked: list[str] = []
         self.told_value: dict[str, Any] | None = None
+        self.verdict: Verdict | None = Verdict.SKIPPED
 
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
         self.asked.append(f"windows {stacks} {history}")
@@ -47,6 +49,10 @@ class MadeUpBoard:
     def halt(self, at: Place, *, halted: bool) -> bool | None:
         self.asked.append(f"{at.worker} {at.partition} {halted}")
         return at.worker == "charge"
+
+    def intervene(self, at: CellPlace, wanted: Intervention) -> Verdict | None:
+        self.asked.append(f"{wanted} {at.worker} {at.partition}@{at.offset}")
+        return self.verdict
 
     def look(self) -> None:
         """Nothing to do."""

@@ -106,6 +106,15 @@ class Shop(MadeUpBoard):
         return shop
 
     @classmethod
+    def with_a_blocked_record(cls) -> Shop:
+        shop = cls(rows=["y"])
+        shop.details = shop.cell_with("ValueError: broken", "")
+        record = {"state": "waits for its next call", "running_s": None, "due_s": 3.0}
+        shop.details["records"][0] |= record
+        shop.details["calls"] = []
+        return shop
+
+    @classmethod
     def evil(cls, text: str, name: str) -> Shop:
         """Whatever may come from outside is this text, or this name."""
         limit = {"now": 4, "why": text}

@@ -8,6 +8,7 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from urllib.parse import quote
 
 import pytest
@@ -15,8 +16,10 @@ import pytest
 from tests.web.admin import TOKEN, Asking, MadeUpBoard, asking
 from tests.web.certificates import make_certificate
 from window_consumer.config.listening import AdminConfig, TlsConfig
+from window_consumer.core.interventions import Verdict
 from window_consumer.model.errors import UsageError
 from window_consumer.web.server import serving
+from window_consumer.web.wrong_tokens import FIRST_DELAY_S, LONGEST_DELAY_S, WrongTokens
 
 BEARER = f"Bearer {TOKEN}"
 
@@ -82,6 +85,51 @@ def test_a_wrong_token_in_the_form_gives_the_form_once_more(guarded: Asking) -> 
     assert "set-cookie" not in answer.headers
 
 
+def test_wrong_tokens_are_written_down_with_their_address_and_answered_late(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with asking(token=TOKEN) as ask:
+        began = monotonic()
+        assert ask("/login", "POST", "token=wrong-one").status == 303
+        assert ask("/api/windows", authorization="Bearer wrong-two").status == 401
+        assert monotonic() - began >= 3 * FIRST_DELAY_S
+        assert ask("/api/windows").status == 401
+        assert ask("/api/windows", authorization=BEARER).status == 200
+    (line,) = [each for each in caplog.messages if "wrong token" in each]
+    assert "127.0.0.1" in line
+    assert "wrong-" not in caplog.text
+
+
+def test_each_wrong_token_of_an_address_is_answered_later_up_to_a_bound() -> None:
+    now = 0.0
+    wrong = WrongTokens(lambda: now)
+    delays = [wrong.note("10.0.0.7") for _ in range(20)]
+    assert delays[:3] == [FIRST_DELAY_S, 2 * FIRST_DELAY_S, 4 * FIRST_DELAY_S]
+    assert delays[-1] == LONGEST_DELAY_S
+    assert wrong.note("10.0.0.8") == FIRST_DELAY_S
+    now = 100.0
+    assert wrong.note("10.0.0.7") == FIRST_DELAY_S
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/api/workers/charge/pause", "charge: 127.0.0.1 asked to pause the worker: done"),
+        ("/api/workers/charge/resume", "charge: 127.0.0.1 asked to resume the worker: done"),
+        (
+            "/api/workers/charge/partitions/orders/3/pause",
+            "charge: 127.0.0.1 asked to pause orders[3]: done",
+        ),
+        ("/api/workers/other/pause", "other: 127.0.0.1 asked to pause the worker: not here"),
+    ],
+)
+def test_who_pauses_is_written_down(
+    path: str, words: str, ask: Asking, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(path, "POST")
+    assert words in caplog.messages
+
+
 @pytest.mark.parametrize(
     ("method", "path", "headers"),
     [
@@ -89,8 +137,11 @@ def test_a_wrong_token_in_the_form_gives_the_form_once_more(guarded: Asking) -> 
         ("GET", "/api/windows", {"sec_fetch_site": "same-site"}),
         ("GET", "/api/windows", {"origin": "https://evil.example"}),
         ("POST", "/api/workers/a/pause", {"origin": "null"}),
+        ("POST", "/api/workers/a/pause", {"origin": "http://["}),
         ("POST", "/api/workers/a/pause", {"origin": "http://127.0.0.1:1"}),
         ("POST", "/api/workers/a/pause", {"cookie": "wc_admin_1=x"}),
+        ("POST", "/api/workers/a/partitions/b/0/records/1/skip", {"origin": "null"}),
+        ("POST", "/api/workers/a/partitions/b/0/records/1/skip", {"sec_fetch_site": "cross-site"}),
         ("POST", "/login", {"origin": "https://evil.example"}),
     ],
 )
@@ -182,6 +233,32 @@ def test_what_there_is_not_is_told_as_json_too(ask: Asking) -> None:
     assert not_so.headers["allow"] == "POST"
 
 
+@pytest.mark.parametrize(
+    ("verdict", "status"),
+    [
+        (Verdict.SKIPPED, 200),
+        (Verdict.LEAVING, 202),
+        (Verdict.NOT_ASSIGNED, 404),
+        (Verdict.RUNNING, 409),
+        (None, 504),
+    ],
+)
+def test_what_became_of_a_record_is_told_by_status_and_in_words(
+    verdict: Verdict | None, status: int
+) -> None:
+    board = MadeUpBoard()
+    board.verdict = verdict
+    with asking(board) as ask:
+        answer = ask("/api/workers/charge/partitions/orders/0/records/7/skip", "POST")
+        other = ask("/api/workers/charge/partitions/orders/0/records/7/dead-letter", "POST")
+        assert ask("/api/workers/charge/partitions/orders/0/records/7/drop", "POST").status == 404
+        assert ask("/api/workers/charge/partitions/orders/0/records/7/skip").status == 405
+    assert (answer.status, other.status) == (status, status)
+    assert answer.json.get("verdict") == verdict
+    assert ("error" in answer.json) is (status != 200)
+    assert board.asked == ["skip charge orders[0]@7", "dead-letter charge orders[0]@7"]
+
+
 def test_a_value_is_told_only_where_that_is_allowed_and_when_it_is_asked_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -211,6 +288,47 @@ def test_all_of_the_machine_means_that_of_both_kinds_of_addresses() -> None:
     admin = AdminConfig(listen="[::]:0", insecure=True)
     with serving(MadeUpBoard(), admin, Path()) as port:
         assert Asking(port)("/api/windows").status == 200
+
+
+def statuses(admin: AdminConfig, path: str, method: str, *hosts: str) -> list[int]:
+    """Ask as a browser would whose page has that name: there it is all of one origin."""
+    with serving(MadeUpBoard(), admin, Path()) as port:
+        ask, token = Asking(port), {} if admin.token is None else {"authorization": BEARER}
+        return [
+            ask(
+                path,
+                method,
+                host=host,
+                origin=f"http://{host}",
+                sec_fetch_site="same-origin",
+                **token,
+            ).status
+            for host in hosts
+        ]
+
+
+@pytest.mark.parametrize(
+    ("path", "method"), [("/api/windows", "GET"), ("/api/workers/charge/pause", "POST")]
+)
+def test_no_foreign_name_leads_to_an_address_without_a_token(path: str, method: str) -> None:
+    """DNS rebinding: a page of evil.example, whose name leads to this machine by now."""
+    admin = AdminConfig(listen="0.0.0.0:0", insecure=True)
+    names = ["evil.example", "evil.example:80", "10.0.0.7", "[fd00::7]:80", "localhost:8090"]
+    machine = socket.gethostname()
+    assert statuses(admin, path, method, *names, machine) == [421, 421, 200, 200, 200, 200]
+
+
+def test_the_configuration_says_by_which_names_the_address_is_called() -> None:
+    hosts = ("Admin.example.com", "[fd00::7]")
+    admin = AdminConfig(listen="0.0.0.0:0", insecure=True, hosts=hosts)
+    asked = ["admin.example.com", "ADMIN.example.com.:8443", "127.0.0.1:9", "[fd00::7]:1"]
+    others = ["evil.example", "10.0.0.7", "xadmin.example.com", ""]
+    found = statuses(admin, "/api/windows", "GET", *asked, *others)
+    assert found == [200] * 4 + [421] * 4
+    with_token = AdminConfig(listen="0.0.0.0:0", token=TOKEN, insecure=True)
+    assert statuses(with_token, "/api/windows", "GET", "any.example") == [200]
+    both = AdminConfig(listen="127.0.0.1:0", token=TOKEN, hosts=("a.example",))
+    assert statuses(both, "/api/windows", "GET", "a.example", "any.example") == [200, 421]
 
 
 def test_an_address_that_this_machine_has_not_is_told() -> None:

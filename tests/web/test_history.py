@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
+import pytest
 from attrs import evolve
 
-from tests.core.support import Driven, notes
+from tests.core.support import ORDERS, Driven, notes
 from window_consumer.core.counters import Counters
 from window_consumer.core.durations import Histogram
 from window_consumer.core.snapshot import Snapshot, picture
@@ -81,3 +83,18 @@ def test_a_frame_tells_what_became_of_records_by_level_and_reason() -> None:
     frame = worker_frame(seen(moved_to=Counter({"10s": 3}), dead_by=Counter(FATAL=2)))
     assert frame["did"]["moved_to"] == {"10s": 3}
     assert frame["did"]["dead_by"] == {"FATAL": 2}
+
+
+def test_where_nothing_moves_there_is_no_time_to_drain_and_the_json_is_valid() -> None:
+    history, driven = History(slots=4), Driven()
+    driven.deliver(*notes(*range(20)))
+    driven.engine.on_log_ends({ORDERS: 20})
+    for at_ms in (0, 5000, 10_000):
+        history.add(at_ms, seen(driven))
+    told = history.drain(seen(driven))
+    assert told == {"time_to_drain_s": None, "stands_still": True}
+    json.dumps(told, allow_nan=False)
+    history.add(15_000, seen(driven, processed=10))
+    moving = history.drain(seen(driven))
+    assert moving == {"time_to_drain_s": pytest.approx(30.0), "stands_still": False}
+    assert history.drain(None) == {"time_to_drain_s": None, "stands_still": False}

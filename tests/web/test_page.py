@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.web.admin import TOKEN, Asking, MadeUpBoard, asking
 from tests.web.boards import Shop, call
+from window_consumer.core.interventions import Verdict
 from window_consumer.web.feed import FRAME_S
 
 pytestmark = pytest.mark.alone
@@ -245,6 +246,30 @@ def test_a_value_is_shown_when_somebody_asks_for_it_with_the_keyboard_alone(look
     expect(page.get_by_role("status").last).to_contain_text("slid out of the window")
     expect(page.locator("#details pre.value")).to_be_visible()
     looking.complaints.clear()  # Chromium's, of the answer 404
+
+
+def test_a_failed_record_is_taken_out_of_the_way_in_two_steps(look: Look) -> None:
+    looking = look(Shop.with_a_blocked_record(), token=TOKEN)
+    page, board = looking.page, looking.board
+    page.get_by_label("Token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    page.locator(".strip canvas").focus()
+    page.keyboard.press("Enter")
+    skip = page.get_by_role("button", name="Offset 7: Skip")
+    skip.press("Enter")
+    sure = page.get_by_role("button", name="Offset 7: Really skip? No copy is kept")
+    expect(sure).to_be_focused()
+    assert not [each for each in board.asked if each.startswith("skip")]
+    page.keyboard.press("Enter")
+    expect(page.locator("#details").get_by_role("status")).to_have_text("Offset 7 is skipped.")
+    board.verdict = Verdict.RUNNING
+    page.get_by_role("button", name="Offset 7: Dead letter").click()
+    page.get_by_role("button", name="Offset 7: Really? It leaves for the dead letters").click()
+    alert = page.locator("#details").get_by_role("alert")
+    expect(alert).to_contain_text("Offset 7: its call is running")
+    asked = [each for each in board.asked if "@7" in each]
+    assert asked == ["skip charge orders[0]@7", "dead-letter charge orders[0]@7"]
+    looking.complaints.clear()  # Chromium's, of the answer 409
 
 
 def test_with_a_token_there_is_a_form_first_and_the_page_behind_it(look: Look) -> None:

@@ -19,7 +19,10 @@ from window_consumer.app.handlers import (
     When,
     checked,
     checked_condition,
+    checked_topics,
+    expect_arguments,
     name_of,
+    refuse_unbound_method,
     with_batch_middleware,
     with_middleware,
 )
@@ -30,6 +33,7 @@ from window_consumer.app.lifespans import (
     entered_alone,
     entered_by,
     is_async_lifespan,
+    refuse_what_opens_nothing,
 )
 from window_consumer.app.mixtures import (
     refuse_batch_mixture,
@@ -142,7 +146,7 @@ class App:
         if retryable is not None:
             retries["retryable"] = list(retryable)
         given = {
-            "topics": list(topics) or None,
+            "topics": checked_topics(topics, "@app.handler") or None,
             "patterns": None if patterns is None else list(patterns),
             "group": group,
             "ordering": ordering,
@@ -203,7 +207,11 @@ class App:
         given: dict[str, Any] = {**keys}
         retries = {**given.pop("retry", {})}
         retries |= {each: given.pop(each) for each in ("fatal", "retryable") if each in given}
-        given |= {"topics": list(topics) or None, "batch": batch, "retry": retries or None}
+        given |= {
+            "topics": checked_topics(topics, "@app.batch_handler") or None,
+            "batch": batch,
+            "retry": retries or None,
+        }
         defaults = {key: value for key, value in given.items() if value is not None}
 
         def register(function: BatchHandlerT) -> BatchHandlerT:
@@ -247,7 +255,10 @@ class App:
         """
 
         def register(function: MiddlewareT) -> MiddlewareT:
-            self._middleware.append(Layer(checked(function, "@app.middleware"), around))
+            layer = Layer(checked(function, "@app.middleware"), around)
+            given = "records" if around == "batches" else "record"
+            expect_arguments(function, "@app.middleware", given, "call_next")
+            self._middleware.append(layer)
             return function
 
         return register if function is None else register(function)
@@ -265,6 +276,8 @@ class App:
         """
         if self._lifespan is not None:
             raise UsageError("@app.lifespan: there is a lifespan already")
+        refuse_unbound_method(function, "@app.lifespan")
+        refuse_what_opens_nothing(function)
         self._lifespan = function
         return function
 
@@ -276,6 +289,7 @@ class App:
         """
         if self._oauth_token is not None:
             raise UsageError("@app.oauth_token: there is one already")
+        expect_arguments(function, "@app.oauth_token", "config")
         self._oauth_token = function
         return function
 
@@ -294,6 +308,7 @@ class App:
         """
         if self._redact is not None:
             raise UsageError("@app.redact: there is one already")
+        expect_arguments(function, "@app.redact", "text")
         self._redact = function
         return function
 
@@ -308,13 +323,20 @@ class App:
         *,
         only: Sequence[str] = (),
         overrides: Sequence[str] = (),
+        for_cluster: bool = False,
     ) -> Plan:
         """Check everything that can be checked without a cluster; raises ConfigError.
 
+        ``for_cluster`` demands the brokers' addresses, too, which a test or a simulation can do
+        without.
         Raises UsageError where middleware cannot surround the handlers that it is for.
         """
         plan = make_plan(
-            config=Path(config), handlers=self._handlers, only=only, overrides=overrides
+            config=Path(config),
+            handlers=self._handlers,
+            only=only,
+            overrides=overrides,
+            for_cluster=for_cluster,
         )
         refuse_mixtures(plan.workers, self._middleware)
         return plan
@@ -339,7 +361,7 @@ class App:
         BrokerUnavailableError when the cluster cannot be used, LifespanError when the lifespan
         fails.
         """
-        plan = self.plan(config, only=only, overrides=overrides)
+        plan = self.plan(config, only=only, overrides=overrides, for_cluster=True)
         return self.start_plan(plan, start_timeout=start_timeout)
 
     def start_plan(

@@ -21,6 +21,7 @@ from window_consumer.config import (
     ErrorsConfig,
     KafkaConfig,
     Mask,
+    MaskRules,
     RetryConfig,
     TopicsConfig,
     WorkerConfig,
@@ -29,6 +30,7 @@ from window_consumer.core.ladder import RetryRules
 from window_consumer.model.conditions import Condition
 from window_consumer.model.errors import UsageError
 from window_consumer.model.hop import attempts_before
+from window_consumer.runtime.current import Whose
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.slot_process import Equipment
 from window_consumer.runtime.spanned import spanned
@@ -50,6 +52,7 @@ class Blueprint:
     conditions: Mapping[str, Condition]
     """Of handlers whose condition stands in the configuration."""
     mask: Mask
+    mask_rules: MaskRules
     errors: ErrorsConfig
     spans: SpansOfChild | None
     surroundings: tuple[str, ...]
@@ -82,13 +85,19 @@ class Blueprint:
             LOGGER.warning("%s: %s", self.config.name, self.mask(text))
 
         handler = app.calls_of(worker, self.topics, SystemClock().wall_ms, warn)
-        faults = Faults(self.mask, app.redactor, self.errors.message)
+        faults = Faults(self.mask, app.redactor, self.errors.message, self.mask_rules.error_text)
         resources = app.resources_of_child()
         calls = None if self.spans is None else self.spans.begin(faults)
         if calls is not None:
             handler = spanned(handler, calls, batches=worker.is_batch, coroutines=worker.is_async)
             resources = SpansOfChild.around(resources)
-        caller = Caller(handler, faults.failure)
+        rules = self.mask_rules
+        whose = Whose(
+            self.config.name,
+            worker.handler_names,
+            lambda topic, key: rules.told_key([topic, *self.config.topics], key),
+        )
+        caller = Caller(handler, faults.failure, whose=whose)
         return Equipment(caller, resources, attempts_before, self.config.handlers)
 
 
@@ -108,6 +117,7 @@ def blueprint_of(app: App, plan: Plan, worker: PlannedWorker) -> Blueprint:
         plan.config.topics,
         conditions,
         plan.mask,
+        plan.config.mask_rules,
         plan.config.errors,
         spans_of_child(app.name, plan, worker),
         app.surroundings,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from attrs import frozen
 
+from window_consumer.app.group_times import GroupTimes, group_times
 from window_consumer.app.plan import PlannedWorker
 from window_consumer.app.process_warnings import process_warnings
 from window_consumer.app.retry_warnings import retry_warnings
@@ -29,9 +30,6 @@ CHILD_BYTES = 40 * 2**20
 
 RESIDENT_BYTES_PER_COROUTINE = 10_000
 """A call that waits, two functions deep and with a timeout (measured: 9.2 kB)."""
-
-DEFAULT_SESSION_S = 45.0
-"""The default of session.timeout.ms, and of the broker's group.consumer.session.timeout.ms."""
 
 STOP_GRACE_S = 5.0
 _DEFAULT_FETCH_WAIT_MS = 500
@@ -86,10 +84,15 @@ class WorkerBounds:
     """Records whose calls were running run again: of a batch all of them."""
     rerun_records_without_metadata: int
     """Per partition, where somebody else overwrote the commit's metadata."""
+    group_times: GroupTimes
+    """How soon the group notices that a member is gone."""
+    revoke_timeout_s: float
+    """So long a call holds up a rebalance at most."""
     crash_takeover_s: float
-    """A crash: until another member has the partitions."""
+    """A crash: until another member has the partitions: session, heartbeat, and the longest call of
+    the others, which have to give up theirs."""
     planned_takeover_s: float
-    """A planned change, one member hanging: session timeout and revoke timeout."""
+    """A planned change, one member hanging: the same, for it has to be missed first."""
     stop_s: float
     """Until the process has ended after it was told to stop."""
     calls: int | None
@@ -97,6 +100,8 @@ class WorkerBounds:
     retry_waits: tuple[RetryWait, ...]
     retry_elapsed_s: tuple[float, float] | None
     """Shortest and longest time from the first failure to the last call, without the calls."""
+    retry_later_longest_s: float
+    """The longest wait that RetryLater gets, however long a handler asks for."""
     when_spent: str
     """What becomes of it then."""
     crash_ends: tuple[int, int]
@@ -119,13 +124,14 @@ class WorkerBounds:
         return self.window_records / open_s
 
 
-def bounds_of(worker: PlannedWorker) -> WorkerBounds:
-    """Work out what a worker's configuration implies."""
+def bounds_of(worker: PlannedWorker, times: GroupTimes | None = None) -> WorkerBounds:
+    """Work out what a worker's configuration implies; ``times`` are those that the cluster told."""
     config, rules = worker.config, worker.engine
     window = rules.window_cells * rules.cell_records
     buffer = (BUFFER_BATCHES + 1) * rules.batch_records
     metadata = worst_case_bytes(window)
-    session = _session_s(worker.consumer)
+    times = times or group_times(worker.consumer)
+    takeover = times.session_s + times.heartbeat_s + config.revoke_timeout
     waits = tuple(
         RetryWait(call, wait.shortest_s, wait.longest_s, wait.level.name if wait.level else None)
         for call, wait in enumerate(worker.retry.schedule(), start=2)
@@ -152,12 +158,15 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         rerun_finished_s=commit_every + 1.0,
         rerun_running=config.slots * (config.batch.max_records if worker.is_batch else 1),
         rerun_records_without_metadata=window,
-        crash_takeover_s=session,
-        planned_takeover_s=session + config.revoke_timeout,
+        group_times=times,
+        revoke_timeout_s=config.revoke_timeout,
+        crash_takeover_s=takeover,
+        planned_takeover_s=takeover,
         stop_s=config.stop_timeout + STOP_GRACE_S,
         calls=None if endless else 1 + len(waits),
         retry_waits=() if endless else waits,
         retry_elapsed_s=None if endless else elapsed,
+        retry_later_longest_s=worker.retry.longest_later_s,
         when_spent=config.retry.when_spent,
         crash_ends=most_ends(rules.retry.crash_attempts, rules.slots, window),
         child_deaths=_child_deaths(worker),
@@ -165,7 +174,7 @@ def bounds_of(worker: PlannedWorker) -> WorkerBounds:
         otherwise=config.otherwise if worker.may_be_unroutable else None,
         ttl=None if config.ttl is None else ttl_kind().write(config.ttl),
         on_expired=config.on_expired,
-        warnings=tuple(_warnings(worker, window, metadata)),
+        warnings=tuple(_warnings(worker, window, metadata, times)),
     )
 
 
@@ -194,20 +203,16 @@ def _most_abandoned(worker: PlannedWorker) -> int:
     return worker.config.max_abandoned if moves else 0
 
 
-def _session_s(consumer: Mapping[str, Any]) -> float:
-    if "session.timeout.ms" in consumer:
-        return int(consumer["session.timeout.ms"]) / 1000
-    return DEFAULT_SESSION_S
-
-
-def _warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str]:
+def _warnings(
+    worker: PlannedWorker, window: int, metadata: int, times: GroupTimes
+) -> Iterator[str]:
     """Yield what contradicts itself, or does something that one might not expect."""
     yield from _window_warnings(worker, window, metadata)
     yield from retry_warnings(worker)
     yield from _routing_warnings(worker)
     yield from _stall_warnings(worker, window)
     yield from process_warnings(worker)
-    yield from _kafka_warnings(worker)
+    yield from _kafka_warnings(worker, times)
     config = worker.config
     period_s = grace_period_s(config.stop_timeout + STOP_GRACE_S)
     if period_s > _KUBERNETES_S:
@@ -271,12 +276,12 @@ def _stall_warnings(worker: PlannedWorker, window: int) -> Iterator[str]:
         yield f"stall.max_abandoned has no effect with {why}: no call is abandoned"
 
 
-def _kafka_warnings(worker: PlannedWorker) -> Iterator[str]:
+def _kafka_warnings(worker: PlannedWorker, times: GroupTimes) -> Iterator[str]:
     config, consumer = worker.config, worker.consumer
     if "group.instance.id" in consumer:
         yield (
             "kafka.group.instance.id: a static member does not leave at its stop: its partitions"
-            f" wait for the session to time out ({_session_s(consumer):g} s) or for its return"
+            f" wait for the session to time out ({times.session_s:g} s) or for its return"
         )
     wait_ms = int(consumer.get("fetch.wait.max.ms", _DEFAULT_FETCH_WAIT_MS))
     if wait_ms < _DEFAULT_FETCH_WAIT_MS / 2:

@@ -8,8 +8,10 @@ from attrs import evolve, frozen
 
 from window_consumer.app.application import App
 from window_consumer.app.event_topics import event_place, event_topics
+from window_consumer.app.group_times import HEARTBEAT, SESSION, GroupTimes, group_times
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import PreparedWorker
+from window_consumer.app.topic_troubles import wider_copies
 from window_consumer.core.metadata import MAX_BYTES
 
 
@@ -32,6 +34,8 @@ class ClusterFindings:
     """Members that the group has now, None where the cluster does not tell."""
     limits: dict[str, str]
     """The broker's limits that we rely on."""
+    group_times: GroupTimes
+    """How soon the group notices that a member is gone, as the cluster tells it."""
     warnings: tuple[str, ...]
 
     def in_words(self) -> Iterator[str]:
@@ -57,7 +61,8 @@ class ClusterFindings:
 
 _LIMITS = (
     "offset.metadata.max.bytes",
-    "group.consumer.session.timeout.ms",
+    SESSION,
+    HEARTBEAT,
     "offsets.retention.minutes",
     "message.max.bytes",
 )
@@ -85,6 +90,12 @@ def _findings(worker: PreparedWorker) -> ClusterFindings:
     limits = {key: config[key] for key in _LIMITS if key in config}
     partitions = sum(facts.partitions for facts in worker.topics.values())
     members = cluster.group(worker.plan.config.group).members
+    times = group_times(
+        worker.plan.consumer,
+        has_consumer_protocol=cluster.has_consumer_protocol(),
+        broker=config,
+        group=cluster.group_config(worker.plan.config.group),
+    )
     return ClusterFindings(
         worker=worker.plan.name,
         topics={name: facts.partitions for name, facts in worker.topics.items()},
@@ -102,6 +113,7 @@ def _findings(worker: PreparedWorker) -> ClusterFindings:
         partitions=partitions,
         members=members,
         limits=limits,
+        group_times=times,
         warnings=tuple(_warnings(worker, members, partitions, limits)),
     )
 
@@ -120,6 +132,7 @@ def _warnings(
             f"ordering: partition uses at most {partitions} of the {config.slots} slots:"
             " that many partitions there are"
         )
+    yield from wider_copies(config, worker.rungs, worker.described)
     taken = int(limits.get("offset.metadata.max.bytes", MAX_BYTES + 1))
     if taken <= MAX_BYTES:
         yield (
@@ -128,8 +141,8 @@ def _warnings(
         )
     for source, ladder in worker.ladders.items():
         for target in ladder.targets:
-            if target.partitions != target.source_partitions:
+            if target.partitions < target.source_partitions:
                 yield (
                     f"{target.topic} has {target.partitions} partitions, {source} has"
-                    f" {target.source_partitions}: copies are placed by key"
+                    f" {target.source_partitions}: copies from the others are placed by key"
                 )

@@ -19,12 +19,14 @@ from window_consumer.app.ladder_topics import (
     new_copy_topic,
 )
 from window_consumer.app.plan import Plan, PlannedWorker
+from window_consumer.config.names import wrong_name
 from window_consumer.core.copies import Target
 from window_consumer.core.rungs import Level
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.topics import NewCopyTopic, Topic
 from window_consumer.model.errors import (
     BrokerUnavailableError,
+    ConfigError,
     MissingTopicError,
     NotPermittedError,
     WindowConsumerError,
@@ -76,6 +78,8 @@ class CopyTopics:
             for name in topics
             for each in copy_topics(config, all_topics, name, dead_letters=dead_letters)
         ]
+        for each in wanted:
+            self._check_name(each)
         there = self._existing([each.name for each in wanted])
         missing = [each for each in wanted if each.name not in there]
         if missing:
@@ -99,6 +103,18 @@ class CopyTopics:
         }
         dead_letters = targets.pop(None, None)
         return Ladder({level: t for level, t in targets.items() if level}, dead_letters)
+
+    def _check_name(self, wanted: CopyTopic) -> None:
+        """Raise ConfigError for a name that Kafka refuses; patterns match names of any length."""
+        wrong = wrong_name(wanted.name)
+        if wrong is not None:
+            key, what = ("dlq", "dead-letter") if wanted.level is None else ("retry", "retry")
+            place = self._plan.where("workers", self._worker.name, "group")
+            raise ConfigError(
+                f"{place}: workers.{self._worker.name}: the {what} topic of {wanted.source} would"
+                f" be {wanted.name}, which {wrong}: choose a shorter group or topics.{key}, or a"
+                " pattern that does not match this topic"
+            )
 
     def _check_rights(self, topic: Topic, wanted: CopyTopic) -> None:
         needed = ("WRITE",) if wanted.level is None else ("WRITE", "READ")

@@ -40,10 +40,11 @@ def as_test(letter: DeadLetter, module: str, app: str, handler: HandlerSpec) -> 
 
     ``module`` and ``app`` say where the application is.
     """
+    first = letter.original or letter.position
     arguments = {
-        "topic": repr(letter.original_topic or letter.position.topic),
-        "partition": repr(letter.original_partition or 0),
-        "offset": repr(letter.original_offset or 0),
+        "topic": repr(letter.original_topic or first.topic),
+        "partition": repr(first.partition),
+        "offset": repr(first.offset),
         "timestamp": repr(letter.original_timestamp),
         "key": _literal(letter.key),
         "value": _literal(letter.value),

@@ -12,6 +12,9 @@ from window_consumer.model.field_mask import FieldMask
 
 _KEPT_APART = ("position", "written_by", "key", "value", "headers", "own_headers")
 
+_MAY_QUOTE = frozenset({"id", "error_message", "error_stack", "header"})
+"""What may quote the record: it is left out where too much of the record is hidden to look for."""
+
 
 def view_of(letter: DeadLetter, mask: FieldMask) -> dict[str, Any]:
     """Return a dead letter as plain values.
@@ -27,12 +30,14 @@ def view_of(letter: DeadLetter, mask: FieldMask) -> dict[str, Any]:
     return {
         "dead_letter": str(letter.position),
         "written_by": letter.written_by.value,
-        **{name: _without_hidden(content, mask) for name, content in told.items()},
+        **{name: _without_hidden(name, content, mask) for name, content in told.items()},
         "key": key,
         "value": value,
-        "headers": [[name, _without_hidden(content, mask)] for name, content in headers],
+        "headers": [[name, _without_hidden("header", content, mask)] for name, content in headers],
     }
 
 
-def _without_hidden(content: Any, mask: FieldMask) -> Any:
-    return mask.text(content) if isinstance(content, str) else content
+def _without_hidden(name: str, content: Any, mask: FieldMask) -> Any:
+    if not isinstance(content, str) or (mask.is_full and name not in _MAY_QUOTE):
+        return content
+    return mask.text(content)

@@ -74,9 +74,7 @@ class HandlerSpec:
     @property
     def place(self) -> str:
         """Where the function stands, for messages."""
-        function = inspect.unwrap(self.function)
-        code = getattr(function, "__code__", None)
-        return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+        return place_of(self.function)
 
 
 @frozen
@@ -109,6 +107,30 @@ def is_async(function: object) -> bool:
     return any(inspect.iscoroutinefunction(each) for each in (function, bare, call))
 
 
+def checked_topics(topics: Sequence[object], what: str) -> list[str]:
+    """Return the names of topics; UsageError for a decorator without parentheses, and for lists."""
+    for topic in topics:
+        if isinstance(topic, str):
+            continue
+        if callable(topic):
+            raise UsageError(
+                f"{place_of(topic)}: {what} is used without parentheses: write"
+                f' {what}("orders"), or {what}() where the configuration names the topics'
+            )
+        raise UsageError(
+            f'{what}: topics are texts, one after another, as in {what}("orders", "refunds");'
+            f" {topic!r} is none"
+        )
+    return [str(topic) for topic in topics]
+
+
+def place_of(function: object) -> str:
+    """Return where a function stands, for messages."""
+    bare = inspect.unwrap(function) if callable(function) else function
+    code = getattr(bare, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+
+
 def name_of(function: object, what: str) -> str:
     """Return the name that a function gives its handler; UsageError for what has none."""
     name = getattr(function, "__name__", None)
@@ -134,7 +156,48 @@ def checked(function: F, what: str, *, may_be_async: bool = True) -> F:
         raise UsageError(
             f"{what}: {_name_of(function)} is a generator function: calling it would run nothing"
         )
+    refuse_unbound_method(function, what)
     return function
+
+
+def refuse_unbound_method(function: Callable[..., object], what: str) -> None:
+    """Raise UsageError for a function of a class body that expects its object first."""
+    if inspect.ismethod(function) or not inspect.isfunction(inspect.unwrap(function)):
+        return
+    first = next(iter(_parameters_of(function) or ()), None)
+    around = _name_of(function).rpartition(".")[0]
+    if first in _OBJECTS and around and not around.endswith("<locals>"):
+        raise UsageError(
+            f"{place_of(function)}: {what}: {_name_of(function)} is a method, and nothing gives it"
+            f" its {first!r}: decorate a function, or register the method of an object, as in"
+            ' app.handler("orders")(shop.charge)'
+        )
+
+
+def expect_arguments(function: Callable[..., object], what: str, *names: str) -> None:
+    """Raise UsageError where a function cannot be called with so many arguments by position."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # written in C, or hidden
+    try:
+        signature.bind(*names)
+    except TypeError:
+        raise UsageError(
+            f"{place_of(function)}: {what}: {_name_of(function)} is called with"
+            f" ({', '.join(names)}), and takes {signature!s}"
+        ) from None
+
+
+def _parameters_of(function: Callable[..., object]) -> list[str] | None:
+    """Return the names of what a function takes; None where nobody can tell."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return None
+
+
+_OBJECTS = ("self", "cls")
 
 
 def checked_condition(when: object, what: str) -> When:
@@ -151,7 +214,9 @@ def checked_condition(when: object, what: str) -> When:
             f"{what}: when={when!r} is no condition: it has to be one such as header('x') == 'y',"
             " or a function of the record"
         )
-    return checked(when, f"{what}, when", may_be_async=False)
+    function = checked(when, f"{what}, when", may_be_async=False)
+    expect_arguments(function, f"{what}, when", "record")
+    return function
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -137,6 +137,10 @@ class Journeys:
         """Return how many steps with a key, in the form of the trace, are in the table."""
         return self._index.count(Question(key=form))
 
+    def records_of_key(self, form: str) -> list[str]:
+        """Return the ids of the records with a key, in the form of the trace."""
+        return self._index.records(Question(key=form))
+
     def _tail(self, in_batch: Callable[[bytes], bool], fits: Callable[[TraceEvent], bool]) -> Tail:
         if self._indexed_only:
             return Tail()

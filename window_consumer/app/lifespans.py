@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
@@ -11,6 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
+from window_consumer.app.handlers import expect_arguments, place_of
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.model.errors import UsageError
@@ -64,6 +66,38 @@ def is_async_lifespan(lifespan: Lifespan | None) -> bool:
     returned = getattr(bare, "__annotations__", {}).get("return", "")
     name = returned if isinstance(returned, str) else getattr(returned, "__name__", str(returned))
     return "Async" in name or hasattr(returned, "__aenter__")
+
+
+def refuse_what_opens_nothing(lifespan: Lifespan) -> None:
+    """Raise UsageError for a function that can be seen not to return a context manager.
+
+    What it returns is known for sure only when it is called, which opens things.
+    """
+    if not callable(lifespan):
+        raise UsageError(f"@app.lifespan: {lifespan!r} has to be {_FORMS}")
+    expect_arguments(lifespan, "@app.lifespan")
+    bare = inspect.unwrap(lifespan)
+    if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
+        return
+    is_coroutine = inspect.iscoroutinefunction(bare)
+    if is_coroutine or (inspect.isfunction(bare) and _returns_constants(bare)):
+        name = getattr(lifespan, "__qualname__", lifespan)
+        raise UsageError(
+            f"{place_of(lifespan)}: @app.lifespan: {name} has no yield: it has to be {_FORMS}"
+        )
+
+
+def _returns_constants(function: Any) -> bool:
+    """Tell whether all that a function can return are constants: None, most of the time."""
+    before, returned = None, []
+    for step in dis.get_instructions(function):
+        if step.opname == "RETURN_CONST":
+            returned.append(True)
+        elif step.opname == "RETURN_VALUE":
+            is_constant = before is not None and before.opname == "LOAD_CONST"
+            returned.append(is_constant and not step.is_jump_target)
+        before = step
+    return bool(returned) and all(returned)
 
 
 def as_context(lifespan: Lifespan | None) -> AbstractContextManager[Any]:

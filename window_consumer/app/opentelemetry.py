@@ -45,6 +45,8 @@ class Spanning:
         of_worker = self._of(worker.plan)
 
         def target_of(failed: FailedRecord) -> str:
+            if failed.is_stray:
+                return failed.partition.name.topic
             return worker.ladders[failed.partition.rung.source].target(failed.level).topic
 
         return SliceSpans(of_worker.spans, of_worker.budget(), self._notes, target_of)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from math import inf
 from time import monotonic, sleep
@@ -10,8 +9,9 @@ from time import monotonic, sleep
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import Tokens
 from window_consumer.model.errors import AuthenticationError, StartStoppedError
+from window_consumer.runtime.guarded_log import own_logger
 
-LOGGER = logging.getLogger("window_consumer")
+LOGGER = own_logger()
 
 SAY_S = 5.0
 """While no broker answers, a line says so this often."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from window_consumer.core.rates import RateRules
 from window_consumer.core.stalls import StallRules
 from window_consumer.kafka import settings
 from window_consumer.kafka.client_files import names_a_file, unusable_files
+from window_consumer.kafka.property_names import probably_meant
 from window_consumer.kafka.trial import refused_by_client
 from window_consumer.model.errors import ConfigError
 
@@ -165,8 +167,12 @@ def make_plan(
     handlers: Mapping[str, HandlerSpec],
     only: Sequence[str] = (),
     overrides: Sequence[str] = (),
+    for_cluster: bool = False,
 ) -> Plan:
-    """Load the configuration and find each worker its handler; ConfigError names all problems."""
+    """Load the configuration and find each worker its handler; ConfigError names all problems.
+
+    ``for_cluster`` is for what is about to connect: it has to know its brokers.
+    """
     defaults = {name: spec.defaults for name, spec in handlers.items()}
     loaded = load(config, defaults, overrides)
     mask = Mask(loaded.secrets)
@@ -186,6 +192,9 @@ def make_plan(
             problems.append(str(error))
     for each in planned:
         problems.extend(_kafka_problems(loaded, each))
+    if for_cluster and not problems:  # a misspelt name is the better hint
+        for each in planned:
+            problems.extend(_missing_brokers(loaded, each))
     if problems:
         # Several clients, of several workers, may refuse one and the same line.
         raise ConfigError(mask("\n".join(dict.fromkeys(problems))))
@@ -319,6 +328,37 @@ def _kafka_problems(loaded: Loaded, worker: PlannedWorker) -> Iterator[str]:
     yield from _refused(loaded, worker.name, "admin", conf)
 
 
+_ADDRESS = re.compile(r"(\w+://)?(\[[\da-fA-F:.%]+\]|[^\s:/\[\]]+)(:0*[1-9]\d{0,4})?")
+"""What librdkafka takes for a broker: the port is 9092 unless it is given."""
+
+
+def _missing_brokers(loaded: Loaded, worker: PlannedWorker) -> Iterator[str]:
+    """Yield that a client of a worker does not know its brokers, or what is no address of one."""
+    users: dict[settings.Kind, Mapping[str, Any]] = {
+        "consumer": worker.consumer,
+        "producer": worker.producer,
+        "admin": worker.admin,
+    }
+    without: list[settings.Kind] = []
+    for kind, user in users.items():
+        found = [key for key in sorted(settings.BOOTSTRAP) if str(user.get(key, "")).strip(" ,")]
+        without += [] if found else [kind]
+        for key in found:
+            for address in filter(None, map(str.strip, str(user[key]).split(","))):
+                if not _ADDRESS.fullmatch(address):
+                    yield (
+                        f"{_where_kafka(loaded, worker.name, kind, key)}: kafka.{key}: {address!r}"
+                        " is not an address: expected a host and a port, as in broker-1:9092"
+                    )
+    if without:
+        whose = "" if len(without) == len(users) else f" for the {' and the '.join(without)}"
+        place = _where_kafka(loaded, worker.name, without[0], "bootstrap.servers")
+        yield (
+            f"{place}: kafka.bootstrap.servers: is missing{whose}:"
+            " the addresses of the brokers, as in broker-1:9092,broker-2:9092"
+        )
+
+
 def _refused(
     loaded: Loaded, worker: str, kind: settings.Kind, conf: settings.Settings
 ) -> Iterator[str]:
@@ -328,6 +368,7 @@ def _refused(
         about = ""
         if refusal.key is not None and names_a_file(refusal.key):
             about = f" ({conf.get(refusal.key)} is there: has it the right kind of content?)"
+        about = about or probably_meant(refusal.text, refusal.key)
         yield f"{where}: kafka: {refusal.text}{about}"
 
 

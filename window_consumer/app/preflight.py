@@ -6,7 +6,7 @@ Topics exist, we may read and write what we need, dead-letter topics are there o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from attrs import define, field, frozen
 
@@ -15,14 +15,24 @@ from window_consumer.app.leftovers import Leftover, leftovers
 from window_consumer.app.patience import LOGGER, Patience
 from window_consumer.app.patterns import matching_topics
 from window_consumer.app.plan import Plan, PlannedWorker
+from window_consumer.app.topic_troubles import TopicTroubles, wider_copies
 from window_consumer.core.rungs import Rung
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import ARGUMENT, OauthToken, Tokens, uses_tokens
 from window_consumer.kafka.settings import admin_settings
 from window_consumer.kafka.topics import Topic
-from window_consumer.model.errors import ConfigError, MissingTopicError, NotPermittedError
+from window_consumer.model.errors import (
+    BrokerUnavailableError,
+    ConfigError,
+    MissingTopicError,
+    NotPermittedError,
+    WindowConsumerError,
+)
 from window_consumer.model.protocols import TopicFacts
+
+Errors = dict[str, WindowConsumerError]
+"""Why topics cannot be made ready, by their names."""
 
 
 @define
@@ -42,6 +52,9 @@ class PreparedWorker:
     """Those of ``rungs`` that are read now."""
     leftovers: list[Leftover] = field(factory=list)
     """Those of them, and others like them, that the configuration does not name."""
+    described: Mapping[str, Topic] = field(factory=dict)
+    """All topics that are read, as the cluster described them last."""
+    troubles: TopicTroubles = field(kw_only=True)
 
 
 @frozen
@@ -63,6 +76,7 @@ def prepare(
     BrokerUnavailableError, and StartStoppedError.
     """
     prepared = []
+    missing: list[str] = []
     log = ClientLog(LOGGER.getChild("client"), plan.mask)
     tokens = None if oauth_token is None else Tokens(oauth_token, log, plan.mask)
     for worker in plan.workers:
@@ -70,7 +84,14 @@ def prepare(
             _wait_for_token(plan, worker, tokens, patience)
         cluster = Cluster(admin_settings(worker.admin, worker.name), log, tokens)
         cluster.wait_until_there(patience.left_s(), patience.waiting(worker.name, cluster))
-        prepared.append(Preparation(plan, worker, cluster, log, dry=dry).prepare())
+        preparation = Preparation(plan, worker, cluster, log, dry=dry)
+        # A check tells of every topic that cannot be read; a run goes on with those that can.
+        try:
+            prepared.append(preparation.prepare(all_of_them=dry))
+        except MissingTopicError as error:
+            missing.append(str(error))
+    if missing:
+        raise MissingTopicError("\n".join(missing))
     return Prepared(tuple(prepared), tokens)
 
 
@@ -102,41 +123,127 @@ class Preparation:
         self._worker = worker
         self._cluster = cluster
         self._log = log
+        self._dry = dry
         self._copy_topics = CopyTopics(plan, worker, cluster, dry=dry)
 
-    def prepare(self) -> PreparedWorker:
-        """Return the worker with its topics; raises a UsageError for what has to be put right."""
-        names = self._topic_names()
-        topics = self._readable(names)
-        self._check_group()
-        prepared = PreparedWorker(
-            self._worker,
-            self._cluster,
-            self._log,
-            {name: TopicFacts(topic.partitions, topic.topic_id) for name, topic in topics.items()},
-        )
-        self._build_ladders(prepared, topics)
+    def prepare(self, *, all_of_them: bool = True) -> PreparedWorker:
+        """Return the worker with its topics; raises a UsageError for what has to be put right.
+
+        Without ``all_of_them`` it may leave out topics that its patterns match, and say so, as
+        long as there is one that can be read.
+        """
+        config = self._worker.config
+        names = self._matching() if config.patterns else list(config.topics)
+        if config.patterns and not names:
+            LOGGER.warning(
+                "%s: no topic matches %s: waiting for one",
+                self._worker.name,
+                ", ".join(config.patterns),
+            )
+        troubles = TopicTroubles(self._worker.name, self._plan.mask)
+        prepared = PreparedWorker(self._worker, self._cluster, self._log, {}, troubles=troubles)
+        topics: dict[str, Topic] = {}
+        errors: Errors = {}
+        if config.patterns and not all_of_them:
+            self._check_group()  # before anything is created
+            topics = self._make_ready(prepared, names, errors)
+        if topics:
+            troubles.report(errors, names, prepared.described)
+        else:
+            topics = self._readable(names)
+            self._check_group()
+            prepared.ladders.update(self._copy_topics.of(topics))
+            self._add_leftovers(prepared, topics, topics)
+            prepared.described = {**topics, **self._cluster.topics(sorted(prepared.reads))}
+        prepared.topics = {name: _facts(topic) for name, topic in topics.items()}
+        if not self._dry:  # a check has lines of its own for warnings
+            for warning in wider_copies(config, prepared.rungs, prepared.described):
+                LOGGER.warning("%s: %s", config.name, warning)
         return prepared
 
-    def _build_ladders(self, prepared: PreparedWorker, topics: Mapping[str, Topic]) -> None:
-        """Make the copies' topics ready, and find out which topics with copies are to be read."""
+    def _make_ready(
+        self, prepared: PreparedWorker, names: Sequence[str], errors: Errors
+    ) -> dict[str, Topic]:
+        """Make the copies' topics ready; return the topics that can be read, copies apart.
+
+        Each for itself: what is wrong with one goes into ``errors``, and does not hold up others.
+        """
+        described = self._describe_each(prepared, names, errors)
+        topics = {
+            name: topic
+            for name, topic in described.items()
+            if name in prepared.ladders or self._may_read(topic, errors)
+        }
         new = {
             name: topic
             for name, topic in topics.items()
             if name not in prepared.ladders or self._has_grown(prepared.ladders[name], topic)
         }
-        prepared.ladders.update(self._copy_topics.of(new))
+        prepared.ladders.update(self._ladders_of(new, errors))
+        topics = {name: topic for name, topic in topics.items() if name in prepared.ladders}
+        self._add_leftovers(prepared, topics, new, errors)
+        copies = self._describe_each(prepared, sorted(prepared.reads), errors)
+        prepared.described = {**topics, **copies}
+        return topics
+
+    def _describe_each(
+        self, prepared: PreparedWorker, names: Sequence[str], errors: Errors
+    ) -> dict[str, Topic]:
+        """Describe topics; one that cannot be described at the moment is what it was before."""
+        try:
+            return self._cluster.topics(names)
+        except BrokerUnavailableError:
+            raise
+        except WindowConsumerError:
+            found = {}
+            for name in names:
+                try:
+                    found.update(self._cluster.topics([name]))
+                except WindowConsumerError as error:
+                    errors[name] = error
+                    if name in prepared.described:
+                        found[name] = prepared.described[name]
+            return found
+
+    def _may_read(self, topic: Topic, errors: Errors) -> bool:
+        may = topic.operations is None or "READ" in topic.operations
+        if not may:
+            errors[topic.name] = NotPermittedError(self._lacks("READ", f"topic {topic.name}"))
+        return may
+
+    def _ladders_of(self, topics: Mapping[str, Topic], errors: Errors) -> dict[str, Ladder]:
+        """Make the copies' topics ready where they can be, all at once or one by one."""
+        try:
+            return self._copy_topics.of(topics)
+        except WindowConsumerError:
+            found = {}
+            for name, topic in topics.items():
+                try:
+                    found.update(self._copy_topics.of({name: topic}))
+                except WindowConsumerError as error:
+                    errors[name] = error
+            return found
+
+    def _add_leftovers(
+        self,
+        prepared: PreparedWorker,
+        topics: Mapping[str, Topic],
+        new: Container[str],
+        errors: Errors | None = None,
+    ) -> None:
+        """Find out which topics with copies are to be read; without ``errors``, raise them."""
         prepared.leftovers = leftovers(
             self._plan, self._worker, self._cluster, list(topics), self._cluster.topic_names()
         )
         read = {each.name: each.rung for each in prepared.leftovers if each.is_read}
-        self._copy_topics.widen(
-            {
-                name: topics[rung.source]
-                for name, rung in read.items()
-                if rung.source in new or name not in prepared.reads
-            }
-        )
+        for name, rung in read.items():
+            if rung.source in new or name not in prepared.reads or name in prepared.troubles:
+                try:
+                    self._copy_topics.widen({name: topics[rung.source]})
+                except WindowConsumerError as error:
+                    if errors is None:
+                        raise
+                    errors[name] = error
         for name in topics:
             levels = prepared.ladders[name].levels
             read |= {
@@ -149,17 +256,6 @@ class Preparation:
     @staticmethod
     def _has_grown(ladder: Ladder, topic: Topic) -> bool:
         return any(target.source_partitions != topic.partitions for target in ladder.targets)
-
-    def _topic_names(self) -> list[str]:
-        config = self._worker.config
-        if not config.patterns:
-            return list(config.topics)
-        names = self._matching()
-        if not names:
-            LOGGER.warning(
-                "%s: no topic matches %s yet", self._worker.name, ", ".join(config.patterns)
-            )
-        return names
 
     def _matching(self) -> list[str]:
         return matching_topics(self._plan.config, self._worker.config, self._cluster.topic_names())
@@ -202,12 +298,14 @@ class Preparation:
 
         A topic that is gone is left out. Called while the worker runs, on a thread of its own.
         """
-        patterns = self._worker.config.patterns
-        names = self._matching() if patterns else list(self._worker.config.topics)
-        topics = self._cluster.topics(names)
-        self._build_ladders(prepared, topics)
-        copies = self._cluster.topics(sorted(prepared.reads))
-        return {
-            name: TopicFacts(topic.partitions, topic.topic_id)
-            for name, topic in {**topics, **copies}.items()
-        }
+        config = self._worker.config
+        names = self._matching() if config.patterns else list(config.topics)
+        errors: Errors = {}
+        self._make_ready(prepared, names, errors)
+        there = {*names, *prepared.reads}
+        prepared.troubles.report(errors, there, prepared.described)
+        return {name: _facts(topic) for name, topic in prepared.described.items()}
+
+
+def _facts(topic: Topic) -> TopicFacts:
+    return TopicFacts(topic.partitions, topic.topic_id)

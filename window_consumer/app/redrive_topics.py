@@ -95,7 +95,7 @@ class TopicSearch:
         return RedriveTopics(
             source,
             there[dead_letters],
-            Destination(target, partitions, model.partitions, of_the_ladder=not self.to_source),
+            Destination(target, partitions, of_the_ladder=not self.to_source),
             state,
             remembers,
             int(settings.get("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)),

@@ -13,7 +13,7 @@ from window_consumer.app.opentelemetry import metering
 from window_consumer.app.patience import LOGGER
 from window_consumer.app.plan import Plan
 from window_consumer.app.process_warnings import process_warnings
-from window_consumer.app.wiring import wire
+from window_consumer.app.wiring import source_maker, wire
 from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.running import Running
 from window_consumer.telemetry.copies import CopyOfMany
@@ -58,7 +58,8 @@ def start(
 
         resources = resources_on(app.lifespan_function, loops, plan, stop)
         # From now on it is the end of the workers that ends what is beside them.
-        running = Running(make_workers, resources, LOGGER, beside.pop_all().close)
+        ends = beside.pop_all().close
+        running = Running(make_workers, resources, LOGGER, ends, source_maker(prepared))
         health.attach(running)
         if board is not None:
             board.attach(running)

@@ -27,7 +27,7 @@ from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.faults import Faults
 from window_consumer.runtime.poll_loop import LoopRules, Phase
 from window_consumer.runtime.process_pool import ProcessPool
-from window_consumer.runtime.running import MakeWorkers
+from window_consumer.runtime.running import MakeSource, MakeWorkers
 from window_consumer.runtime.spanned import CallSpans, spanned
 from window_consumer.runtime.worker import SystemClock, Worker, WorkerSetup
 
@@ -106,7 +106,9 @@ def setup_of(
         ask_ends=worker.cluster.log_ends,
         on_no_offset=config.on_no_offset,
         on_out_of_range=config.on_out_of_range,
-        faults=Faults(plan.mask, app.redactor, plan.config.errors.message),
+        faults=Faults(
+            plan.mask, app.redactor, plan.config.errors.message, plan.config.mask_rules.error_text
+        ),
         told_key=lambda topic, key: plan.config.mask_rules.told_key(
             [topic, _source_of(topic, worker, plan)], key
         ),
@@ -124,6 +126,25 @@ def _source_of(topic: str, worker: PreparedWorker, plan: Plan) -> str | None:
     return None if worker.plan.config.is_retry_topic(topic, plan.config.topics) else topic
 
 
+def source_maker(prepared: Prepared) -> MakeSource:
+    """Return what makes a further Source for a worker."""
+    workers = {each.plan.name: each for each in prepared.workers}
+    return lambda name: _source(workers[name])
+
+
+def _source(worker: PreparedWorker) -> KafkaSource:
+    config = worker.plan.config
+    needs = ConsumerNeeds(
+        group=config.group,
+        worker=config.name,
+        ordered=config.ordering != "unordered",
+        memory=config.memory,
+        partitions=sum(facts.partitions for facts in worker.topics.values())
+        + sum(worker.topics[worker.rungs[name].source].partitions for name in worker.reads),
+    )
+    return KafkaSource(worker.plan.consumer, needs, worker.cluster, worker.log)
+
+
 def _worker(
     setup: WorkerSetup,
     prepared: Prepared,
@@ -133,15 +154,7 @@ def _worker(
     listeners: Listeners,
 ) -> Worker:
     planned, config = worker.plan, worker.plan.config
-    needs = ConsumerNeeds(
-        group=config.group,
-        worker=config.name,
-        ordered=config.ordering != "unordered",
-        memory=config.memory,
-        partitions=sum(facts.partitions for facts in worker.topics.values())
-        + sum(worker.topics[worker.rungs[name].source].partitions for name in worker.reads),
-    )
-    source = KafkaSource(planned.consumer, needs, worker.cluster, worker.log)
+    source = _source(worker)
     sink = KafkaSink(planned.producer, config.name, worker.log, prepared.oauth_token)
     heard = listeners.sink_of(worker, sink, setup.clock)
     return Worker(setup, source, heard, state, on_phase)

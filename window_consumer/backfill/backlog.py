@@ -9,6 +9,7 @@ from threading import Event, Thread
 from typing import Any, Final
 
 from attrs import evolve, field, frozen
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from window_consumer.app.patience import LOGGER
@@ -18,6 +19,7 @@ from window_consumer.backfill.ledger import About, Ledger
 from window_consumer.backfill.ranges import Spans, count_of, next_chunk, without
 from window_consumer.backfill.shares import shared_out
 from window_consumer.backfill.task import WorkerPlan
+from window_consumer.backfill.task_reports import Address, Mailbox, TaskReport
 from window_consumer.model.errors import RunError
 
 _LOOK_S: Final = 0.5
@@ -39,11 +41,20 @@ class Progress:
     """Of the chunk that runs: how many have ended, and how many there are."""
     tried_again: int = 0
     """Tasks that have ended without a result, and are tried again by Spark."""
+    running: int = 0
+    """Records of the chunk that runs which have their outcome, and are not recorded yet."""
+    held_up: int = 0
+    """Tasks whose circuit breaker is open."""
+
+    @property
+    def reached(self) -> int:
+        """What is recorded, and what the chunk that runs has done."""
+        return min(self.total, self.done + self.running)
 
     @property
     def per_s(self) -> float:
         """Records a second in this run, 0 where nothing is done yet."""
-        return self.here / self.seconds if self.seconds else 0.0
+        return (self.here + self.running) / self.seconds if self.seconds else 0.0
 
 
 @frozen
@@ -103,9 +114,11 @@ class Backlog:
         """Run a chunk and record it; return how many of its records failed."""
         group = f"{self.about.name}/{chunk}"
         self.session.sparkContext.setJobGroup(group, f"backfill {group}")
-        with Watch(self.session, group, progress, self.on_progress):
+        watch = Watch(self.session, group, progress, self.on_progress, count_of(piece))
+        with watch as address:
             try:
-                return self.ledger.record(self._rows(piece), self.about.name, chunk)
+                rows = self._rows(piece, address)
+                return self.ledger.record(rows, self.about.name, chunk)
             except RunError:
                 raise
             except Exception as error:
@@ -116,7 +129,7 @@ class Backlog:
                     f" {told(error)}"
                 ) from error
 
-    def _rows(self, piece: Spans) -> DataFrame:
+    def _rows(self, piece: Spans, driver: Address | None) -> DataFrame:
         """Return what becomes of the records of a chunk, once somebody asks for it.
 
         Tasks read their shares by themselves, but for order by key where there are fewer
@@ -128,7 +141,7 @@ class Backlog:
         shares = shared_out(piece, cores, may_split=ordering == "unordered")
         at_once = cores if by_keys else len(shares)
         rate_per_s = None if self.rate_per_s is None else self.rate_per_s / at_once
-        plan = evolve(self.plan, rate_per_s=rate_per_s)
+        plan = evolve(self.plan, rate_per_s=rate_per_s, driver=driver)
         if not by_keys:
             consumer, skip_lost = self.consumer, self.skip_lost
             return read_and_handled(self.session, plan, consumer, shares, skip_lost=skip_lost)
@@ -175,7 +188,10 @@ def told(error: Exception) -> str:
 
 
 class Watch:
-    """Tells how a chunk's tasks come along, while Spark runs them. Its thread only looks."""
+    """Tells how a chunk's tasks come along, while Spark runs them. Its thread only looks.
+
+    As a context it gives the address at which it hears the tasks, None where it cannot listen.
+    """
 
     def __init__(
         self,
@@ -183,39 +199,87 @@ class Watch:
         group: str,
         progress: Progress,
         tell: Callable[[Progress], None],
+        records: int,
     ):
-        self._tracker = session.sparkContext.statusTracker()
+        self._context = session.sparkContext
         self._group = group
         self._progress = progress
+        self._began = time.monotonic()
         self._tell = tell
+        self._records = records
+        self._mailbox: Mailbox | None = None
+        self._tried_again = 0
+        self._held_up: set[int] = set()
         self._ended = Event()
         self._thread = Thread(target=self._run, name="wc-backfill-watch", daemon=True)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Address | None:
+        self._mailbox = _mailbox(self._context)
         self._thread.start()
+        return None if self._mailbox is None else self._mailbox.address
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
+        if self._mailbox is not None:
+            self._mailbox.close()
 
     def _run(self) -> None:
-        said = 0
         while not self._ended.wait(_LOOK_S):
-            ended = tasks = tried_again = 0
-            for job in self._tracker.getJobIdsForGroup(self._group):
-                info = self._tracker.getJobInfo(job)
-                for stage in info.stageIds if info else ():
-                    found = self._tracker.getStageInfo(stage)
-                    if found is not None:
-                        ended += found.numCompletedTasks
-                        tasks += found.numTasks
-                        tried_again += found.numFailedTasks
-            if tried_again > said:
-                said = tried_again
-                LOGGER.warning(
-                    "%s: %d tasks ended without a result; Spark tries them again, and the records"
-                    " of these tasks run again",
-                    self._group,
-                    tried_again,
-                )
-            self._tell(evolve(self._progress, tasks=(ended, tasks), tried_again=tried_again))
+            progress = self._tasks(self._progress)
+            reports = [] if self._mailbox is None else self._mailbox.reports()
+            for each in reports:
+                self._tell_of_breaker(each)
+            running = min(self._records, sum(each.done for each in reports))
+            seconds = progress.seconds + time.monotonic() - self._began
+            held_up = len(self._held_up)
+            self._tell(evolve(progress, running=running, held_up=held_up, seconds=seconds))
+
+    def _tasks(self, progress: Progress) -> Progress:
+        """Return it with what Spark says of the chunk's tasks."""
+        ended = tasks = tried_again = 0
+        tracker = self._context.statusTracker()
+        for job in tracker.getJobIdsForGroup(self._group):
+            info = tracker.getJobInfo(job)
+            for stage in info.stageIds if info else ():
+                found = tracker.getStageInfo(stage)
+                if found is not None:
+                    ended += found.numCompletedTasks
+                    tasks += found.numTasks
+                    tried_again += found.numFailedTasks
+        if tried_again > self._tried_again:
+            self._tried_again = tried_again
+            LOGGER.warning(
+                "%s: %d tasks ended without a result; Spark tries them again, and the records"
+                " of these tasks run again",
+                self._group,
+                tried_again,
+            )
+        return evolve(progress, tasks=(ended, tasks), tried_again=tried_again)
+
+    def _tell_of_breaker(self, report: TaskReport) -> None:
+        """Tell when the breaker of a task has opened, and when it has closed again."""
+        if report.is_held_up is (report.task in self._held_up):
+            return
+        partitions = ", ".join(map(str, report.partitions))
+        where = f"{self._group}, task {report.task} (partitions {partitions})"
+        if report.is_held_up:
+            self._held_up.add(report.task)
+            why = f": {report.why}" if report.why else ""
+            LOGGER.warning("%s: breaker %s%s", where, report.breaker, why)
+        else:
+            self._held_up.discard(report.task)
+            LOGGER.warning("%s: breaker %s again", where, report.breaker)
+
+
+def _mailbox(context: SparkContext) -> Mailbox | None:
+    """Listen to tasks, where the executors reach the driver as well."""
+    conf = context.getConf()
+    is_here = str(context.master).startswith("local")
+    host = "127.0.0.1" if is_here else conf.get("spark.driver.host")
+    bind = None if is_here else conf.get("spark.driver.bindAddress", host)
+    try:
+        return Mailbox.open(str(host).strip("[]"), bind and bind.strip("[]"))
+    except OSError as error:
+        LOGGER.info("tasks cannot report how far they are to %s: %s", host, error)
+        return None

@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from window_consumer.model.errors import UsageError
+from window_consumer.model.headers import LostHeaders
 from window_consumer.model.record import Message, TopicPartition
 from window_consumer.runtime.crossing import CrossedMessage, Row
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("partition", "offset", "key", "value", "headers", "time_ms", "time_kind")
 """What tasks of a DataFrame get: the columns of Spark's Kafka source, the time as two numbers."""
+
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
+"""Java reads a name that is not UTF-8 with these in place of what it cannot read."""
 
 Headers = list[tuple[str, bytes | None]] | None
 
@@ -113,5 +117,10 @@ def _headers(column: Any) -> Iterator[Headers] | list[Headers]:
     lengths = [length or 0 for length in column.value_lengths().to_pylist()]
     names, values = (each.to_pylist() for each in column.flatten().flatten())
     pairs = list(zip(names, values, strict=True))
-    places = accumulate(lengths, initial=0)
-    return [pairs[start:stop] or None for start, stop in pairwise(places)]
+    places = list(pairwise(accumulate(lengths, initial=0)))
+    found: list[Headers] = [pairs[start:stop] or None for start, stop in places]
+    if any(_REPLACED in name for name in set(names)):
+        for at, (start, stop) in enumerate(places):
+            if any(_REPLACED in name for name in names[start:stop]):
+                found[at] = LostHeaders.new()
+    return found

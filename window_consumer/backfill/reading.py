@@ -54,8 +54,9 @@ def by_keys(
         "failOnDataLoss": str(not skip_lost).lower(),
     }
     records = session.read.format("kafka").options(**given).load()
-    # Records without a key have no order to keep: they go anywhere.
-    lane = F.coalesce(F.xxhash64("key"), F.col("offset"))
+    # Records without a key have no order to keep: they go anywhere. (The hash of null is a number.)
+    anywhere = F.xxhash64("partition", "offset")
+    lane = F.when(F.col("key").isNotNull(), F.xxhash64("key")).otherwise(anywhere)
     cores = session.sparkContext.defaultParallelism
     return records.repartition(cores, lane).sortWithinPartitions("partition", "offset")
 

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from window_consumer.backfill.messages import TaskMessage
+from window_consumer.core.breaker import BreakerNews
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.observer import Observer
 from window_consumer.core.partition import Partition
@@ -44,6 +45,8 @@ class Results(Observer):
         self._held = 0
         self.count = 0
         """Records whose outcome was taken note of by the task's own thread."""
+        self.breaker_news: BreakerNews | None = None
+        """What the circuit breaker has come to last; None before it has ever opened."""
 
     def finished(
         self,
@@ -54,6 +57,8 @@ class Results(Observer):
         now: float,  # noqa: ARG002 - as above
     ) -> None:
         """Hear of records whose handler returned, or skipped them."""
+        if not messages:
+            return  # all of the slice was taken back, as when the breaker opens
         self._told.put((list(messages), outcome.name.lower(), None, None))  # type: ignore[arg-type] # the Source's own
 
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - the record knows
@@ -61,6 +66,10 @@ class Results(Observer):
         reason = None if failed.reason is None else str(failed.reason)
         message: Any = failed.message
         self._told.put(([message], outcome.name.lower(), reason, failed.failure.fault.words))
+
+    def breaker(self, news: BreakerNews, now: float) -> None:  # noqa: ARG002 - told as it is
+        """Hear that the circuit breaker has changed its state."""
+        self.breaker_news = news
 
     def wake(self) -> None:
         """Let ``wait`` return."""

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from queue import Empty, SimpleQueue
 
 from window_consumer.core.offsets import after
-from window_consumer.model.errors import RunError
+from window_consumer.model.errors import RunError, WindowConsumerError
+from window_consumer.model.headers import LostHeaders
 from window_consumer.model.protocols import (
     Batch,
     Commit,
@@ -89,7 +90,10 @@ class BroughtSource:
             del self._here[at]
         self._polled += len(taken)
         self._next[name] = after(taken[-1].offset())
-        return [Batch.of(name, taken)]
+        batch = Batch.of(name, taken)
+        lost = (each for each in taken if type(each.headers()) is LostHeaders)
+        batch.unreadable.extend(each.offset() for each in lost)
+        return [batch]
 
     def _take(self, timeout_s: float) -> None:
         """Look what has come; wait for it where nothing is here."""
@@ -137,6 +141,12 @@ class BroughtSource:
         """Return where the partition begins here, as far as it is known."""
         first = self._firsts.get(name, 0)
         return first, self._next.get(name, first)
+
+    def log_ranges(
+        self, names: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
+        """Return where each partition begins here, as far as it is known."""
+        return {name: self.log_range(name, timeout_s) for name in names}
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:  # noqa: ARG002 - answers at once
         """Return what the driver has been told of these topics."""

@@ -28,6 +28,7 @@ from window_consumer.app.patience import LOGGER
 from window_consumer.backfill.messages import TaskMessage, ascending, messages_of
 from window_consumer.backfill.results import Results, Stopwatches
 from window_consumer.backfill.source import BroughtSource
+from window_consumer.backfill.task_reports import Address, Reporter
 from window_consumer.config import MaskRules
 from window_consumer.core.copies import Origin
 from window_consumer.core.decisions import EngineRules
@@ -77,6 +78,8 @@ class WorkerPlan:
     stop_timeout_s: float
     rate_per_s: float | None = None
     """The most records that one task may take in a second."""
+    driver: Address | None = None
+    """Where tasks report how far they are; None where nobody listens."""
 
     @property
     def name(self) -> str:
@@ -129,11 +132,23 @@ def run(plan: WorkerPlan, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
         results = Results()
         source = BroughtSource({plan.topic: plan.facts})
         worker = _worker(plan, source, results, resources)
+        reporter = None if plan.driver is None else Reporter(plan.driver, *_numbers())
+        if reporter is not None:
+            resources.callback(reporter.close)
         worker.start()
         try:
-            yield from _Bringing(plan, worker, source, results).run(chain([first], coming))
+            bringing = _Bringing(plan, worker, source, results, reporter)
+            yield from bringing.run(chain([first], coming))
         finally:
             _end(worker, source, results, resources)
+
+
+def _numbers() -> tuple[int, int]:
+    """Return which task of Spark's this is, and which attempt of it."""
+    from pyspark import TaskContext  # noqa: PLC0415 - optional, and slow
+
+    context = TaskContext.get()
+    return (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
 
 
 def _end(worker: Worker, source: BroughtSource, results: Results, resources: ExitStack) -> None:
@@ -173,7 +188,12 @@ def _worker(plan: WorkerPlan, source: BroughtSource, results: Results, stack: Ex
         handler=handler,
         target_of=lambda _source, level: plan.ladder.target(level),
         ask_topics=lambda: {plan.topic: plan.facts},
-        faults=Faults(blueprint.mask, app.redactor, blueprint.errors.message),
+        faults=Faults(
+            blueprint.mask,
+            app.redactor,
+            blueprint.errors.message,
+            plan.mask_rules.error_text,
+        ),
         told_key=lambda topic, key: plan.mask_rules.told_key([topic], key),
         logger=LOGGER,
         is_async=is_async,
@@ -197,8 +217,16 @@ def _worker(plan: WorkerPlan, source: BroughtSource, results: Results, stack: Ex
 class _Bringing:
     """Brings the records to the worker and takes what became of them. Owner: the task's thread."""
 
-    def __init__(self, plan: WorkerPlan, worker: Worker, source: BroughtSource, results: Results):
+    def __init__(
+        self,
+        plan: WorkerPlan,
+        worker: Worker,
+        source: BroughtSource,
+        results: Results,
+        reporter: Reporter | None,
+    ):
         self._plan = plan
+        self._reporter = reporter
         self._worker = worker
         self._source = source
         self._results = results
@@ -219,6 +247,7 @@ class _Bringing:
             yield from self._taken(0.0)
         while self._results.count < self._brought:
             yield from self._taken(_WAIT_S)
+        self._report(at_once=True)
         while (rows := self._results.rows(all_of_them=True)) is not None:
             yield rows
 
@@ -227,9 +256,16 @@ class _Bringing:
         if failure is not None:
             raise RunError(f"{self._plan.name}: stopped: {failure}") from failure
         self._results.wait(timeout_s)
+        self._report()
         rows = self._results.rows()
         if rows is not None:
             yield rows
+
+    def _report(self, *, at_once: bool = False) -> None:
+        if self._reporter is not None:
+            partitions = {name.partition for name in self._last}
+            results = self._results
+            self._reporter.report(results.count, partitions, results.breaker_news, at_once=at_once)
 
     def _wait_for_rate(self) -> None:
         """Take no more records in a second than the plan allows, counted from the beginning."""
@@ -238,4 +274,5 @@ class _Bringing:
         due = self._began + self._brought / self._plan.rate_per_s
         while (left := due - perf_counter()) > 0:
             self._results.wait(0.0)
+            self._report()
             sleep(min(left, _WAIT_S))

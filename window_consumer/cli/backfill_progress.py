@@ -47,7 +47,7 @@ class Shown:
         text = in_words(progress)
         if self._bar is not None and self._task is not None:
             self._bar.update(
-                self._task, completed=progress.done, total=progress.total, description=text
+                self._task, completed=progress.reached, total=progress.total, description=text
             )
             return
         moved = progress.done > self._done
@@ -58,16 +58,18 @@ class Shown:
 
 def in_words(progress: backlog.Progress) -> str:
     """Return how far it is, in a line."""
-    share = progress.done / progress.total if progress.total else 1.0
-    parts = [f"{progress.done:,} of {progress.total:,} ({share:.0%})"]
+    share = progress.reached / progress.total if progress.total else 1.0
+    parts = [f"{progress.reached:,} of {progress.total:,} ({share:.0%})"]
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
     if progress.per_s:
-        left_s = (progress.total - progress.done) / progress.per_s
+        left_s = (progress.total - progress.reached) / progress.per_s
         parts.append(f"{progress.per_s:,.0f}/s, {duration(left_s)} left")
     ended, tasks = progress.tasks
     if tasks:
         parts.append(f"chunk: {ended} of {tasks} tasks")
+    if progress.held_up:
+        parts.append(f"breaker open in {progress.held_up} of them")
     if progress.tried_again:
         parts.append(f"{progress.tried_again} tried again")
     return "; ".join(parts)

@@ -111,7 +111,7 @@ def backfill(asked: Asked) -> int:
     """Run what is asked for; return the exit code."""
     app = load_app(asked.application)
     only = [asked.worker] if asked.worker else []
-    plan = app.plan(asked.config, only=only, overrides=asked.overrides)
+    plan = app.plan(asked.config, only=only, overrides=asked.overrides, for_cluster=True)
     try:
         return _backfill(app, plan, asked)
     except BaseException as error:
@@ -120,9 +120,10 @@ def backfill(asked: Asked) -> int:
 
 def _backfill(app: App, plan: Plan, asked: Asked) -> int:
     wanted, properties = asked.wanted, asked.properties
-    jars = [] if asked.dry_run else ready(default_directory())
+    jars: Sequence[Path] = ()
     if not asked.dry_run:
         _check_spark()
+        jars = ready(default_directory())
     chosen = planning.choose(
         plan,
         asked.topic,

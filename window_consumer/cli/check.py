@@ -76,8 +76,9 @@ def check(
     app: App, plan: Plan, *, connect: bool, start_timeout: float | None, processes: int = 1
 ) -> Report:
     """Work out the bounds of a plan, and ask the cluster if wanted."""
-    bounds = tuple(bounds_of(worker) for worker in plan.workers)
     found = findings_of(app, plan, start_timeout) if connect else ()
+    times = {each.worker: each.group_times for each in found}
+    bounds = tuple(bounds_of(worker, times.get(worker.name)) for worker in plan.workers)
     process = process_bounds_of(bounds, container_limit(), processes)
     return Report(plan.file, bounds, process, found, tuple(missing_files(os.environ)))
 
@@ -137,11 +138,15 @@ def _in_words(bounds: WorkerBounds) -> Iterator[str]:
         f" commit; where somebody else overwrites it, {bounds.rerun_records_without_metadata} a"
         " partition)"
     )
+    times = bounds.group_times
     yield (
-        f"  a rebalance takes at most {format_duration(bounds.planned_takeover_s)}, after a crash"
-        f" {format_duration(bounds.crash_takeover_s)}; a stop takes at most"
-        f" {format_duration(bounds.stop_s)}"
+        f"  after a crash, or where a member hangs, others have its partitions after at most"
+        f" {format_duration(bounds.crash_takeover_s)}: session"
+        f" {format_duration(times.session_s)} ({times.session_from}), heartbeat"
+        f" {format_duration(times.heartbeat_s)} ({times.heartbeat_from}), and the longest call of"
+        f" the others, at most {format_duration(bounds.revoke_timeout_s)} (revoke_timeout)"
     )
+    yield f"  a stop takes at most {format_duration(bounds.stop_s)}"
     yield from (f"  {line}" for line in _retries(bounds))
     if bounds.child_deaths is not None:
         alone, in_batch = bounds.child_deaths
@@ -188,12 +193,14 @@ def _rounded(size: int) -> int:
 
 
 def _retries(bounds: WorkerBounds) -> Iterator[str]:
+    later = _short(bounds.retry_later_longest_s)
     if bounds.calls is None or bounds.retry_elapsed_s is None:
         yield "a failing record is called again without end; its lane waits"
+        yield f"  RetryLater waits at most {later}, the upper end of backoff"
         return
     end = _SPENT[bounds.when_spent]
     if not bounds.retry_waits:
-        yield f"a failing record is called once, then {end}"
+        yield f"a failing record is called once, then {end}; with RetryLater, too"
         return
     shortest, longest = map(_short, bounds.retry_elapsed_s)
     yield (
@@ -209,6 +216,16 @@ def _retries(bounds: WorkerBounds) -> Iterator[str]:
         late = _short(first.longest_s - first.shortest_s)
         then = f", then after {_listed(others)}" if others else ""
         yield f"  again at level {level}, at most {late} late{then}"
+    if any(wait.level is not None for wait in bounds.retry_waits):
+        yield (
+            "  RetryLater for more than the upper end of backoff moves on to the first level that"
+            f" waits as long, {later} at most"
+        )
+        return
+    yield (
+        f"  RetryLater waits at most {later}, the upper end of backoff, and counts as one of"
+        " these calls: longer waits need retry.levels"
+    )
 
 
 _SPENT = {

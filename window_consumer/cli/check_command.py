@@ -31,7 +31,8 @@ from window_consumer.cli.check import check
 def check_command(**given: Any) -> int:
     """Check a configuration without running it, and work out its bounds."""
     app = load_app(given["application"])
-    plan = app.plan(given["config"], only=given["only"], overrides=given["overrides"])
+    only, overrides = given["only"], given["overrides"]
+    plan = app.plan(given["config"], only=only, overrides=overrides, for_cluster=True)
     app.blueprints(plan)  # refuses what child processes could not import
     check_certificate(plan)
     report = check(

@@ -7,7 +7,6 @@ Each copy is a process of its own, with its own members of the groups, as if som
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import signal
 import subprocess
@@ -25,6 +24,7 @@ from window_consumer.app.bounds import STOP_GRACE_S
 from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, WRONG_USAGE
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.child import end_in_words
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.telemetry.copies import CopyOfMany, HealthOfCopies
 from window_consumer.telemetry.listening import answering
 
@@ -45,7 +45,7 @@ _KILL_S: Final = STOP_GRACE_S + 2.0
 
 _DEATH_OF_PARENT: Final = 1  # PR_SET_PDEATHSIG
 
-_log = logging.getLogger("window_consumer")
+_log = own_logger()
 
 
 def number_of_this_copy() -> str:

@@ -15,6 +15,12 @@ from window_consumer.model.errors import UsageError
 
 PARTITIONS = 4
 
+_WARNING = (
+    f"for trying things out. {LIMITS[0]} It is not a whole Kafka: window-consumer broker --limits"
+    f" lists {len(LIMITS)} things that it cannot do."
+)
+"""One line: its reader wants to try something out."""
+
 
 @click.command("broker")
 @click.option(
@@ -25,17 +31,20 @@ PARTITIONS = 4
     help="Make a topic, with 4 partitions unless told otherwise; may be repeated.",
 )
 @click.option("--brokers", type=click.IntRange(1, 16), default=1, show_default=True)
-def broker_command(*, topics: Sequence[str], brokers: int) -> int:
+@click.option("--limits", is_flag=True, help="Print what it cannot do, and end.")
+def broker_command(*, topics: Sequence[str], brokers: int, limits: bool) -> int:
     """Keep an embedded broker up until Ctrl-C or SIGTERM, and print its address.
 
-    For trying things out on this machine. It keeps little and forgets the oldest records without
-    a word: see what is printed.
+    For trying things out on this machine. It keeps little, forgets the oldest records without a
+    word, and is not a whole Kafka: see --limits.
     """
+    if limits:
+        click.echo("\n".join(LIMITS))
+        return 0
     wanted = dict(_topic(text) for text in topics)
     signals = Signals.install()
     with EmbeddedBroker(brokers=brokers, topics=wanted) as broker:
-        for limit in LIMITS:
-            click.echo(f"warning: {limit}", err=True)
+        click.echo(f"warning: {_WARNING}", err=True)
         click.echo(broker.bootstrap)
         signals.stop.wait()
     return 0

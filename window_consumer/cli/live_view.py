@@ -6,6 +6,7 @@ they are made fit for a terminal here, and never read as markup.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -211,10 +212,10 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
     )
     yield _line(f"  {_behind(snapshot)}; {_took(snapshot, worker.durations)}")
     if worker.busy_ratio is not None and worker.time_to_drain_s is not None:
-        yield _line(
-            f"  in the last minute {worker.busy_ratio:.0%} busy; at that pace the lag takes"
-            f" {duration(worker.time_to_drain_s)}"
-        )
+        takes = f"at that pace the lag takes {duration(worker.time_to_drain_s)}"
+        if math.isinf(worker.time_to_drain_s):
+            takes = "nothing moves, so the lag stays"
+        yield _line(f"  in the last minute {worker.busy_ratio:.0%} busy; {takes}")
 
 
 def _behind(snapshot: Snapshot) -> str:

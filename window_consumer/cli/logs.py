@@ -9,11 +9,25 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from window_consumer.runtime.current import RecordContext
+from window_consumer.runtime.current import CROSSED, RecordContext
 
 LogFormat = Literal["text", "json"]
 
-_PLACE = ("topic", "partition", "offset", "attempt", "trace_id", "span_id")
+_PLACE = (
+    "worker",
+    "handler",
+    "topic",
+    "partition",
+    "offset",
+    "key",
+    "attempt",
+    "trace_id",
+    "span_id",
+)
+_NOT_EXTRA = frozenset(
+    {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", CROSSED, *_PLACE}
+)
+"""Fields of a line that nobody has given as ``extra``."""
 
 
 class MaskedFormatter(logging.Formatter):
@@ -61,7 +75,7 @@ class TextFormatter(MaskedFormatter):
 
 
 class JsonFormatter(MaskedFormatter):
-    """One JSON object a line."""
+    """One JSON object a line, with what was given as ``extra``."""
 
     def line(self, record: logging.LogRecord) -> str:
         """Return the object as text."""
@@ -81,7 +95,23 @@ class JsonFormatter(MaskedFormatter):
         stack = self.stack(record)
         if stack:
             fields["exception"] = stack
-        return json.dumps(fields, ensure_ascii=False, default=str)
+        for name, value in vars(record).items():
+            if name not in _NOT_EXTRA:
+                fields[f"extra_{name}" if name in fields else name] = value
+        try:
+            return json.dumps(fields, ensure_ascii=False, default=str)
+        except (TypeError, ValueError, RecursionError):
+            # Keys that are no texts, or a value that is within itself.
+            plain = {name: _plain(value) for name, value in fields.items()}
+            return json.dumps(plain, ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+    return value
 
 
 def _is_of_a_handler(record: logging.LogRecord) -> bool:

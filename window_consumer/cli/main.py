@@ -17,6 +17,8 @@ _COMMANDS = {
     "metrics": "window_consumer.cli.references:metrics_command",
     "top": "window_consumer.cli.top:top_command",
     "doctor": "window_consumer.cli.doctor:doctor_command",
+    "skip": "window_consumer.cli.intervene:skip_command",
+    "dead-letter": "window_consumer.cli.intervene:dead_letter_command",
     "broker": "window_consumer.cli.embedded:broker_command",
     "demo": "window_consumer.cli.demo:demo_command",
     "dlq": "window_consumer.cli.dlq:dlq_group",

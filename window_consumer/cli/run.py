@@ -19,6 +19,7 @@ from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
 from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.core.snapshot import Snapshot
 from window_consumer.model.errors import StartStoppedError
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.runtime.places import Places, stack_of_thread
 from window_consumer.runtime.running import Running
 from window_consumer.telemetry.otel import sdk
@@ -69,7 +70,7 @@ def run_until_stopped(
     """Run the plan until a signal or a failure ends it; return the exit code."""
     formatter.mask = plan.mask
     signals = Signals.install()
-    logger = logging.getLogger("window_consumer")
+    logger = own_logger()
     opentelemetry = sdk.set_up(app.name)
     try:
         running = app.start_plan(

@@ -66,7 +66,7 @@ def run_command(**given: Any) -> int:
     config, only, overrides = given["config"], given["only"], given["overrides"]
     if given["embedded"]:
         return run_embedded(app, config, only, overrides, formatter)
-    plan = app.plan(config, only=only, overrides=overrides)
+    plan = app.plan(config, only=only, overrides=overrides, for_cluster=True)
     return run_until_stopped(app, plan, formatter, given["start_timeout"])
 
 
@@ -79,6 +79,7 @@ def _run_copies(given: dict[str, Any]) -> int:
     app = load_app(given["application"])
 
     def make_plan() -> Plan:
-        return app.plan(given["config"], only=given["only"], overrides=given["overrides"])
+        only, overrides = given["only"], given["overrides"]
+        return app.plan(given["config"], only=only, overrides=overrides, for_cluster=True)
 
     return run_copies(given["processes"], make_plan)

@@ -51,10 +51,10 @@ has the name of a retry topic of this very worker
   or, if it is none, choose another group or another template for topics.retry"""
 
 _SCATTERS: Final = """\
-{key} is {value}, which may give a record and its copies in retry topics to different members: \
-two calls of one key could run at once
+{key} is {value}, and ordering is {ordering}: the copies of a record, in retry levels or put back \
+by dlq redrive, could be dealt to another member than its partition, and would wait there for ever
   to keep the order, leave {key} out: it is range then
-  to keep {value}, take out retry.levels, or say ordering: unordered"""
+  to keep {value}, say ordering: unordered"""
 
 MAX_PROCESSES: Final = 256
 """More than any machine has use for, and each is an interpreter with 40 MiB or more."""
@@ -249,15 +249,18 @@ def _revoke(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Proble
 
 
 def _scatter(config: Config, worker: WorkerConfig, tree: Tree) -> Iterator[Problem]:
-    """Find assignors that do not keep equal partition numbers of all topics together."""
-    if worker.ordering == "unordered" or not worker.retry.levels:
+    """Find assignors that do not keep equal partition numbers of all topics together.
+
+    Without levels, too: what ``dlq redrive`` puts back lies in a retry topic.
+    """
+    if worker.ordering == "unordered":
         return
     properties = effective_kafka(config, worker, "consumer")
     for key in ("group.remote.assignor", "partition.assignment.strategy"):
         value = properties.get(key, "range")
         if value != "range":
             path = _key_of(worker, key, tree) or ("workers", worker.name, "kafka")
-            yield Problem(path, _SCATTERS.format(key=key, value=value))
+            yield Problem(path, _SCATTERS.format(key=key, value=value, ordering=worker.ordering))
 
 
 def _key_of(worker: WorkerConfig, key: str, tree: Tree) -> Path | None:

@@ -91,6 +91,15 @@ def _wrong_token(text: str) -> str | None:
     return None
 
 
+_HOST: Final = r"^[A-Za-z0-9._-]{1,253}$|^\[?[0-9A-Fa-f:.]+\]?$"
+
+
+def _wrong_host(name: str) -> str | None:
+    if re.fullmatch(_HOST, name):
+        return None
+    return "is not a host name or IP address: it has no scheme, no port, and no * in it"
+
+
 def _file_kind(what: str) -> kinds.Kind:
     return kinds.text(
         f"the path of a file with {what}, in PEM",
@@ -146,6 +155,20 @@ class AdminConfig:
     )
     tls: TlsConfig = field(
         factory=TlsConfig, metadata=about("The certificate for HTTPS, and its key.")
+    )
+    hosts: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "The names by which this address may be called, as in the header `Host`, without a "
+            "port: those of a proxy, of a Kubernetes service. The names of this machine itself "
+            "(localhost, 127.0.0.1, the host of `listen`) always count.",
+            kind=kinds.list_of(
+                kinds.text("the name of a host, such as admin.example.com", _wrong_host, _HOST),
+                "names of hosts",
+            ),
+            default="none: with `token` any name; without one IP addresses and this machine's name",
+            reason="by a name of its own that leads here another site's page could read and pause",
+        ),
     )
     values: bool = field(
         default=False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
 from typing import Final
 
@@ -11,13 +11,20 @@ from attrs import field, frozen
 
 from window_consumer.config import kinds
 from window_consumer.config.options import about
-from window_consumer.model.contents import key_text
+from window_consumer.model.contents import TOO_LARGE, TOO_MUCH, hide_record, key_text
 from window_consumer.model.field_mask import FieldMask, Part
+from window_consumer.model.headers import ORIGINAL_TOPIC
+from window_consumer.model.record import Message
 
 PARTS: Final[tuple[Part, ...]] = ("key", "value", "headers")
 
 _MOST_JSON: Final = 64 * 1024
 """Bytes of a key in which fields are looked for."""
+
+_MOST_VALUE: Final = 256 * 1024
+_MOST_LOOKED_INTO: Final = 1024 * 1024
+"""Bytes of a value, and of all values of a batch, in which fields are looked for that an exception
+may quote: some milliseconds, for a call that has failed."""
 
 _TOPICS: Final = r"^[a-zA-Z0-9._*-]{1,249}$"
 
@@ -80,6 +87,14 @@ class MaskRule:
         return not self.topics or any(_matches(each, topic) for each in self.topics)
 
 
+def _topics_of(message: Message) -> Iterator[str]:
+    """Yield where a record lies and, of a copy, where it came from."""
+    yield message.topic()
+    for name, content in message.headers() or ():
+        if name == ORIGINAL_TOPIC and content is not None:
+            yield content.decode("utf-8", "replace")
+
+
 def _matches(pattern: str, topic: str) -> bool:
     return re.match(translate(pattern), topic) is not None
 
@@ -97,6 +112,23 @@ class MaskRules:
             return key
         told = key_text(key, mask, _MOST_JSON)
         return key if told == key.decode("utf-8", "backslashreplace") else told
+
+    def error_text(self, text: str, messages: Sequence[Message]) -> str:
+        """Return what an exception says, without what is hidden of the records of its call.
+
+        Where they are too large to look for that, the text is withheld.
+        """
+        if not (text and self.rules):
+            return text
+        mask = self.of({topic for each in messages for topic in _topics_of(each)})
+        if not (mask.hides_fields or mask.hides_a_part):
+            return text
+        left = _MOST_LOOKED_INTO
+        for message in messages:
+            left -= len(message.value() or b"")
+            if left < 0 or not hide_record(message, mask, _MOST_VALUE):
+                return f"<not shown: the value is {TOO_LARGE}>"
+        return f"<not shown: {TOO_MUCH}>" if mask.is_full else mask.error_text(text)
 
     def of(self, topics: Iterable[str | None]) -> FieldMask:
         """Return what hides what of one record.

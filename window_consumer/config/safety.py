@@ -14,7 +14,7 @@ HOUR_S = 3600.0
 
 @frozen(kw_only=True)
 class BreakerConfig:
-    """When a worker stops calling its handler for a while, because most calls fail."""
+    """When a worker stops calling its handler for a while, because most new records fail."""
 
     enabled: bool = field(
         default=True,
@@ -27,16 +27,17 @@ class BreakerConfig:
     failures: float = field(
         default=0.5,
         metadata=about(
-            "It opens when more than this share of the calls failed; with 100% when all did. "
-            "Failures that are fatal do not count.",
+            "It opens when clearly more than this share of the new records failed; with 100% when "
+            "all did. Only the first call of a record counts, neither retries nor copies in retry "
+            "levels, and no failure that is fatal.",
             kind=kinds.percent(0.01, 1.0),
-            reason="bad records are few; when most calls fail, something else is wrong",
+            reason="bad records are few; when most records fail, something else is wrong",
         ),
     )
     window: float = field(
         default=30.0,
         metadata=about(
-            "Over how long the share is taken.",
+            "Over how long the share is taken, beside that of the last min_calls records.",
             kind=kinds.duration(1.0, HOUR_S),
             reason="slow handlers make enough calls in it, and it forgets an outage that is over",
         ),
@@ -44,8 +45,8 @@ class BreakerConfig:
     min_calls: int = field(
         default=20,
         metadata=about(
-            "Fewer calls within the window tell nothing. While most of the last so many calls "
-            "failed, records whose attempts are spent are held.",
+            "Fewer new records tell nothing. When most of the last so many failed, records whose "
+            "attempts are spent are held for a moment.",
             kind=kinds.whole_number(1, 1000),
             reason="with fewer a few bad records in a row would open it",
         ),
@@ -53,8 +54,8 @@ class BreakerConfig:
     cool_down: float = field(
         default=30.0,
         metadata=about(
-            "How long it stays open before one call at a time finds out whether things are well "
-            "again.",
+            "How long it stays open before one new record at a time finds out whether things are "
+            "well again. Also the longest pause where most new records raise RetryLater.",
             kind=kinds.duration(0.1, HOUR_S),
             reason="a restart of what the handler needs takes about as long",
         ),

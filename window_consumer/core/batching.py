@@ -17,7 +17,8 @@ claimed goes back as a whole. Halves of a batch on which its process died go out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from operator import attrgetter
 
@@ -29,6 +30,7 @@ from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
 from window_consumer.core.runs import Run
 from window_consumer.core.slices import Lane, Slice
+from window_consumer.core.unreadable import apart, first_unreadable, is_unreadable, put_back
 from window_consumer.model.record import Message
 
 
@@ -44,7 +46,16 @@ class BatchRules:
 class Gathering:
     """The batch of one partition that has not gone out. Owner: poll thread."""
 
-    __slots__ = ("_in_order", "_joined", "bytes", "lanes", "messages", "seqs", "since")
+    __slots__ = (
+        "_in_order",
+        "_joined",
+        "bytes",
+        "is_closed",
+        "lanes",
+        "messages",
+        "seqs",
+        "since",
+    )
 
     def __init__(self, run: Run, lanes: Sequence[Lane], now: float):
         self.messages: list[Message] = run.messages
@@ -53,6 +64,8 @@ class Gathering:
         self.lanes: list[Lane] = list(lanes)
         self.since = now
         """When its first record could start."""
+        self.is_closed = False
+        """Nothing joins it any more: what comes next must not be called."""
         self._in_order = isinstance(run.seqs, range)
         self._joined = False
 
@@ -181,21 +194,30 @@ class BatchDispatcher(Dispatcher):
         """Return when a batch goes out although it is short; infinity while no slot is free."""
         if not self._gathered or not self.idle_slots:
             return float("inf")
-        return min(each.since for each in self._gathered.values()) + self._rules.max_wait_s
+        copies_too = self.turns.has_room(self.slots)
+        since = (
+            each.since
+            for partition, each in self._gathered.items()
+            if copies_too or partition.rung.level is None
+        )
+        return min(since, default=float("inf")) + self._rules.max_wait_s
 
     def slices(self, now: float) -> Iterable[Slice]:
         """Yield the batches that should go out now, halves first, from the partitions in turn."""
         self._length.learn()
         while not self.full and (slice_ := self.half(now)) is not None:
             yield slice_
+        yield from self._slices(self._partitions, now)
+
+    def _slices(self, partitions: deque[Partition], now: float) -> Iterable[Slice]:
         passed_over = 0
-        while passed_over < len(self._partitions):
-            partition = self._partitions.popleft()
+        while passed_over < len(partitions):
+            partition = partitions.popleft()
             batch = None if partition.closing else self._gather(partition, now)
             if batch is None:
                 self._queued.remove(partition)
                 continue
-            self._partitions.append(partition)
+            partitions.append(partition)
             if self.full or not self._is_ready(batch, partition, now):
                 passed_over += 1
                 continue
@@ -205,10 +227,11 @@ class BatchDispatcher(Dispatcher):
             self._send(slice_, now)
             yield slice_
 
-    def single(self, now: float) -> Slice | None:
-        """Make a batch of the first record that may start, None where none can."""
+    def _single(
+        self, partitions: deque[Partition], now: float, but: Collection[Lane] = ()
+    ) -> Slice | None:
         self.break_all_up()
-        return super().single(now)
+        return super()._single(partitions, now, but)
 
     def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
         """Make a batch of records that failed before, equally often; their lanes are busy."""
@@ -227,16 +250,35 @@ class BatchDispatcher(Dispatcher):
             taken = ordering.take(most)
             if taken is None:
                 return None
-            batch = self._gathered[partition] = Gathering(*taken, now)
-        while len(batch) < most:
+            run, lanes = apart(partition, taken, self.rates)
+            batch = self._gathered[partition] = Gathering(run, lanes, now)
+            batch.is_closed = bool(partition.unreadable) and is_unreadable(run.messages[0])
+        while len(batch) < most and not batch.is_closed:
             taken = ordering.take_more(most - len(batch), batch.lanes)
             if taken is None:
                 break
-            batch.join(*taken)
+            self._join(batch, partition, *taken)
         return batch
 
+    def _join(
+        self, batch: Gathering, partition: Partition, run: Run, lanes: Sequence[Lane]
+    ) -> None:
+        """Let records join; from the first one on whose headers are lost they wait for the next."""
+        first = first_unreadable(run.messages) if partition.unreadable else None
+        if first is None:
+            batch.join(run, lanes)
+            return
+        batch.is_closed = True
+        put_back(partition, run, first, self.rates)
+        lane_of = partition.ordering.lane_of
+        joining = run.messages[:first]
+        still = [] if lane_of is None else list(map(lane_of, joining))
+        partition.ordering.release(lanes, [*batch.lanes, *still])
+        if joining:
+            batch.join(Run.of(joining, run.seqs[:first]), still)
+
     def _is_ready(self, batch: Gathering, partition: Partition, now: float) -> bool:
-        if len(batch) >= self.slice_records:
+        if len(batch) >= self.slice_records or batch.is_closed:
             return True
         if not self.idle_slots:
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Final
 
@@ -21,6 +21,9 @@ MOST_RECORDS: Final = 100
 
 MOST_FAILING: Final = 10
 """So many failing records of a partition are told, of all partitions MOST_RECORDS."""
+
+MOST_BLOCKING: Final = 3
+"""So many records of a partition are told that hold up their lanes."""
 
 _OUTCOMES: Final = {
     Outcome.DONE: "done",
@@ -51,6 +54,8 @@ class RecordDetails:
     """How long until its next call, where it waits for that."""
     running_s: float | None = None
     """How long its slice has been running, where its call may be."""
+    behind: int = 0
+    """How many records of its lane wait for it."""
 
 
 @frozen
@@ -128,6 +133,19 @@ def failing(engine: Engine, now: float) -> list[Failing]:
     ]
 
 
+def blocking(engine: Engine, now: float) -> list[Failing]:
+    """Return the records of each partition that began to fail first, and hold up their lanes.
+
+    Cost: as ``failing``.
+    """
+    partitions = [each for each in engine.partitions.values() if each.failed]
+    found = [
+        Failing(each.name, each.rung.source, tuple(_blocking(engine, each, now)))
+        for each in partitions[: MOST_RECORDS // MOST_FAILING]
+    ]
+    return [each for each in found if each.records]
+
+
 def held_message(engine: Engine, name: TopicPartition, offset: int) -> tuple[Message, str] | None:
     """Return a record that is not finished, and its source topic; None where it is not held."""
     if number_of(engine, name, offset) is None:
@@ -169,8 +187,25 @@ def _records(
 
 
 def _failing(engine: Engine, partition: Partition, now: float) -> Iterator[RecordDetails]:
+    latest = islice(reversed(partition.failed.items()), MOST_FAILING)
+    return _details_of(engine, partition, latest, now)
+
+
+def _blocking(engine: Engine, partition: Partition, now: float) -> Iterator[RecordDetails]:
+    first = islice(partition.failed.items(), MOST_FAILING)
+    line_of = partition.ordering.line_of
+    blocks = [(seq, failed) for seq, failed in first if line_of(failed.lane)]
+    return _details_of(engine, partition, blocks[:MOST_BLOCKING], now)
+
+
+def _details_of(
+    engine: Engine,
+    partition: Partition,
+    chosen: Iterable[tuple[int, FailedRecord]],
+    now: float,
+) -> Iterator[RecordDetails]:
     running = dict(_running(engine, partition))
-    for seq, failed in islice(reversed(partition.failed.items()), MOST_FAILING):
+    for seq, failed in chosen:
         slice_ = running.get(seq)
         yield RecordDetails(
             failed.message.offset(),
@@ -180,6 +215,7 @@ def _failing(engine: Engine, partition: Partition, now: float) -> Iterator[Recor
             failed.failure.fault.words,
             _due_s(failed, slice_, now),
             None if slice_ is None else max(0.0, now - slice_.started),
+            partition.ordering.line_of(failed.lane),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +14,9 @@ from window_consumer.model.record import TopicPartition
 
 MAX_BYTES_PER_S = 4096
 """Metadata written per partition and second: the offsets topic is compacted, not free."""
+
+REMEMBERED_COMMITS = 15
+"""Of those that were sent since one was acked: the broker may have taken any of them."""
 
 TIGHT_SHARE = 0.75
 """Above this share of the metadata's budget a partition takes no new records."""
@@ -34,6 +38,10 @@ class CommitState:
         self.known_partitions = known_partitions
         self._acked: Commit | None = None
         self._in_flight: Commit | None = None
+        self._known: Commit | None = None
+        """The last one that the broker is known to have taken, or held at the beginning."""
+        self._perhaps: deque[Commit] = deque(maxlen=REMEMBERED_COMMITS)
+        """The last ones that were sent after it."""
         self._due_at = 0.0
         self._affordable_at = 0.0
         self.suspicion: Suspicion | None = None
@@ -50,9 +58,20 @@ class CommitState:
         """A commit was sent and not answered."""
         return self._in_flight is not None
 
+    @property
+    def bytes_in_flight(self) -> int:
+        """The length of the metadata that was sent and not answered."""
+        return 0 if self._in_flight is None else len(self._in_flight.metadata)
+
     def acknowledge_start(self, next_offset: int, text: str) -> None:
         """Note what was committed before this assignment, so that it is not sent again."""
-        self._acked = Commit(self._name, next_offset, text)
+        self._acked = self._known = Commit(self._name, next_offset, text)
+
+    @property
+    def perhaps_committed(self) -> frozenset[tuple[int, str]]:
+        """Offset and metadata of the commits that the broker may have taken last."""
+        known = () if self._known is None else (self._known,)
+        return frozenset((each.next_offset, each.metadata) for each in (*known, *self._perhaps))
 
     def due(self, now: float) -> bool:
         """Tell whether a commit should be made now."""
@@ -88,7 +107,8 @@ class CommitState:
             **about_ends,
         )
         text, complete = metadata.encode(note, max_bytes)
-        self.tight = not complete or len(text) > TIGHT_SHARE * max_bytes
+        # Where the broker takes very little, what has to be said may fill it without any range.
+        self.tight = bool(finished) and (not complete or len(text) > TIGHT_SHARE * max_bytes)
         self.changed = False
         self._affordable_at = now + len(text) / MAX_BYTES_PER_S
         self._due_at = max(now + interval_s, self._affordable_at)
@@ -98,11 +118,15 @@ class CommitState:
                 suspicion.acked()
             return None
         self._in_flight, self.sent_at = commit, now
+        if commit not in self._perhaps:
+            self._perhaps.append(commit)
         return commit
 
     def acked(self) -> None:
         """The broker took the commit in flight."""
-        self._acked, self._in_flight = self._in_flight, None
+        self._acked = self._known = self._in_flight
+        self._in_flight = None
+        self._perhaps.clear()
         if self.suspicion is not None:
             self.suspicion.acked()
 

@@ -17,7 +17,7 @@ from window_consumer.model import headers as names
 from window_consumer.model.hop import Hop
 from window_consumer.model.protocols import Copy
 
-_USERS_OWN = names.Kept(names.KEPT_ON_FOREIGN_TOPICS - {names.ID})
+_GOES_ALONG = names.Kept((names.KEPT_ON_FOREIGN_TOPICS - {names.ID}) | {names.HEADERS_LOST})
 
 
 @frozen
@@ -80,16 +80,33 @@ def copy_of(failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms
     if failed.detail is Detail.REFERENCE and value is not None:
         ours.append((names.VALUE_REF, _reference(hop, value)))
         value = None
-    partition = hop.origin.partition if target.partitions == target.source_partitions else None
-    if partition is not None and partition >= target.partitions:
-        # The source got partitions since its copies' topic was looked at.
-        partition = None
     return Copy(
         topic=target.topic,
-        partition=partition,
+        partition=place_of(hop.origin.partition, target.partitions),
         key=message.key(),
         value=value,
-        headers=[*names.each_once(_USERS_OWN.of(message.headers() or ())), *ours],
+        headers=[*names.each_once(_GOES_ALONG.of(message.headers() or ())), *ours],
+    )
+
+
+def place_of(number: int | None, partitions: int) -> int | None:
+    """Return the partition that a copy goes to, None where its key decides.
+
+    It keeps the number of its source's partition wherever there is such a partition: whoever owns
+    that calls all records of its lane.
+    """
+    return number if number is not None and number < partitions else None
+
+
+def sent_home(stray: FailedRecord) -> Copy:
+    """Make the copy of a stray, see ``strays``: as it is, in the partition where it belongs."""
+    message = stray.message
+    return Copy(
+        topic=stray.partition.name.topic,
+        partition=stray.hop.origin.partition,
+        key=message.key(),
+        value=message.value(),
+        headers=message.headers() or (),
     )
 
 

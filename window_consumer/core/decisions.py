@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 from window_consumer.core.batching import BatchRules
 from window_consumer.core.breaker import BreakerNews, BreakerRules
 from window_consumer.core.in_turn import EnoughRules
+from window_consumer.core.kept import Kept
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.limiter import LimitNews, LimitRules
 from window_consumer.core.producing import Production
@@ -73,6 +74,11 @@ class Assigned:
     """What the broker holds says that the partition is in use: dying now is an unclean end."""
     unclean: UncleanEnds | None = None
     """Ends that give cause to suspect a record."""
+    partitions: int = 0
+    """How many partitions the topic has now, 0 where nobody knows."""
+    kept: Kept | None = None
+    """What this member had finished when it lost the partition, where that still counts:
+    ``finished`` is what of it lies beyond next_offset."""
 
 
 @frozen
@@ -97,6 +103,8 @@ class Outlived:
     a partition that is still ours."""
     abandoned: bool = False
     """It was given up before that, and what becomes of its record was decided then."""
+    hangs: bool = False
+    """It was known to hang: many of these are one piece of news."""
 
 
 @frozen
@@ -107,6 +115,15 @@ class Away:
     home: TopicPartition
     copies: int
     seconds: float
+
+
+@frozen
+class PassedOver:
+    """News: records came after later ones of their partition. They are not handled."""
+
+    name: TopicPartition
+    offsets: range
+    """From the first to the last of them."""
 
 
 @define
@@ -127,6 +144,7 @@ class Decisions:
     away: list[Away] = field(factory=list)
     breaker: list[BreakerNews] = field(factory=list)
     limit: LimitNews | None = None
+    passed_over: list[PassedOver] = field(factory=list)
     stalled: list[Stalled] = field(factory=list)
     """Calls to look at; ``Engine.on_looked_at`` hears where each of them stands."""
     returned: list[Returned] = field(factory=list)

@@ -13,7 +13,10 @@ from itertools import chain
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.partition import Partition
 from window_consumer.core.rates import Rates
+from window_consumer.core.runs import Run
 from window_consumer.core.slices import Lane, Slice, SliceLength
+from window_consumer.core.turns import Turns
+from window_consumer.core.unreadable import apart
 from window_consumer.model.record import Message
 
 SLICE_TARGET_S = 0.005
@@ -79,6 +82,9 @@ of thousands of them looking alone would take all the time there is."""
 
 SLICES_PER_SLOT = 2
 
+NEAR = 20
+"""Among so many records of a partition one with another key is looked for."""
+
 
 class Dispatcher:
     """Turns waiting records into slices. Owner: poll thread."""
@@ -97,7 +103,11 @@ class Dispatcher:
         """Those of them with several records: only they have something to take back."""
         self._records_out = 0
         self._partitions: deque[Partition] = deque()
-        """Partitions that may have something to start, next one first."""
+        """Partitions that may have new records to start, next one first ..."""
+        self._copies: deque[Partition] = deque()
+        """... and those of retry levels: their records failed before."""
+        self.turns = Turns()
+        """When calls are made again although new records wait."""
         self._queued: set[Partition] = set()
         self._looked_at = 0.0
         self._shared = 1
@@ -220,7 +230,7 @@ class Dispatcher:
         """Note that a partition may have something to start, and starts it by itself."""
         if partition not in self._queued and partition.case is None and not partition.held_back:
             self._queued.add(partition)
-            self._partitions.append(partition)
+            self._line_of(partition).append(partition)
 
     def forget(self, partition: Partition) -> None:
         """Stop looking at a partition; its slices that are out stay known until they are back."""
@@ -228,7 +238,15 @@ class Dispatcher:
             self.rates.forget(partition)
         if partition in self._queued:
             self._queued.remove(partition)
-            self._partitions.remove(partition)
+            self._line_of(partition).remove(partition)
+
+    def _line_of(self, partition: Partition) -> deque[Partition]:
+        return self._partitions if partition.rung.level is None else self._copies
+
+    @property
+    def has_new(self) -> bool:
+        """New records may wait for a slot."""
+        return bool(self._partitions)
 
     def break_up(self, partition: Partition) -> None:
         """Let go of records that were chosen and have not gone out; only batches have such."""
@@ -252,24 +270,31 @@ class Dispatcher:
         return float("inf")
 
     def slices(self, now: float) -> Iterable[Slice]:
-        """Yield the slices that should go out now, from the partitions in turn."""
+        """Yield the slices of new records that should go out now, from the partitions in turn."""
         self._length.learn()
         self.held_back = 0
+        return self._slices(self._partitions, now)
+
+    def copies(self, now: float) -> Iterable[Slice]:
+        """Yield those of copies in retry levels that may go out now, as ``slices`` does."""
+        return self._slices(self._copies, now)
+
+    def _slices(self, partitions: deque[Partition], now: float) -> Iterable[Slice]:
         self._shared = self._share()
         small = max(1, int(SMALL_CHANGE_S / self._length.cost_s))
         self._turn = self.turn_records if self._has_slots_for_all else 0
         passed_over = 0
-        while self._partitions and not self.full:
-            partition = self._partitions.popleft()
+        while partitions and not self.full:
+            partition = partitions.popleft()
             waiting = 0 if partition.closing else partition.ordering.startable
             if not waiting:
                 self._queued.remove(partition)
                 continue
             if waiting < small and partition.slices and now - partition.dispatched_at < COMPANY_S:
                 self.held_back += waiting
-                self._partitions.append(partition)
+                partitions.append(partition)
                 passed_over += 1
-                if passed_over >= len(self._partitions):
+                if passed_over >= len(partitions):
                     break
                 continue
             slice_ = self._cut(partition, waiting, small)
@@ -277,7 +302,7 @@ class Dispatcher:
                 self._queued.remove(partition)
                 continue
             passed_over = 0
-            self._partitions.append(partition)
+            partitions.append(partition)
             self._send(slice_, now)
             yield slice_
 
@@ -292,20 +317,53 @@ class Dispatcher:
         taken = partition.ordering.take(count)
         if taken is None:
             return None
-        run, lanes = taken
+        run, lanes = apart(partition, taken, self.rates)
         return Slice(partition, run.messages, run.seqs, run.bytes, lanes)
 
-    def single(self, now: float) -> Slice | None:
-        """Make a slice of the first record that may start, None where none can."""
-        for partition in self._partitions:
-            taken = None if partition.closing else partition.ordering.take(1)
+    def single(self, now: float, but: Collection[Lane] = ()) -> Slice | None:
+        """Make a slice of the first new record that may start, None where none can.
+
+        One with another key than ``but`` where some is near; the next one is of another partition.
+        """
+        return self._single(self._partitions, now, but) or self._single(self._partitions, now)
+
+    def single_copy(self, now: float) -> Slice | None:
+        """Make a slice of the first copy that may start, None where none can."""
+        return self._single(self._copies, now)
+
+    def _single(
+        self, partitions: deque[Partition], now: float, but: Collection[Lane] = ()
+    ) -> Slice | None:
+        for partition in partitions:
+            taken = None if partition.closing else self._take_one(partition, but)
             if taken is not None:
                 run, lanes = taken
                 slice_ = Slice(partition, run.messages, run.seqs, run.bytes, lanes)
                 self._send(slice_, now)
-                self._partitions.rotate(-1)
+                partitions.remove(partition)
+                partitions.append(partition)
                 return slice_
         return None
+
+    def _take_one(
+        self, partition: Partition, but: Collection[Lane]
+    ) -> tuple[Run, Sequence[Lane]] | None:
+        """Take the first record with another key than these, near the front."""
+        ordering = partition.ordering
+        passed_over = []
+        while (taken := ordering.take(1)) is not None:
+            if taken[0].messages[0].key() not in but:
+                break
+            passed_over.append(taken)
+            if len(passed_over) == NEAR:
+                taken = None
+                break
+        for run, lanes in reversed(passed_over):
+            if self.rates is not None:
+                self.rates.give_back(partition, run.messages)
+            ordering.put_back(run.messages, run.seqs)
+            ordering.release(lanes)
+        return taken
 
     def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
         """Make a slice of records that failed before, equally often; their lanes are busy."""
@@ -340,6 +398,7 @@ class Dispatcher:
         slice_.partition.slices += 1
         slice_.partition.dispatched_at = slice_.sent = now
         self._out[slice_] = None
+        self.turns.sent(slice_)
         records = len(slice_.messages)
         if self.rates is not None:
             self.rates.sent(slice_)
@@ -353,6 +412,7 @@ class Dispatcher:
             del self.abandoned[slice_]
             return
         del self._out[slice_]
+        self.turns.over(slice_)
         self._long.pop(slice_, None)
         if self.rates is not None:
             self.rates.over(slice_)
@@ -365,6 +425,7 @@ class Dispatcher:
     def abandon(self, slice_: Slice) -> None:
         """Note that a slice's slot was replaced: what it runs may return at any time, or never."""
         del self._out[slice_]
+        self.turns.over(slice_)
         self._long.pop(slice_, None)
         slice_.partition.slices -= 1
         self._records_out -= len(slice_.messages)

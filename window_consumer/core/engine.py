@@ -8,7 +8,8 @@ hundred completions decides once.
 event           says                                                 answered (in a later tick)
 =============== ==================================================== =========================
 on_assigned     this partition is ours, from this offset on          commit of the start
-on_records      the Source delivered these, in offset order          dispatch, pause
+on_records      the Source delivered these, in offset order          dispatch, pause; False for
+                                                                     what cannot be of this log
 on_completion   a slot is through with a slice                       dispatch, publish, produce,
                                                                      stop
 on_looked_at    where a call stands that does not return             dispatch, publish
@@ -23,6 +24,8 @@ on_lost         it is gone already
 on_stood_still  the whole process did nothing for long               (returns suspect calls)
 on_halted       a person pauses a partition or all, or lets them     dispatch
                 go on
+on_intervention a person skips a failed record, or sends it to the   dispatch, publish
+                dead letters
 on_stopping     drain: nothing new is taken in or started
 =============== ==================================================== =========================
 """
@@ -30,15 +33,22 @@ on_stopping     drain: nothing new is taken in or started
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from window_consumer.core.batching import BatchDispatcher
-from window_consumer.core.breaker import Breaker
+from window_consumer.core.breaker import Breaker, BreakerState
 from window_consumer.core.budget import Budget
 from window_consumer.core.commits import CommitState
 from window_consumer.core.counters import Counters
-from window_consumer.core.decisions import Assigned, Decisions, EngineRules, Outlived
+from window_consumer.core.decisions import (
+    Assigned,
+    Decisions,
+    EngineRules,
+    Outlived,
+    PassedOver,
+)
+from window_consumer.core.deliveries import check_names
 from window_consumer.core.departures import Departures
 from window_consumer.core.dispatcher import (
     COMPANY_S,
@@ -47,13 +57,14 @@ from window_consumer.core.dispatcher import (
     Dispatcher,
 )
 from window_consumer.core.durations import Durations
-from window_consumer.core.failures import Failures
+from window_consumer.core.failures import Failures, may_be_pardoned
 from window_consumer.core.halts import Halts
 from window_consumer.core.halving import Halves
 from window_consumer.core.homes import Homes
 from window_consumer.core.housekeeping import Housekeeping
 from window_consumer.core.hovering import HoverWatch
 from window_consumer.core.in_turn import InTurn
+from window_consumer.core.interventions import Intervention, Interventions, Verdict
 from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.limiter import Limiter, LimitNews
 from window_consumer.core.observer import Observer
@@ -73,7 +84,7 @@ from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.offset_ranges import without
 from window_consumer.model.protocols import Batch, Commit, CommitResults
-from window_consumer.model.record import TopicPartition
+from window_consumer.model.record import Message, TopicPartition
 
 MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, Rung]], "Engine"]
 
@@ -149,6 +160,7 @@ class Engine:
             self.suspects,
             self.budget,
             self.counters,
+            self.partitions,
         )
         one_by_one = rules.ordering == "partition" and rules.batch is None
         self.in_turn = (
@@ -166,10 +178,14 @@ class Engine:
             ordered=rules.ordering != "unordered",
         )
         self.halts = Halts(self.partitions, self.dispatcher, self.failures, self.settling)
+        self.interventions = Interventions(
+            self.partitions, self.dispatcher, self.failures, self.settling
+        )
         self.observer: Observer | None = None
         self.stopping = False
         self.slots_ready = True
         """False while the runtime has not got as many slots yet as the limiter wants."""
+        self._passed_over: list[PassedOver] = []
         self._epochs = 0
         self._doubt_until = float("-inf")
 
@@ -198,7 +214,8 @@ class Engine:
             )
             if assigned.committed:
                 commit.acknowledge_start(*assigned.committed)
-            commit.changed = not (assigned.committed and assigned.opened)
+            says_all = assigned.opened and assigned.kept is None
+            commit.changed = not (assigned.committed and says_all)
             partition = self.partition_type(
                 assigned.name,
                 self._epochs,
@@ -211,14 +228,17 @@ class Engine:
             )
             if isinstance(partition.ordering, Paced):
                 partition.ordering.belongs_to(partition)
+            partition.recalled = assigned.kept
             partition.closing = self.stopping
             self.halts.assigned(partition)
             partition.join(
                 [each for each in self.partitions.values() if _same_lanes(each, partition)]
             )
             self.partitions[assigned.name] = partition
+            self.homes.assigned(partition, assigned.partitions)
             if self.observer is not None:
                 self.observer.assigned(partition, now)
+            partition.recalled = None
             if assigned.unclean is not None and not self.stopping:
                 capacity = partition.window.capacity
                 suspicion = Suspicion(
@@ -228,11 +248,22 @@ class Engine:
         self.homes.sort_out(now)
         self.housekeeping.is_due_at(now)
 
-    def on_records(self, batch: Batch, now: float, wall_ms: float) -> None:
+    def leaves_hole(self, batch: Batch) -> bool:
+        """Tell whether records begin beyond what was expected: the log's end must be told then.
+
+        That is ``on_log_ends``, with an end that is no older than the records.
+        """
+        partition = self.partitions.get(batch.name)
+        return partition is not None and batch.messages[0].offset() > partition.next_delivery
+
+    def on_records(self, batch: Batch, now: float, wall_ms: float) -> bool:
         """Take delivered records, which are in offset order, into the partition's window.
 
         ``wall_ms``, milliseconds since 1970, is what the due times of copies are compared with.
+        Returns False where nothing was taken because the records leave a hole and lie beyond the
+        log's end: they are none of this log. Raises ImpossibleRecordsError for another partition's.
         """
+        check_names(batch)
         partition = self.partitions.get(batch.name)
         messages = batch.messages
         count = len(messages)
@@ -241,11 +272,16 @@ class Engine:
             self.counters.stale += count
             if partition is not None:
                 partition.refused_records = True
-            return
-        unseen = partition.unseen(messages)
-        self.counters.stale += count - len(unseen)
+            return True
+        if partition.is_beyond_log(messages):
+            self.counters.stale += count
+            return False
+        unseen = self._unseen(partition, messages)
         if not unseen:
-            return
+            return True
+        if batch.unreadable:
+            partition.note_unreadable(batch.unreadable, unseen)
+        partition.holes.note(unseen, partition.next_delivery)
         size = batch.size if unseen is messages else sum(map(len, unseen))
         self.budget.note(len(unseen), size)
         partition.hold(size)
@@ -259,6 +295,16 @@ class Engine:
             self.counters.earlier += partition.take_in_later(unseen, now, wall_ms)
             self.housekeeping.wait_for(partition)
         self.dispatcher.wake(partition)
+        return True
+
+    def _unseen(self, partition: Partition, messages: list[Message]) -> list[Message]:
+        unseen = partition.unseen(messages)
+        if seen := len(messages) - len(unseen):
+            self.counters.stale += seen
+            late = partition.holes.within(messages[:seen])
+            if late is not None:
+                self._passed_over.append(PassedOver(partition.name, late))
+        return unseen
 
     def on_completion(self, slice_: Slice, now: float) -> None:
         """Read what became of a slice's records."""
@@ -275,7 +321,7 @@ class Engine:
             self.settling.complete(slice_, now)
         else:
             self.counters.late += len(slice_.messages)
-        if slice_ is not self.settling.probe:
+        if slice_ not in self.settling.unacked_probes:
             self.breaker.probe_is_back(slice_)
 
     def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
@@ -316,10 +362,10 @@ class Engine:
                 self.counters.commits += 1
                 self.counters.commits_s += max(0.0, now - partition.commit.sent_at)
                 continue
+            if error.metadata_too_large:
+                self.housekeeping.write_less(partition.commit.bytes_in_flight)
             partition.commit.refused()
             self.counters.commit_failures += 1
-            if error.metadata_too_large:
-                self.housekeeping.write_less()
 
     def on_positions(self, positions: Mapping[TopicPartition, int]) -> None:
         """Note how far the client has read: markers may follow a partition's last record."""
@@ -408,8 +454,11 @@ class Engine:
                 slice_.call.cancelled = True
                 self.dispatcher.split(slice_)
                 abandoned = slice_ in self.dispatcher.abandoned
+                hangs = abandoned or self.stalls.hangs(slice_, now)
                 outlived += [
-                    Outlived(name, message.offset(), message.key(), abandoned=abandoned)
+                    Outlived(
+                        name, message.offset(), message.key(), abandoned=abandoned, hangs=hangs
+                    )
                     for message in slice_.all_running()
                 ]
             self.dispatcher.forget(partition)
@@ -462,6 +511,13 @@ class Engine:
         self._tell_time(now)
         return self.halts.halt(name, now, halted=halted)
 
+    def on_intervention(
+        self, name: TopicPartition, offset: int, wanted: Intervention, now: float
+    ) -> Verdict:
+        """Take one failed record out of the way; see ``interventions``."""
+        self._tell_time(now)
+        return self.interventions.intervene(name, offset, wanted, now)
+
     def on_stopping(self, now: float) -> None:
         """Take nothing in and start nothing any more; what runs may finish."""
         self.stopping = True
@@ -477,6 +533,13 @@ class Engine:
         owned = [self.partitions[name] for name in names if name in self.partitions]
         return any(partition.busy or self.homes.busy(partition) for partition in owned)
 
+    def worth_waiting_for(self, now: float) -> bool:
+        """Tell whether something is running, or waits for an ack, that is not known to hang."""
+        # What was taken back whole is only queued, perhaps behind calls that hang.
+        begun = [each for each in self.dispatcher.out if each.messages]
+        calls = any(not self.stalls.hangs(each, now) for each in begun)
+        return calls or any(each.publishing for each in self.partitions.values())
+
     def running(self, names: Iterable[TopicPartition]) -> list[Slice]:
         """Return the slices of these partitions that slots have not given back."""
         owned = {self.partitions[name] for name in names if name in self.partitions}
@@ -490,6 +553,11 @@ class Engine:
     def unfinished(self) -> int:
         """Return how many delivered records have no final outcome."""
         return sum(each.window.open + each.buffered for each in self.partitions.values())
+
+    def first_unfinished(self) -> Sequence[tuple[TopicPartition, int]]:
+        """Return the first such record of each partition that has any."""
+        offsets = ((each.name, each.first_unfinished) for each in self.partitions.values())
+        return [(name, offset) for name, offset in offsets if offset is not None]
 
     def appetite(self, *, for_copies: bool = False) -> int:
         """How many records to ask the Source for now, 0 for none.
@@ -532,8 +600,10 @@ class Engine:
             longest_s = min(longest_s, max(0.0, self.rates.next_at - now))
         longest_s = min(longest_s, max(0.0, self.dispatcher.next_due() - now))
         leaving = self.failures.next_to_leave()
-        if leaving and (settled_at := self.breaker.settled_at(leaving.last_failure)) > now:
-            longest_s = min(longest_s, settled_at - now)
+        if leaving:
+            spent_at = leaving.last_failure
+            settled_at = self.breaker.settled_at(spent_at, later=leaving.asks_later)
+            longest_s = min(longest_s, settled_at - now) if settled_at > now else longest_s
         due = self.housekeeping.next_due
         for another in (self.failures.next_due(), self.producing.next_due()):
             if another is not None:
@@ -548,7 +618,8 @@ class Engine:
             for partition in self.rates.look(now):
                 if partition.owned and not partition.closing:
                     self.dispatcher.wake(partition)
-        decisions = Decisions(failed=self.settling.take_news())
+        decisions = Decisions(failed=self.settling.take_news(), passed_over=self._passed_over)
+        self._passed_over = []
         for slice_ in self.dispatcher.slow(now):
             self.counters.taken_back += self.settling.take_back(slice_, now)
         decisions.stalled = self.stalls.look(self.partitions, now)
@@ -556,13 +627,14 @@ class Engine:
         self.failures.look_at_clock(now)
         self.producing.look_at_clock(now)
         self.housekeeping.let_in(now)
-        decisions.breaker = self.breaker.look(now)
+        decisions.breaker = self.breaker.look(now, may_retry=self._may_retry, unknown=self._unknown)
         for news in decisions.breaker:
             self.departures.obey(news, now)
             if self.observer is not None:
                 self.observer.breaker(news, now)
         in_doubt = now < self._doubt_until
         if not in_doubt:
+            self.homes.send_home(now)
             self.departures.decide(decisions, now)
             if self.suspects.cases and self.suspects.unsaid:
                 self.housekeeping.is_due_at(now)
@@ -572,6 +644,28 @@ class Engine:
         decisions.away = self.homes.look(now)
         self.housekeeping.look(decisions, now, may_commit=not in_doubt)
         return decisions
+
+    @property
+    def _may_retry(self) -> bool:
+        """Some record has failed and will be called again, or may be."""
+        if self.breaker.state is not BreakerState.HALF_OPEN:
+            return False  # nobody asks
+        return any(
+            failed.reason is None or may_be_pardoned(failed)
+            for partition in self.partitions.values()
+            for failed in partition.failed.values()
+        )
+
+    @property
+    def _unknown(self) -> int:
+        """How many new records have been running since before the breaker held."""
+        if self.breaker.state is not BreakerState.HOLDING:
+            return 0  # nobody asks
+        return sum(
+            len(slice_.messages) if slice_.is_batch else 1
+            for slice_ in self.dispatcher.out
+            if slice_.is_new and 0 < slice_.started <= self.breaker.since
+        )
 
     # ---- limit and rate
 

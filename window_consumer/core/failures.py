@@ -21,13 +21,22 @@ from window_consumer.core.ladder import (
     Jitter,
     Retry,
     RetryRules,
+    Spent,
+    WhenSpent,
 )
 from window_consumer.core.partition import Partition
 from window_consumer.core.rates import Rates
 from window_consumer.core.slices import Lane
 from window_consumer.core.together import PARDONED, Together
-from window_consumer.model.errors import NotCalled, ProcessDiedError, PublishFailedError
+from window_consumer.model.errors import (
+    NotCalled,
+    ProcessDiedError,
+    PublishFailedError,
+    RetryLater,
+    UnreadableHeaders,
+)
 from window_consumer.model.fault import Failure
+from window_consumer.model.headers import Reason
 from window_consumer.model.record import Message
 
 Alike = tuple[Partition, int, object]
@@ -57,6 +66,8 @@ class Failures:
         """Set where calls may start only so fast."""
         self._dry: dict[Alike, deque[FailedRecord]] = {}
         """Those of the ready ones that were found to wait for their rate since the last look."""
+        self.spares = False
+        """Who asks to be called later stays and is not charged: most new records do so."""
         self.unacked = 0
         """Copies on their way to the broker."""
         self.stop: str | None = None
@@ -88,7 +99,13 @@ class Failures:
         level = partition.rung.level
         failed.deaths += isinstance(failure.error, ProcessDiedError)
         jitter = self._jitter if together is None else together.jitter
-        step = self._rules.next_step(failure.error, failed.attempts, jitter, level, failed.deaths)
+        if isinstance(failure.error, RetryLater):
+            failed.asked_later += 1
+            failed.spared += self.spares
+        charged = failed.attempts - failed.spared
+        step = self._rules.next_step(failure.error, charged, jitter, level, failed.deaths)
+        if self.spares and isinstance(failure.error, RetryLater) and isinstance(step, Spent):
+            step = Retry(min(failure.error.after_s, self._rules.backoff_max_s))
         if together is not None:
             failed.together, failed.due = together, now
             step = together.step_of(lane, step)
@@ -115,6 +132,7 @@ class Failures:
             failed = FailedRecord(partition, message, seq, lane, 0, first.failure, now, now)
             partition.note_failure(failed)
         failed.attempts, failed.failure, failed.last_failure = first.attempts, first.failure, now
+        failed.asked_later, failed.spared = first.asked_later, first.spared
         failed.due, failed.together = first.due, first.together
         self._wait(failed)
         return failed
@@ -124,15 +142,59 @@ class Failures:
         return Together(self._jitter())
 
     @property
+    def when_spent(self) -> WhenSpent:
+        """What becomes of a record where the ladder ends."""
+        return self._rules.when_spent
+
+    @property
     def blocks(self) -> bool:
         """A lane waits for its failed record, however long that takes."""
         return self._rules.on_failure == "block"
+
+    @property
+    def writes_dead_letters(self) -> bool:
+        """The worker has dead-letter topics, whatever a record failed of."""
+        return self._rules.when_spent == "dead_letter"
+
+    def take_out(self, failed: FailedRecord) -> bool:
+        """Forget a record that waits, for its next call or to leave; False where it does not.
+
+        A walk over all that wait, for what a person asks for.
+        """
+        waiting = len(self._due)
+        self._due = [each for each in self._due if each[2] is not failed]
+        if len(self._due) < waiting:
+            heapq.heapify(self._due)
+            return True
+        for lines in (self._ready, self._dry):
+            for alike, line in lines.items():
+                if failed in line:
+                    line.remove(failed)
+                    if not line:
+                        del lines[alike]
+                    return True
+        partition = failed.partition
+        due = () if partition.case is None else (partition.case.due,)
+        for waits in (self._leaving, partition.held_calls, *due):
+            if failed in waits:
+                waits.remove(failed)
+                return True
+        return False
+
+    def leave_first(self, failed: FailedRecord) -> None:
+        """Let a record leave that a person sends to the dead letters, before all others."""
+        self._leaving.appendleft(failed)
+
+    def send_home(self, stray: FailedRecord) -> None:
+        """Let a copy move to the partition where it belongs."""
+        stray.partition.note_failure(stray)
+        self._leaving.appendleft(stray)
 
     def not_published(self, failed: FailedRecord, error: PublishFailedError, now: float) -> None:
         """Try a copy again later, smaller if it was too large."""
         self._counters.publish_failures += 1
         failed.publish_failures += 1
-        if error.too_large:
+        if error.too_large and not failed.is_stray:
             if failed.detail is Detail.FULL:
                 failed.detail = Detail.WITHOUT_ERROR_TEXTS
                 self._leaving.append(failed)
@@ -226,15 +288,25 @@ class Failures:
             key = failed.message.key()
         return self._ready.setdefault((failed.partition, failed.attempts, key), deque())
 
-    def pardon(self) -> None:
-        """Let the records that were about to leave be called once more, where that can help."""
+    def pardon(self, *, once: bool = False) -> None:
+        """Let the records that were about to leave be called once more, where that can help.
+
+        With ``once`` only those for which that was not done before.
+        """
         leaving, self._leaving = self._leaving, deque()
         for failed in leaving:
-            if failed.reason in PARDONED and not failed.publish_failures:
+            if may_be_pardoned(failed) and not (once and failed.pardoned):
+                failed.pardoned = failed.pardoned or once
                 failed.reason = failed.level = None
                 self.call_again((failed,))
             else:
                 self._leaving.append(failed)
+
+    def spare(self, records: Iterable[FailedRecord]) -> None:
+        """Take back what those were charged that asked to be called later at last."""
+        for failed in records:
+            if failed.asks_later:
+                failed.spared = failed.asked_later
 
     def not_called(self, records: Sequence[FailedRecord]) -> None:
         """Take records back whose next call was handed out and did not start."""
@@ -252,7 +324,8 @@ class Failures:
             failed = self._leaving[0]
             if self.unacked and not budget.has_room_for(len(failed.message)):
                 return
-            if not may_leave(failed):
+            # Who is sent away by hand is no part of an outage.
+            if failed.reason is not Reason.MANUAL and not may_leave(failed):
                 return
             self._leaving.popleft()
             if failed.partition.owned and failed.is_dropped:
@@ -272,6 +345,11 @@ class Failures:
 
     def _wait(self, failed: FailedRecord) -> None:
         heapq.heappush(self._due, (failed.due, next(self._ties), failed))
+
+
+def may_be_pardoned(failed: FailedRecord) -> bool:
+    """Tell whether a record that is about to leave may be called once more instead."""
+    return failed.reason in PARDONED and not failed.publish_failures
 
 
 def _keep_together(records: list[FailedRecord], line: deque[FailedRecord]) -> None:
@@ -303,6 +381,8 @@ def _same_batch(one: FailedRecord, other: FailedRecord) -> bool:
 
 def _why_to_stop(failed: FailedRecord) -> str:
     fault = failed.failure.fault
+    if isinstance(failed.failure.error, UnreadableHeaders):
+        return f"{describe(failed)} {fault.message}, and retry.when_spent is stop"
     if isinstance(failed.failure.error, NotCalled):
         return f"{describe(failed)} {fault.message}, and otherwise is stop"
     return (

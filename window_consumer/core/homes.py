@@ -7,21 +7,27 @@ of a ladder change, a copy's partition may be ours and its home somebody else's:
 wait here, *away* from home, until one of the two has moved. A partition that has no home, because
 its source has fewer partitions or is not read at all, starts its copies like any other.
 
+Copies that lie in another partition than their lane's are strays: none is called where it lies, see
+``strays``.
+
 What belongs here is who waits. What waits stays where it is: in the buffer, in the ordering, and
 records that were called before beside their partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 
 from window_consumer.core.decisions import Away, Outlived
 from window_consumer.core.dispatcher import Dispatcher
 from window_consumer.core.failures import Failures
 from window_consumer.core.halts import call_held, hold_back
 from window_consumer.core.partition import Partition
+from window_consumer.core.runs import Run
 from window_consumer.core.settling import Settling
-from window_consumer.model.record import TopicPartition
+from window_consumer.core.strays import stray
+from window_consumer.model.record import Message, TopicPartition
 
 WORTH_SAYING_S = 10.0
 """Copies that wait for their home shorter than this are not worth a line: a rebalance moves
@@ -56,6 +62,7 @@ class Homes:
         self._away: dict[Partition, float] = {}
         """Those away from home, since when."""
         self._look_at = float("-inf")
+        self._strays: list[tuple[Partition, Message, int]] = []
 
     def on_topics(self, sizes: Mapping[str, int], now: float) -> None:
         """Note how many partitions each topic has that is read: some homes may not exist."""
@@ -78,6 +85,32 @@ class Homes:
                 self._leave_home(partition, now)
             elif partition.away and not is_away:
                 self._come_home(partition, now)
+
+    def assigned(self, partition: Partition, partitions: int) -> None:
+        """Look for strays among the copies of a partition; its topic has so many ``partitions``."""
+        if self._ordered and partition.rung.is_copy:
+            partition.find_strays = partial(self._find_strays, partitions)
+
+    def send_home(self, now: float) -> None:
+        """Let the strays leave that were found since the last time."""
+        if not self._strays:
+            return
+        strays, self._strays = self._strays, []
+        for partition, message, seq in reversed(strays):
+            if partition.owned:
+                self._failures.send_home(stray(partition, message, seq, now))
+
+    def _find_strays(self, partitions: int, partition: Partition, run: Run) -> Collection[int]:
+        source, own = partition.rung.source, partition.name.partition
+        if self._sizes is not None:
+            partitions = max(partitions, self._sizes.get(partition.name.topic, 0))
+        found = set()
+        for message, seq in zip(run.messages, run.seqs, strict=True):
+            topic, number = partition.rung.hop_of(message).origin
+            if topic == source and number != own and number < partitions:
+                found.add(seq)
+                self._strays.append((partition, message, seq))
+        return found
 
     def outlived(self, gone: Partition) -> list[Outlived]:
         """Return the calls for copies that still run although their home, which is gone, is."""

@@ -53,9 +53,13 @@ class Housekeeping:
         """Note that a partition is given up."""
         self._hover_watch.forget(name)
 
-    def write_less(self) -> None:
-        """Note that a broker has found a commit's metadata too large."""
-        self._metadata_bytes = max(_SMALLEST_METADATA, self._metadata_bytes // 2)
+    def write_less(self, refused_bytes: int) -> None:
+        """Note that a broker has found a commit's metadata of so many bytes too large.
+
+        Of several that are refused together each says the same: the limit is halved once.
+        """
+        less = max(_SMALLEST_METADATA, refused_bytes // 2)
+        self._metadata_bytes = min(self._metadata_bytes, less)
 
     def let_in(self, now: float) -> None:
         """Let copies into their windows whose wait is over."""

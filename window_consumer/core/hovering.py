@@ -26,7 +26,7 @@ class HoverWatch:
             return None  # nothing is wrong: it waits for its rate
         self._reported[partition.name] = now
         offset = partition.window.offsets.offset_of(seq)
-        attempt = failed.attempts + 1 if failed else 1
+        attempt = failed.calls + 1 if failed else 1
         return Hovering(partition.name, offset, attempt, now - since)
 
     def forget(self, name: TopicPartition) -> None:

@@ -77,11 +77,24 @@ class FailedRecord:
     """Who has the same, and the same ``due``, is called again in the same batch."""
     deaths: int = 0
     """Handler calls that ended the process of their slot; they are among the attempts."""
+    pardoned: bool = False
+    """It was called once more because the breaker held for a moment."""
+    asked_later: int = 0
+    """Handler calls that asked for a later one; they are among the attempts."""
+    spared: int = 0
+    """Those of the attempts that are not charged: most new records asked for a later call."""
+    is_stray: bool = False
+    """It has not failed here: it moves to another partition of its topic, see ``strays``."""
 
     @property
     def is_dropped(self) -> bool:
         """It leaves, and there will be no copy of it."""
         return self.reason is not None and self.level is None and self.end == "drop"
+
+    @property
+    def asks_later(self) -> bool:
+        """Its last call asked for a later one."""
+        return isinstance(self.failure.error, RetryLater)
 
     @property
     def hop(self) -> Hop:
@@ -175,6 +188,12 @@ class RetryRules:
         if isinstance(error, RetryLater):
             return Retry(min(error.after_s, self.backoff_max_s))
         return Retry(self.backoff(attempts, jitter))
+
+    @property
+    def longest_later_s(self) -> float:
+        """The longest wait that RetryLater gets, however long a handler asks for."""
+        levels = self.levels if self.on_failure == "overtake" else ()
+        return max([self.backoff_max_s, *(level.delay_s for level in levels)])
 
     def backoff(self, failures: int, jitter: Jitter) -> float:
         """Return the seconds to wait after the n-th failure in a row (n >= 1).

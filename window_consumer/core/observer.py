@@ -81,7 +81,8 @@ class Observer:
     def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Hear that a record left the ladder for good: MOVED, DEAD_LETTERED, EXPIRED or DROPPED.
 
-        Copies are acked by now. ``failed.is_dropped`` tells what expired and has no copy.
+        SKIPPED is one that a person took out of the way, with reason MANUAL. Copies are acked by
+        now. ``failed.is_dropped`` tells what has no copy.
         """
 
     def stalled(self, stalled: Stalled, failure: Failure, now: float) -> None:

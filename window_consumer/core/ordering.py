@@ -62,6 +62,10 @@ class Ordering(ABC):
         """The key behind whose records most others wait, and how many do; None where none does."""
         return None
 
+    def line_of(self, lane: Lane | None) -> int:  # noqa: ARG002 - there are no lanes here
+        """Return how many records of a lane wait for the one of it that is out."""
+        return 0
+
     def waiting(self) -> Iterator[tuple[int, Message]]:
         """Yield the records that wait, with their sequence numbers: a walk, for people who look."""
         return self._queue.records_in_order()
@@ -145,6 +149,9 @@ class ByPartition(Ordering):
     def startable(self) -> int:
         return 0 if self.is_busy else self._queue.records
 
+    def line_of(self, lane: Lane | None) -> int:
+        return 0 if lane is None else self._queue.records
+
     @property
     def is_busy(self) -> bool:
         """A record is out, of this partition or of one with the same lane."""
@@ -211,6 +218,9 @@ class ByKey(Ordering):
 
     def waiting(self) -> Iterator[tuple[int, Message]]:
         return chain(super().waiting(), *self.lines.values())
+
+    def line_of(self, lane: Lane | None) -> int:
+        return len(self.lines.get(lane, ()))
 
     @property
     def longest_line(self) -> tuple[Lane, int] | None:

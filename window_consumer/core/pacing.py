@@ -68,6 +68,9 @@ class Paced(Ordering):
             waiting.append(first)
         return min(waiting, key=lambda message: int(message.offset()), default=None)
 
+    def line_of(self, lane: Lane | None) -> int:
+        return self._inner.line_of(lane)
+
     def waiting(self) -> Iterator[tuple[int, Message]]:
         aside = ((seq, message) for line in self._aside.values() for message, seq, _ in line)
         return chain(self._inner.waiting(), aside)

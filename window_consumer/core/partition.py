@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from window_consumer.core.budget import Budget
 from window_consumer.core.commits import CommitState
+from window_consumer.core.deliveries import Holes
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.offsets import after, is_contiguous, runs_of
 from window_consumer.core.ordering import Ordering
@@ -20,7 +21,11 @@ from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
 
 if TYPE_CHECKING:
+    from window_consumer.core.kept import Kept
     from window_consumer.core.suspects import Case
+
+FindStrays = Callable[["Partition", Run], Collection[int]]
+"""Takes the strays of a run on, and returns their sequence numbers; normally there are none."""
 
 DUE_TOGETHER_S = 0.02
 """Copies whose due times differ by less start together: one by one they would cost a slice each."""
@@ -31,6 +36,15 @@ class Partition:
 
     Owner: poll thread.
     """
+
+    find_strays: FindStrays | None = None
+    """Sorts out copies that belong elsewhere; None where there can be none, see ``strays``."""
+
+    kept: Kept | None = None
+    """Set when it is lost: what had finished, in case that it comes back, see ``kept``."""
+    recalled: Kept | None = None
+    """What had finished before it was lost and need not run again; set while observers hear of the
+    assignment."""
 
     def __init__(  # noqa: PLR0913 - its parts; made in one place
         self,
@@ -55,6 +69,7 @@ class Partition:
         """The client's position: beyond the last delivered record, transaction markers included."""
         self.log_end: int | None = None
         """One past the log's last offset, as far as the client has heard."""
+        self.holes = Holes()
         self.bytes = 0
         """Payload of unfinished and buffered records."""
         self._budget = budget
@@ -91,6 +106,8 @@ class Partition:
         """Whose next call was due while it was held back."""
         self.case: Case | None = None
         """Set while it starts nothing by itself: it has suspects."""
+        self.unreadable: set[int] = set()
+        """Offsets of records that have not left yet and whose headers are lost."""
         self._finished_before = deque(finished_before)
 
     @property
@@ -108,6 +125,15 @@ class Partition:
         """Everything that was delivered is finished."""
         return not (self.window.open or self.buffered)
 
+    @property
+    def first_unfinished(self) -> int | None:
+        """The offset of the first record without a final outcome, None where there is none."""
+        window = self.window
+        if window.open:
+            first = next(cell for cell in window.cells if cell.open)
+            return window.offsets.offset_of(first.first_open_seq())
+        return _offset(self.buffer[0][1][0]) if self.buffer else None
+
     def unseen(self, messages: list[Message]) -> list[Message]:
         """Return the messages that were not delivered before in this epoch (normally all)."""
         expected = self.next_delivery
@@ -115,12 +141,22 @@ class Partition:
             return messages
         return [m for m in messages if m.offset() >= expected]
 
+    def is_beyond_log(self, messages: list[Message]) -> bool:
+        """Tell whether records leave a hole and lie beyond the log's end, as far as it is known."""
+        leaves_hole = messages[0].offset() > self.next_delivery
+        return leaves_hole and self.log_end is not None and messages[-1].offset() >= self.log_end
+
     @property
     def next_delivery(self) -> int:
         """The lowest offset that has not been delivered."""
         if self.buffer:
             return after(_offset(self.buffer[-1][1][-1]))
         return self.window.offsets.next_offset
+
+    def note_unreadable(self, offsets: Iterable[int], unseen: Sequence[Message]) -> None:
+        """Note which of the records that come in have lost their headers."""
+        first = _offset(unseen[0])
+        self.unreadable.update(each for each in offsets if each >= first)
 
     def take_in(self, messages: list[Message], size: int, now: float) -> int:
         """Take new records, ``size`` bytes of payload: into the window while it has room.
@@ -195,7 +231,7 @@ class Partition:
         first, last = _offset(messages[0]), _offset(messages[-1])
         if is_contiguous(first, last, len(messages)) and not self._finished_before:
             seq = self.window.append(range(first, after(last)), now)
-            self.ordering.add(Run(messages, range(seq, seq + len(messages)), size))
+            self._let_start(Run(messages, range(seq, seq + len(messages)), size))
             return 0
         offsets = [_offset(message) for message in messages]
         position = finished = 0
@@ -205,16 +241,26 @@ class Partition:
                 seq = self.window.append(piece, now, outcome)
                 if outcome is Outcome.OPEN:
                     part = messages[position:stop]
-                    self.ordering.add(Run.of(part, range(seq, seq + len(part))))
+                    self._let_start(Run.of(part, range(seq, seq + len(part))))
                 else:
                     finished += len(piece)
                     self.let_go(sum(map(len, messages[position:stop])))
+                    self.unreadable.difference_update(piece if self.unreadable else ())
                     self.commit.changed = True
                 position = stop
         if finished:
             # Nothing else may be left to finish that would let the window slide.
             self.window.slide(now)
         return finished
+
+    def _let_start(self, run: Run) -> None:
+        """Let records wait to start, strays left out."""
+        if self.find_strays is None or not (strays := self.find_strays(self, run)):
+            self.ordering.add(run)
+            return
+        for message, seq in zip(run.messages, run.seqs, strict=True):
+            if seq not in strays:
+                self.ordering.add(Run.of([message], range(seq, seq + 1)))
 
     def finish(self, seqs: Sequence[int], outcome: Outcome, size: int, now: float) -> None:
         """Give records their final outcome and let go of their ``size`` bytes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
+from window_consumer.core.bad_lanes import BadLanes
 from window_consumer.core.breaker import Breaker
 from window_consumer.core.counters import Counters
 from window_consumer.core.dispatcher import Dispatcher
@@ -17,7 +18,7 @@ from window_consumer.core.producing import Producing, Production
 from window_consumer.core.regrouping import call_behind, lane_in, put_back
 from window_consumer.core.slices import Lane, Results, Returned, Slice
 from window_consumer.core.together import PARDONED, Together
-from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.errors import PublishFailedError, RetryLater
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.outcome import Outcome
@@ -47,9 +48,10 @@ class Settling:
         self._producing = producing
         self._counters = counters
         self._news: list[FailedRecord] = []
+        self._bad_lanes = BadLanes()
         self.observer: Observer | None = None
-        self.probe: Slice | None = None
-        """The breaker's probe, while the results of its call are not acked."""
+        self.unacked_probes: set[Slice] = set()
+        """The breaker's probes, while the results of their calls are not acked."""
 
     def take_news(self) -> list[FailedRecord]:
         """Return the calls that have failed since this was asked last."""
@@ -63,7 +65,9 @@ class Settling:
             partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
             partition.ordering.release(slice_.lanes)
             self._counters.processed += len(slice_.messages)
-            self._breaker.returned(len(slice_.messages), now, slice_)
+            self._breaker.returned(len(slice_.messages), now, slice_, is_new=slice_.is_new)
+            if slice_.lanes and slice_.is_new:
+                self._bad_lanes.returned(slice_.lanes, now)
             if self.observer is not None:
                 self.observer.finished(partition, slice_.messages, Outcome.DONE, slice_, now)
             if self._producing.produces:
@@ -99,7 +103,9 @@ class Settling:
         if error is not None:
             self._failures.not_published(failed, error, now)
             return
-        if failed.level is not None:
+        if failed.is_stray:
+            self._finish(failed, Outcome.MOVED, now)
+        elif failed.level is not None:
             self._counters.moved += 1
             self._counters.moved_to[failed.level.name] += 1
             self._finish(failed, Outcome.MOVED, now)
@@ -186,14 +192,20 @@ class Settling:
             self._finish_produced(production, now)
         else:
             self._refused(production, refusal, now)
-        if production.source is not None and production.source is self.probe:
-            self._breaker.probe_is_back(self.probe)
-            self.probe = None
+        if production.source in self.unacked_probes:
+            self._breaker.probe_is_back(production.source)
+            self.unacked_probes.remove(production.source)
         self.go_on(partition, now)
 
     def drop(self, failed: FailedRecord, now: float) -> None:
         """Finish a record without a copy."""
         self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
+        self.go_on(failed.partition, now)
+
+    def skip(self, failed: FailedRecord, now: float) -> None:
+        """Finish a record that failed, as a person asks for."""
+        self._counters.skipped += 1
+        self._finish(failed, Outcome.SKIPPED, now)
         self.go_on(failed.partition, now)
 
     def go_on(self, partition: Partition, now: float) -> None:
@@ -271,14 +283,14 @@ class Settling:
 
     def _produce(self, slice_: Slice, indices: Sequence[int], returned: Returned) -> int:
         """Let a call's results be produced; return for how many bytes they count."""
-        if slice_ is self._breaker.probe:
-            self.probe = slice_
+        if self._breaker.is_finding_out(slice_):
+            self.unacked_probes.add(slice_)
         return self._producing.add(
             slice_.partition,
             returned,
             [slice_.seqs[index] for index in indices],
             [lane_in(slice_, index) for index in indices],
-            self.probe if slice_ is self.probe else None,
+            slice_ if slice_ in self.unacked_probes else None,
         )
 
     def _learn(self, slice_: Slice, calls: int, producing: int, size: int) -> None:
@@ -292,6 +304,7 @@ class Settling:
     def _finish_produced(self, production: Production, now: float) -> None:
         """Finish the records of a call whose results are all acked, and free their lanes."""
         partition, seqs = production.partition, production.seqs
+        is_new = _is_new(partition, seqs)
         for seq in seqs:
             if seq in partition.failed:
                 partition.forget_failure(seq)
@@ -299,13 +312,14 @@ class Settling:
         self._counters.processed += len(seqs)
         if self.observer is not None:
             self.observer.finished(partition, production.messages, Outcome.DONE, None, now)
-        self._breaker.returned(len(seqs), now, production.source)
+        self._breaker.returned(len(seqs), now, production.source, is_new=is_new)
         self._release(partition, [lane for lane in production.lanes if lane is not None])
 
     def _refused(self, production: Production, refusal: Failure, now: float) -> None:
         """Let the records of a call climb the ladder: one of its results was refused."""
         partition = production.partition
         together = self._failures.together() if len(production.seqs) > 1 else None
+        is_new = _is_new(partition, production.seqs)
         refused = [
             self._fail(partition, message, seq, lane, refusal, now, together=together)
             for message, seq, lane in zip(
@@ -315,7 +329,7 @@ class Settling:
         self._drop_spent(refused, now)
         for failed in refused:
             if failed.reason in COUNTED:
-                self._breaker.failed(now, in_words(failed), production.source)
+                self._breaker.failed(now, in_words(failed), production.source, is_new=is_new)
 
     def _release(self, partition: Partition, lanes: Sequence[Lane]) -> None:
         """Free lanes, those apart of which a record is still on its way."""
@@ -372,14 +386,27 @@ class Settling:
         ]
         calls += [(each.seq, 1, each) for each in failed if each.reason in COUNTED]
         calls.sort(key=itemgetter(0))
-        if slice_.is_batch and slice_ is self._breaker.probe:
+        if slice_.is_batch and self._breaker.is_finding_out(slice_):
             calls = [each for each in calls if each[2] is None][:1] or calls[:1]
-        is_first = slice_.call.attempt == 1
-        for _, count, each in calls:
+        is_new = slice_.is_new
+        for first, count, each in calls:
             if each is None:
-                self._breaker.returned(count, now, slice_, is_first=is_first)
+                self._breaker.returned(count, now, slice_, is_new=is_new)
+                if is_new:
+                    begin = slice_.seqs.index(first)
+                    lanes = [lane_in(slice_, begin + index) for index in range(count)]
+                    self._bad_lanes.returned(lanes, now)
+            elif is_new and self._is_repeat(each, now):
+                continue
+            elif isinstance(each.failure.error, RetryLater):
+                after_s = each.failure.error.after_s
+                self._breaker.asked_later(now, after_s, slice_, is_new=is_new)
             else:
-                self._breaker.failed(now, in_words(each), slice_, is_first=is_first)
+                self._breaker.failed(now, in_words(each), slice_, is_new=is_new)
+
+    def _is_repeat(self, failed: FailedRecord, now: float) -> bool:
+        """Tell whether a new record's failure says nothing that its lane has not said before."""
+        return self._bad_lanes.is_repeat(failed.lane, now) and self._breaker.lets_start
 
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
         """Give a record that failed its final outcome and free its lane."""
@@ -414,6 +441,11 @@ class Settling:
         """
         slices = self._dispatcher.slices_of(partition)
         return {lane for slice_ in slices if slice_.settled for lane in slice_.lanes}
+
+
+def _is_new(partition: Partition, seqs: Iterable[int]) -> bool:
+    """Tell whether the records of one call that returned were called for the first time."""
+    return partition.rung.level is None and not any(seq in partition.failed for seq in seqs)
 
 
 def in_words(failed: FailedRecord) -> str:

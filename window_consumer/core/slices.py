@@ -197,6 +197,14 @@ class Slice:
         return self.deviations
 
     @property
+    def is_new(self) -> bool:
+        """Its records are called for the first time since a source, or somebody who put them back.
+
+        Neither a retry nor the copies in a retry level are.
+        """
+        return self.call.attempt == 1 and self.partition.rung.level is None
+
+    @property
     def plain(self) -> bool:
         """Every record was called for the first time, its handler returned, nothing is produced."""
         return self.deviations is None and self.call.attempt == 1

@@ -119,6 +119,8 @@ class BreakerPicture:
     calls: int
     seconds: float
     """Since it came into this state."""
+    why: str = ""
+    """Why it has opened, or paused, the last time: in words, with the figures of that moment."""
 
 
 @frozen
@@ -169,6 +171,8 @@ class Snapshot:
     """A person has paused the worker."""
     loop: LoopPicture | None = None
     """None where handlers are no coroutines."""
+    cannot_write: str | None = None
+    """Why copies and results cannot be written at the moment, None where they can."""
 
 
 SHOWN_KEY = 60
@@ -226,6 +230,7 @@ def _breaker(breaker: Breaker, now: float) -> BreakerPicture:
         failed,
         calls,
         max(0.0, now - breaker.since) if isfinite(breaker.since) else 0.0,
+        breaker.why,
     )
 
 
@@ -329,7 +334,7 @@ def _call(slice_: Slice, now: float, abandoned: Container[Slice]) -> CallPicture
     return CallPicture(
         name=slice_.partition.name,
         offset=message.offset(),
-        attempt=slice_.call.attempt,
+        attempt=slice_.call.number_of(message),
         seconds=max(0.0, now - slice_.started),
         thread=slice_.thread,
         abandoned=slice_ in abandoned,

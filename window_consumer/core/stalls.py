@@ -159,7 +159,10 @@ class Stalls:
         slice_.call.cancelled = True
         if slice_.partition.owned:
             self._breaker.failed(
-                now, f"a call that has not returned for {stalled.seconds:.0f} s", slice_
+                now,
+                f"a call that has not returned for {stalled.seconds:.0f} s",
+                slice_,
+                is_new=slice_.is_new,
             )
             self._settling.abandon(slice_, failure, now)
         else:
@@ -181,6 +184,13 @@ class Stalls:
         if slice_.partition.owned:
             self._settling.release(slice_, now)
         return True
+
+    def hangs(self, slice_: Slice, now: float) -> bool:
+        """Tell whether a call is known to hang, and nobody has told it to end."""
+        if slice_ in self._ending:
+            return False
+        is_late = bool(slice_.started) and now - self._since(slice_) >= self._rules.after_s
+        return is_late or slice_ in self._reported
 
     def stood_still(self, now: float) -> None:
         """Hear that the process was frozen: no call could go on meanwhile."""
@@ -286,7 +296,7 @@ class Stalls:
             slice_.partition.name,
             message.offset(),
             message.key(),
-            slice_.call.attempt,
+            slice_.call.number_of(message),
             now - self._since(slice_),
             abandon,
             is_relief,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from window_consumer.core.decisions import Assigned
+from window_consumer.core.kept import Kept
 from window_consumer.core.metadata import CommitNote, decode
 from window_consumer.core.suspicion import SUSPECT_AFTER, UncleanEnds, unclean_ends
 from window_consumer.model.errors import WorkerStoppedError
@@ -28,6 +29,10 @@ class Found:
     topic_hash: int = 0
     known_partitions: int = 0
     """How many partitions the topic had when the group first read it, see ``partitions_known``."""
+    partitions: int = 0
+    """How many it has now, 0 where nobody knows."""
+    kept: Kept | None = None
+    """What this member had finished when it lost the partition, where that still counts."""
 
 
 @frozen
@@ -58,14 +63,13 @@ def partitions_known(committed: Iterable[Committed], partitions_now: int) -> int
     """Return how many partitions the topic had when the group first read it.
 
     ``committed`` is what the group has committed for all partitions of the topic. Where it has
-    nothing it starts now. Later partitions are new ones, whose first records nobody has skipped
+    nothing, or nothing of ours, we start now: offsets that another client has committed do not tell
+    which partitions it knew. Later partitions are new ones, whose first records nobody has skipped
     on purpose: they begin at the earliest offset.
     """
     offsets = [each for each in committed if each.next_offset is not None]
-    if not offsets:
-        return partitions_now
     notes = [note for each in offsets if (note := decode(each.metadata)) is not None]
-    return max((note.known_partitions for note in notes), default=0)
+    return max((note.known_partitions for note in notes), default=partitions_now)
 
 
 def resolve(found: Found, on_no_offset: OnNoOffset) -> Start:
@@ -104,13 +108,19 @@ def _from_offset(found: Found, next_offset: int) -> Start:
     if unfit:
         text = f"{found.name}: the commit's finished ranges are not used: {unfit}"
         return Start(_assigned(found, next_offset), text if note.finished else "")
+    begin = next_offset
+    if found.kept is not None:
+        # The commit is one of this member's, so its ranges are among what is kept.
+        note = evolve(note, finished=found.kept.beyond(next_offset))
+        if note.finished and note.finished[0].start == next_offset:
+            begin = note.finished[0].stop
     before = unclean_ends(note, found.log[1])
     # Nothing but "in use" is as it should be while the worker runs.
     opened = not (note.clean or note.unclean_ends or note.suspect is not None or note.crashes)
     assigned = _assigned(
         found,
-        next_offset,
-        finished=note.finished,
+        begin,
+        finished=tuple(each for each in note.finished if each.stop > begin),
         committed=committed,
         opened=opened,
         unclean=before,
@@ -162,7 +172,9 @@ def _assigned(
         finished=finished,
         topic_hash=found.topic_hash,
         known_partitions=found.known_partitions,
+        partitions=found.partitions,
         committed=committed,
         opened=opened,
         unclean=unclean,
+        kept=found.kept if committed else None,
     )

@@ -24,6 +24,7 @@ from window_consumer.core.partition import Partition
 from window_consumer.core.settling import Settling
 from window_consumer.core.slices import Lane, Slice
 from window_consumer.core.suspicion import Suspicion
+from window_consumer.core.unreadable import is_unreadable
 from window_consumer.model.errors import ProcessCrashedError
 from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.record import Message
@@ -225,7 +226,7 @@ class Suspects:
                 self._begin_to_end(case, now)
                 return
             times = case.suspicion.crashes.get(candidate.offset, 0)
-            if times < self._rules.crash_attempts:
+            if times < self._rules.crash_attempts or is_unreadable(candidate.message):
                 case.candidate = candidate
                 return
             case.passed.add(candidate.offset)

@@ -202,6 +202,7 @@ class Examination:
             group=self._groups.get(worker.name, ()),
             round_trips_s=self._trips.get(id(cluster), ()),
             is_cluster_silent=is_mute or worker.name in self.unreached,
+            blocks=worker.retry.on_failure == "block",
         )
 
 

@@ -18,9 +18,11 @@ class CauseKind(StrEnum):
 
     BREAKER_OPEN = "breaker_open"
     HALTED = "halted"
+    CANNOT_WRITE = "cannot_write"
     NOT_IN_GROUP = "not_in_group"
     REBALANCES = "rebalances"
     HOVERING = "hovering"
+    POISON_RECORD = "poison_record"
     HOT_KEY = "hot_key"
     HOT_PARTITION = "hot_partition"
     RATE = "rate"

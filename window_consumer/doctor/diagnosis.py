@@ -12,14 +12,24 @@ from window_consumer.doctor.evidence import Evidence
 from window_consumer.doctor.interpreter import gil_bound, loop_blocked, loop_bound
 from window_consumer.doctor.load import handler_slow, hot_key, hot_partition, rate
 from window_consumer.doctor.looks import GroupLook
-from window_consumer.doctor.standing import breaker_open, halted, hovering, not_in_group, rebalances
+from window_consumer.doctor.standing import (
+    breaker_open,
+    cannot_write,
+    halted,
+    hovering,
+    not_in_group,
+    poison_record,
+    rebalances,
+)
 from window_consumer.doctor.supply import broker_away, broker_slow, fetch_bound
 
 RULES: Final[tuple[Callable[[Evidence], Iterator[Cause]], ...]] = (
     breaker_open,
+    cannot_write,
     halted,
     rebalances,
     not_in_group,
+    poison_record,
     hovering,
     hot_key,
     rate,

@@ -13,6 +13,7 @@ from window_consumer.core.durations import Histogram
 from window_consumer.core.snapshot import LoopPicture
 from window_consumer.doctor.looks import GroupLook, PartitionLook, WorkerLook
 from window_consumer.model.record import TopicPartition
+from window_consumer.telemetry.admin_client import ToldFailing
 
 BEHIND_S: Final = 2.0
 """What takes longer to be done with is lag: a busy worker always has some records in its hands."""
@@ -39,6 +40,8 @@ class Evidence:
     """How long the cluster took to answer quick questions."""
     is_cluster_silent: bool = False
     """It was asked, and has answered nothing."""
+    blocks: bool = False
+    """A record that fails holds its lane up until it is done (``retry.on_failure: block``)."""
 
     @property
     def first(self) -> WorkerLook:
@@ -169,6 +172,18 @@ class Evidence:
         """Return a partition's figure at each look that had the partition."""
         seen = (each for look in self.looks for each in look.partitions)
         return [of(each) for each in seen if each.name == name]
+
+    def poison_of(self, partition: PartitionLook) -> ToldFailing | None:
+        """Return the record that blocks most others of a partition, None where none does.
+
+        It has failed at the first look, and has not got over it.
+        """
+        if not self.blocks or self.last.breaker.state not in {"closed", "holding"}:
+            return None
+        at_first = (each for each in self.first.partitions if each.name == partition.name)
+        before = {each.offset for look in at_first for each in look.blocking}
+        found = [each for each in partition.blocking if each.behind and each.offset in before]
+        return max(found, key=lambda each: each.behind, default=None)
 
     # ---- the cluster
 

@@ -28,7 +28,7 @@ def hot_key(seen: Evidence) -> Iterator[Cause]:
         return
     for partition in seen.last.partitions:
         line, held = _line_of(seen, partition)
-        if not _is_held_by_a_key(seen, partition):
+        if not _is_held_by_a_key(seen, partition) or seen.poison_of(partition) is not None:
             continue
         key = "" if partition.hottest_key is None else f" {partition.hottest_key!r}"
         yield Cause(
@@ -37,7 +37,8 @@ def hot_key(seen: Evidence) -> Iterator[Cause]:
             f"{line:.0f} of the {held:.0f} records in the window of {partition.name} wait for one"
             f" key{key}, of which one call runs at a time, while"
             f" {(1 - seen.busy_ratio):.0%} of the slots' time is idle: spread that key, or do"
-            " less for each of its records (a batch handler, deduplication)",
+            f" less for each of its records (a batch handler, deduplication)"
+            f"{_or_poison(seen, partition)}",
             {
                 "waiting_for_key": line,
                 "open": held,
@@ -48,6 +49,16 @@ def hot_key(seen: Evidence) -> Iterator[Cause]:
             partition.name,
             weight=75,
         )
+
+
+def _or_poison(seen: Evidence, partition: PartitionLook) -> str:
+    """Say what else it may be, where nobody tells which records fail."""
+    if not seen.blocks or not partition.failed or partition.blocking:
+        return ""
+    return (
+        f"; or one of its {partition.failed} failed records blocks that key (on_failure: block):"
+        " the log names it, and so does doctor where it is given the admin address"
+    )
 
 
 def _line_of(seen: Evidence, partition: PartitionLook) -> tuple[float, float]:
@@ -76,6 +87,8 @@ def hot_partition(seen: Evidence) -> Iterator[Cause]:
     if not one_by_one and worst.open + worst.buffered <= seen.last.slots:
         return  # its records do not come: that is another cause
     if _is_held_by_a_key(seen, worst) or worst.waits_for_rate or worst.halted:
+        return
+    if seen.poison_of(worst) is not None:
         return
     why = "its records run one after another (ordering: partition)" if one_by_one else "it is hot"
     yield Cause(

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from window_consumer.core.durations import Histogram
 from window_consumer.core.snapshot import LoopPicture, PartitionPicture
 from window_consumer.model.record import TopicPartition
-from window_consumer.telemetry.admin_client import ToldWorker
+from window_consumer.telemetry.admin_client import ToldFailing, ToldWorker
 
 UNHEARD: Final = "unheard"
 """The phase of a worker whose process did not answer."""
@@ -37,6 +37,8 @@ class PartitionLook:
     waits_for_rate: bool = False
     halted: bool = False
     """A person has paused it, or its worker."""
+    blocking: Sequence[ToldFailing] = ()
+    """Records that have failed and hold up their lanes, as far as that is told."""
 
 
 @frozen
@@ -60,6 +62,8 @@ class BreakerLook:
     seconds: float | None = None
     failed: int | None = None
     calls: int | None = None
+    why: str = ""
+    """Why it has opened or paused, where that is told."""
 
 
 @frozen
@@ -90,6 +94,8 @@ class WorkerLook:
     loop: LoopPicture | None = None
     """None where handlers are no coroutines."""
     breaker: BreakerLook = field(factory=BreakerLook)
+    cannot_write: str | None = None
+    """Why copies and results cannot be written; None where they can, or that is not told."""
     partitions: Sequence[PartitionLook] = ()
     calls: Sequence[CallLook] = ()
 
@@ -136,8 +142,10 @@ def look_at(told: ToldWorker, at_s: float) -> WorkerLook:
             seen.breaker.seconds,
             seen.breaker.failed,
             seen.breaker.calls,
+            seen.breaker.why,
         ),
-        partitions=tuple(map(_partition, seen.partitions)),
+        cannot_write=seen.cannot_write,
+        partitions=tuple(_partition(each, told.blocking) for each in seen.partitions),
         calls=tuple(
             CallLook(
                 call.name,
@@ -174,7 +182,7 @@ def lag_of(lag: int | None, unread: int | None, held: int, *, is_source: bool) -
     return unread + held if is_source and unread is not None else lag
 
 
-def _partition(seen: PartitionPicture) -> PartitionLook:
+def _partition(seen: PartitionPicture, blocking: Sequence[ToldFailing]) -> PartitionLook:
     held = seen.open + seen.buffered
     return PartitionLook(
         name=seen.name,
@@ -190,4 +198,5 @@ def _partition(seen: PartitionPicture) -> PartitionLook:
         hottest_key=seen.hottest_key,
         waits_for_rate=seen.waits_for_rate,
         halted=seen.halted,
+        blocking=tuple(each for each in blocking if each.name == seen.name),
     )

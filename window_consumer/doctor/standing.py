@@ -26,27 +26,48 @@ GOES_ON_S: Final = 60.0
 seconds there are few. So many within minutes, the last one just now, are more than one restart."""
 
 
+_THEN: Final = {
+    "open": "most first calls failed, so nothing starts until what the handler needs works again",
+    "half-open": "most first calls failed, so one at a time finds out whether it works again",
+    "paused": "nothing starts until the time that they asked for is over",
+}
+
+
 def breaker_open(seen: Evidence) -> Iterator[Cause]:
     """Most calls fail, so nothing starts."""
     breaker = seen.last.breaker
-    if breaker.state not in {"open", "half-open"}:
+    if breaker.state not in _THEN:
         return
     since = "" if breaker.seconds is None else f" for {breaker.seconds:.0f} s"
-    failed = "most calls"
-    if breaker.failed is not None and breaker.calls:
-        failed = f"{breaker.failed} of the last {breaker.calls} calls"
     yield Cause(
         CauseKind.BREAKER_OPEN,
         seen.worker,
-        f"its circuit breaker has been {breaker.state}{since}: {failed} failed, so nothing starts"
-        " until what the handler needs works again",
+        f"its circuit breaker has been {breaker.state}{since}:"
+        f" {breaker.why or 'most new records failed'}; {_THEN[breaker.state]}",
         {
             "state": breaker.state,
             "open_s": breaker.seconds,
+            "why": breaker.why or None,
             "failed": breaker.failed,
             "calls": breaker.calls,
         },
         weight=100,
+    )
+
+
+def cannot_write(seen: Evidence) -> Iterator[Cause]:
+    """The producer of copies and results gives up."""
+    why = seen.last.cannot_write
+    if why is None:
+        return
+    waiting = sum(each.failed for each in seen.last.partitions)
+    yield Cause(
+        CauseKind.CANNOT_WRITE,
+        seen.worker,
+        f"it cannot write copies or results: {why}; {waiting} records wait for that, and the"
+        " offsets behind them are not committed",
+        {"waiting": waiting},
+        weight=99,
     )
 
 
@@ -116,6 +137,37 @@ def not_in_group(seen: Evidence) -> Iterator[Cause]:
     )
 
 
+def poison_record(seen: Evidence) -> Iterator[Cause]:
+    """A record that fails again and again holds up its lane."""
+    for partition in seen.last.partitions:
+        record = seen.poison_of(partition)
+        if record is None or partition.halted:
+            continue
+        lane, waiting = "the partition", "records wait behind it"
+        if seen.ordering == "key":
+            key = "" if record.key is None else f" {record.key!r}"
+            lane, waiting = f"its key{key}", "records of that key wait behind it"
+        yield Cause(
+            CauseKind.POISON_RECORD,
+            seen.worker,
+            f"offset {record.offset} of {partition.name} blocks {lane}"
+            f" (retry.on_failure: block): {record.attempts} calls so far, the last failure is"
+            f" {record.error or 'an error that is not told'}; {record.behind} {waiting}."
+            " Mend the cause, or take it out of the way: window-consumer skip, or dead-letter,"
+            f" --worker {seen.worker}"
+            f" --record {partition.name.topic}/{partition.name.partition}/{record.offset}",
+            {
+                "offset": record.offset,
+                "key": record.key,
+                "attempts": record.attempts,
+                "error": record.error,
+                "waiting_for_lane": record.behind,
+            },
+            partition.name,
+            weight=88,
+        )
+
+
 def hovering(seen: Evidence) -> Iterator[Cause]:
     """A start cell does not complete."""
     calls = seen.last.durations
@@ -123,6 +175,8 @@ def hovering(seen: Evidence) -> Iterator[Cause]:
     for partition in seen.last.partitions:
         if partition.halted or partition.hovering_s < max(HOVERS_S, HOVERS_CALLS * usual_s):
             continue
+        if seen.poison_of(partition) is not None:
+            continue  # it is told already, with what it failed of
         held = [each for each in seen.last.calls if each.name == partition.name]
         longest = max(held, key=lambda call: call.seconds, default=None)
         if longest is not None and longest.seconds < partition.hovering_s / 2:
@@ -156,6 +210,13 @@ def _what_holds(partition: PartitionLook, call: CallLook | None) -> str:
         return (
             f"offset {call.offset} has been running for {call.seconds:.0f} s (attempt"
             f" {call.attempt}){where}; give what it waits for a timeout"
+        )
+    if partition.blocking:
+        first = min(partition.blocking, key=lambda each: each.offset)
+        return (
+            f"{partition.failed} of its records failed and wait for their next call, or for the"
+            f" ack of their copy, among them offset {first.offset}, after {first.attempts} calls,"
+            f" with {first.error or 'an error that is not told'}"
         )
     if partition.failed:
         return (

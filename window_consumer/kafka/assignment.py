@@ -26,6 +26,8 @@ class Assignment:
     def __init__(self, consumer: Consumer, *, incremental: bool):
         self._consumer = consumer
         self._incremental = incremental
+        self.topics: set[str] = set()
+        """Those of all partitions that were ever assigned: nothing else can be delivered."""
         self._begins: dict[TopicPartition, int] = {}
         """Where each was last told to begin: the client knows it only after the first record."""
         self._paused: set[TopicPartition] = set()
@@ -67,6 +69,7 @@ class Assignment:
         if not self._incremental:
             self._begins.clear()
         self._begins.update(dict.fromkeys(names, HELD_AT))
+        self.topics.update(name.topic for name in names)
         self._move(names)
 
     def give_up(self, names: Sequence[TopicPartition]) -> None:

@@ -53,14 +53,19 @@ class Names:
         self,
         gathered: dict[TopicPartition, Batch],
         batch: list[AnyMessage],
-        topics: Sequence[str],
+        topics: Collection[str],
     ) -> None:
-        """Add records to those of their partitions; ``topics`` are all that the client reads."""
+        """Add records to those of their partitions.
+
+        ``topics`` are all that the client was ever assigned partitions of. What it subscribes to
+        does not tell: a topic's last records come when the subscription has changed already.
+        """
         if not batch:
             return
         partitions = list(map(_partition_of, batch))
         if len(topics) == 1:
-            runs = [(self.of(topics[0], p), run) for p, run in _split(batch, partitions)]
+            (topic,) = topics
+            runs = [(self.of(topic, p), run) for p, run in _split(batch, partitions)]
         else:
             keys = list(zip(map(_topic_of, batch), partitions, strict=True))
             runs = [(self.of(*key), run) for key, run in _split(batch, keys)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import define
 from confluent_kafka import (
+    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -36,7 +37,9 @@ from window_consumer.kafka.answers import (
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.coordinator import GroupQuestion, committed_offsets
 from window_consumer.kafka.features import Features
+from window_consumer.kafka.group_offsets import Progress
 from window_consumer.kafka.lifeline import Lifeline
+from window_consumer.kafka.log_questions import LogQuestion
 from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.topics import Group, NewCopyTopic, Topic
 from window_consumer.model import record
@@ -46,6 +49,7 @@ from window_consumer.model.errors import (
     ConfigError,
     MissingTopicError,
     NotPermittedError,
+    RunError,
 )
 
 _POLL_S = 0.2
@@ -126,6 +130,8 @@ class Cluster:
                 return
             waited = time.monotonic() - started
             reason = errors.text_of(self._troubles.absent) if self._troubles.absent else "no answer"
+            if hint := self._features.hint():
+                reason = f"{reason}; {hint}"
             if waited >= timeout_s:
                 raise BrokerUnavailableError(
                     f"no broker at {self.bootstrap} answered within {round(timeout_s, 1):g} s"
@@ -304,26 +310,54 @@ class Cluster:
         self, group: str, topic: str, timeout_s: float = _ASK_S
     ) -> dict[record.TopicPartition, int]:
         """Return the same by partition; empty for a topic that does not exist."""
-        found = self.topics([topic], timeout_s).get(topic)
-        if found is None:
+        found = self.progress(group, topic, timeout_s)
+        return {name: its.end - max(its.committed, its.start) for name, its in found.items()}
+
+    def progress(
+        self, group: str, topic: str, timeout_s: float = _ASK_S, *, until_ms: int | None = None
+    ) -> dict[record.TopicPartition, Progress]:
+        """Return what a group has committed of each partition, and what the log has.
+
+        With ``until_ms`` also the first offset whose record is of that time or later. Empty for a
+        topic that does not exist.
+        """
+        topics = self.topics([topic], timeout_s).get(topic)
+        if topics is None:
             return {}  # it has been deleted since
-        names = [TopicPartition(topic, partition) for partition in range(found.partitions)]
+        names = [TopicPartition(topic, partition) for partition in range(topics.partitions)]
         what = f"backlog of {topic}"
         committed = committed_offsets(self._conf, group, names, what, timeout_s, self._features)
         ends, starts = (
             self._log_ends(names, spec, what, timeout_s) for spec in (_LATEST, _EARLIEST)
         )
-        return {
-            record.TopicPartition(topic, each.partition): ends[each.partition]
-            - max(each.offset, starts[each.partition])
-            for each in committed
-        }
+        olds = ends
+        if until_ms is not None:
+            spec: OffsetSpec = OffsetSpec.for_timestamp(until_ms)
+            olds = self._log_ends(names, spec, what, timeout_s)
+        found = {}
+        for each in committed:
+            number = each.partition
+            old = ends[number] if olds[number] < 0 else olds[number]
+            place = (each.offset, each.metadata, starts[number], ends[number], old)
+            found[record.TopicPartition(topic, number)] = Progress(*place)
+        return found
 
     def round_trip_s(self, timeout_s: float = _ASK_S) -> float:
         """Return how long a small question takes; a WindowConsumerError without an answer."""
         started = time.monotonic()
         self.topic_names(timeout_s)
         return time.monotonic() - started
+
+    def ask_for_log(
+        self, name: record.TopicPartition, timeout_s: float = _ASK_S, *, committed: bool = True
+    ) -> LogQuestion:
+        """Ask where a log begins and ends; with ``committed`` it ends before open transactions."""
+        asked = TopicPartition(*name)
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        how = {"request_timeout": timeout_s}
+        low = self._admin.list_offsets({asked: _EARLIEST}, **how)[asked]
+        end = self._admin.list_offsets({asked: _LATEST}, isolation_level=level, **how)[asked]
+        return LogQuestion(low, end)
 
     def log_ends(
         self, names: Sequence[record.TopicPartition], timeout_s: float = _ASK_S
@@ -349,6 +383,15 @@ class Cluster:
         """Return one broker's settings; empty where the cluster does not tell them."""
         brokers = self._metadata("list of brokers", timeout_s).brokers
         return self._settings_of("broker", str(min(brokers)), timeout_s)
+
+    def group_config(self, group: str, timeout_s: float = _ASK_S) -> dict[str, str]:
+        """Return a group's settings, its own or the broker's; empty where nobody tells them."""
+        try:
+            return self._settings_of("group", group, timeout_s)
+        except BrokerUnavailableError:
+            raise
+        except RunError:
+            return {}  # before Kafka 4.0 groups have none: such a question is invalid
 
     # ---- answers
 

@@ -13,7 +13,7 @@ from window_consumer.kafka.assignment import Assignment
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.commits import Commits, Results
 from window_consumer.kafka.lifeline import Lifeline
-from window_consumer.model.errors import CommitFailedError, RunError
+from window_consumer.model.errors import CommitFailedError, GivenUpError, RunError
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 
@@ -35,6 +35,8 @@ class Connection:
         self.troubles: list[KafkaError] = []
         """What the client has said about itself, for the listener."""
         self.commits = Commits()
+        self._given_up: set[TopicPartition] = set()
+        """Partitions that were given up since a commit was last waited for."""
         self.lifeline = Lifeline(settings, notices_silence=True)
         noting = {"error_cb": self._hear, "on_commit": self.commits.on_commit}
         try:
@@ -92,20 +94,27 @@ class Connection:
         self.troubles.append(error)
 
     def commit_and_wait(self, commits: Sequence[Commit], timeout_s: float) -> Results:
-        """Send commits and serve the client until they have their answers, or for so long."""
+        """Send commits and serve the client until they have their answers, or for so long.
+
+        The client may be told meanwhile to give a partition up: then nobody waits for its answer,
+        and whatever the answer was, the commit must not be sent again.
+        """
         deadline = time.monotonic() + timeout_s
-        missing = {commit.name for commit in commits}
+        wanted = {commit.name for commit in commits}
+        self._given_up.clear()
         self.commits.send(self.consumer, commits)
-        found = self.commits.take_of(missing)
-        while len(found) < len(missing) and time.monotonic() < deadline:
+        found = self.commits.take_of(wanted)
+        while wanted - found.keys() - self._given_up and time.monotonic() < deadline:
             message = self.consumer.poll(_SERVE_S)
             if message is not None:
                 self._put_back(message)
-            found.update(self.commits.take_of(missing))
-        late = missing.difference(found)
+            found.update(self.commits.take_of(wanted))
+        late = wanted.difference(found)
         self.commits.forget(late)
         failure = CommitFailedError(f"no answer within {timeout_s:g} s")
-        return {**found, **dict.fromkeys(late, failure)}
+        found.update(dict.fromkeys(late, failure))
+        lost = {name for name in self._given_up & wanted if found[name] is not None}
+        return {**found, **dict.fromkeys(lost, GivenUpError())}
 
     def _put_back(self, message: Any) -> None:
         """Let a record be read again: the client can only be served by taking one from it."""
@@ -118,6 +127,7 @@ class Connection:
 
     def give_up(self, names: Sequence[TopicPartition]) -> None:
         """Forget partitions: answers to their commits concern nobody any more."""
+        self._given_up.update(names)
         self.assignment.give_up(names)
         self.commits.forget(names)
 

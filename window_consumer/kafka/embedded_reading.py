@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from window_consumer.kafka import errors
+from window_consumer.kafka.header_names import read_headers
 from window_consumer.model.errors import BrokerUnavailableError, MissingTopicError, RunError
 from window_consumer.model.record import Message
 
@@ -70,6 +71,7 @@ def read_all(client: Mapping[str, Any], topic: str, timeout_s: float = 10.0) -> 
                     waiting.discard(message.partition() or 0)
                 elif not errors.is_absence(error) and error.code() != _GROUP_DENIED:
                     raise errors.translate(error, topic)
+    read_headers(found)
     return sorted(found, key=lambda message: (message.partition() or 0, message.offset() or 0))
 
 

@@ -223,9 +223,19 @@ def commit_failure(error: KafkaError) -> CommitFailedError:
     )
 
 
+def is_purged(error: KafkaError) -> bool:
+    """Tell whether a message failed because its client was given up."""
+    return error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+
+
 def publish_failure(error: KafkaError, topic: str) -> PublishFailedError:
     """Say why a copy was not acked."""
     code = error.code()
+    if is_fatal(error):
+        why = f"the producer has given up: {text_of(error)}"
+        if code in _NOT_PERMITTED:
+            why += "; WRITE on the topic is missing: add an ACL"
+        return PublishFailedError(f"copy to {topic}: {why}", gave_up=True, why=why)
     return PublishFailedError(
         f"copy to {topic}: {text_of(error)}",
         too_large=code in _TOO_LARGE,

@@ -46,10 +46,10 @@ class EventWriter:
 
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is None:
+                self._producer.note_sent()
                 on_done(None)
             else:
-                self._producer.note_unsent(error)
-                on_done(errors.publish_failure(error, topic))
+                on_done(errors.publish_failure(self._producer.note_unsent(error), topic))
 
         try:
             self._producer.produce(topic, value=value, key=key, on_delivery=report)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from window_consumer.kafka.client_log import ClientLog
 
 _CONTEXT = "feature"
+_HUNG_UP = re.compile(r"bootstrap: Disconnected.* in state (APIVERSION_QUERY|UP)\b")
+"""The broker closes the first connection. A port for TLS gives no answer that can be read, one
+for SASL takes the question for versions and closes at the next one (measured with Kafka 4.3)."""
+
+_SASL = "sasl.mechanism, sasl.username and sasl.password"
 _NO_CONSUMER_PROTOCOL = ("ConsumerGroupHeartbeat", "NOT supported by broker")
 
 
@@ -21,8 +27,24 @@ class Features:
 
     def __init__(self, log: ClientLog, settings: Mapping[str, Any]):
         self._log = log
+        self._settings = settings
         self._asked = settings.get("debug")
+        self._hung_up_in: str | None = None
+        """The state of the first connection when the broker closed it last."""
         self.no_consumer_protocol = False
+
+    def hint(self) -> str | None:
+        """Return what to set where the broker seems to expect TLS or SASL; None without a sign."""
+        protocol = str(self._settings.get("security.protocol", "plaintext")).lower()
+        if self._hung_up_in == "APIVERSION_QUERY" and protocol == "sasl_plaintext":
+            return "the port may expect TLS: set security.protocol: SASL_SSL"
+        if self._hung_up_in is not None and protocol == "plaintext":
+            expected = "TLS or SASL" if self._hung_up_in == "APIVERSION_QUERY" else "SASL"
+            return (
+                f"the port closes plaintext connections and may expect {expected}: set"
+                f" security.protocol to SSL, SASL_SSL or SASL_PLAINTEXT, for SASL also {_SASL}"
+            )
+        return None
 
     def settings(self) -> dict[str, str]:
         """Return what makes a client write these lines."""
@@ -35,4 +57,7 @@ class Features:
                 self.no_consumer_protocol = True
             if not self._asked:
                 return
+        hung_up = _HUNG_UP.search(" ".join(map(str, (message, *args))))
+        if hung_up:
+            self._hung_up_in = hung_up[1]
         self._log.log(level, message, *args)

@@ -5,10 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from attrs import frozen
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from window_consumer.kafka import errors
 from window_consumer.model.errors import RunError
+
+
+@frozen
+class Progress:
+    """How far a group is in one partition."""
+
+    committed: int
+    """Negative where nothing is."""
+    metadata: str | None
+    """What was committed beside it, see ``core.metadata``."""
+    start: int
+    """Of the log."""
+    end: int
+    """Of the log, exclusive."""
+    old: int
+    """Where what is younger than asked for begins; the end where nothing is."""
 
 
 def committed_offsets(

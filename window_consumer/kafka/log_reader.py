@@ -22,6 +22,7 @@ from confluent_kafka import (
 from window_consumer.kafka import errors
 from window_consumer.kafka.batches import has_errors
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.header_names import read_headers
 from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.topic_reader import log_range, reader_settings
 from window_consumer.model.errors import BrokerUnavailableError, RunError, WindowConsumerError
@@ -137,6 +138,7 @@ class LogReader:
             for partition, offset in positions.items():
                 if partition in self._open:
                     self._pass(partition, offset)
+            read_headers(records)
             found += records
             size += sum(map(len, records))
         return found

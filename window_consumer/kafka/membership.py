@@ -83,6 +83,11 @@ class Membership:
         connection = self.connection
         if connection.lifeline.is_lost(connection.consumer):
             self._find_back()
+        elif not self.topics:
+            if self._watch.unheard:
+                # No group deals anything out before there is a topic to read.
+                self._watch.unheard = False
+                self._answer(lambda listener: listener.on_assigned([]))
         elif self.protocol == "consumer" and self._watch.is_deaf(
             connection.consumer.memberid, lambda: connection.assignment.names
         ):
@@ -93,12 +98,19 @@ class Membership:
         return self.connection
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
-        """Join the group for these topics, or change what the group reads."""
+        """Join the group for these topics, or change what the group reads.
+
+        Without topics it waits for them outside of the group: the client joins none for nothing.
+        """
         self.listener = listener
-        self.topics = list(topics)
+        had_topics, self.topics = bool(self.topics), list(topics)
         if self._connection is None:
             self._choose_protocol()
             self._connection = self._connect()
+        if not topics:
+            return
+        if not had_topics:
+            self._watch.expect_share()
         self._connection.consumer.subscribe(
             self.topics,
             on_assign=self._on_assign,

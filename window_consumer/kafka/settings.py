@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from attrs import frozen
 
+from window_consumer.kafka.java_properties import java_advice
+
 Settings = dict[str, Any]
 Kind = Literal["consumer", "producer", "admin"]
 Protocol = Literal["consumer", "classic"]
@@ -36,6 +38,9 @@ CONSUMER_ONLY = frozenset(_LISTED_FOR_CONSUMERS.split())
 
 PRODUCER_ONLY = frozenset(_LISTED_FOR_PRODUCERS.split())
 """Properties that librdkafka lists for producers alone; they do not reach consumers."""
+
+BOOTSTRAP = frozenset({"bootstrap.servers", "metadata.broker.list"})
+"""The two names of the property that every client needs."""
 
 _COMMITS = "the window decides what is committed: only records with a final outcome"
 _CALLBACK = "the framework needs this callback itself"
@@ -130,6 +135,8 @@ def refusals(settings: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, str
         elif key in _ONLY_WITH_VALUE and text not in _ONLY_WITH_VALUE[key][0]:
             allowed, reason = _ONLY_WITH_VALUE[key]
             yield key, f"{key} has to be {' or '.join(sorted(allowed))}: {reason}"
+        elif (advice := java_advice(key, value)) is not None:
+            yield key, advice
     if kind == "consumer" and settings.get("group.protocol") != "classic":
         for key in sorted(_CLASSIC_ONLY & settings.keys()):
             reason = "in the consumer protocol the broker decides it"

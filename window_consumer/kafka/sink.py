@@ -57,10 +57,10 @@ class KafkaSink:
 
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is None:
+                producer.note_sent()
                 on_delivery(None)
             else:
-                producer.note_unsent(error)
-                on_delivery(errors.publish_failure(error, topic))
+                on_delivery(errors.publish_failure(producer.note_unsent(error), topic))
 
         try:
             producer = self._usable()

@@ -17,6 +17,8 @@ from window_consumer.kafka.batches import Names, forget, has_errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.connection import Connection
+from window_consumer.kafka.header_names import read_headers
+from window_consumer.kafka.log_questions import LogQuestions
 from window_consumer.kafka.membership import Membership
 from window_consumer.model.errors import (
     BrokerUnavailableError,
@@ -47,6 +49,8 @@ class KafkaSource:
         self._member = Membership(user_settings, needs, cluster, log)
         self._cluster = cluster
         self._names = Names()
+        committed = user_settings.get("isolation.level") != "read_uncommitted"
+        self._logs = LogQuestions(lambda name: cluster.ask_for_log(name, committed=committed))
 
     @property
     def protocol(self) -> settings.Protocol:
@@ -72,7 +76,11 @@ class KafkaSource:
                 if has_errors(chunk):
                     records = [message for message in chunk if message.error() is None]
                     errors_between += [message for message in chunk if message.error()]
-                self._names.add(gathered, records, self._member.topics)
+                unreadable = read_headers(records)
+                self._names.add(gathered, records, connection.assignment.topics)
+                for message in unreadable:
+                    name = self._names.of(message.topic(), message.partition())
+                    gathered[name].unreadable.append(message.offset())
         except KafkaException as exception:
             connection.note(exception)
         moved.clear()
@@ -151,6 +159,12 @@ class KafkaSource:
             raise BrokerUnavailableError(f"log of {name}: no answer within {timeout_s:g} s")
         low, high = found
         return low, high
+
+    def log_ranges(
+        self, names: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
+        """Return first offset and end of each log, or why not; asks on where there is no answer."""
+        return self._logs.answers(names, timeout_s)
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:
         """Return what the cluster says of topics; those that do not exist are left out."""

@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.header_names import read_headers
 from window_consumer.kafka.oauth import OauthToken, token_setting
 from window_consumer.kafka.settings import Settings
 from window_consumer.model.errors import (
@@ -194,6 +195,7 @@ class TopicReader:
                 records.append(message)
             if message.offset() >= end - 1:
                 self._finish(name, ends)
+        read_headers(records)
         return records
 
     def _heed(

@@ -11,12 +11,13 @@ from hashlib import sha256
 
 from attrs import frozen
 
+from window_consumer.core.copies import place_of
 from window_consumer.model import headers as names
 from window_consumer.model.header_values import count
 from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message
 
-_HONOURED_ANYWHERE = names.KEPT_ON_FOREIGN_TOPICS - {names.REDRIVES}
+_HONOURED_ANYWHERE = (names.KEPT_ON_FOREIGN_TOPICS - {names.REDRIVES}) | {names.HEADERS_LOST}
 _IDENTITY_AND_HISTORY = _HONOURED_ANYWHERE | {
     names.ORIGINAL_TOPIC,
     names.ORIGINAL_PARTITION,
@@ -36,7 +37,6 @@ class Destination:
 
     topic: str
     partitions: int
-    source_partitions: int
     of_the_ladder: bool
     """Whether it is the group's own entry topic; to the source topic only what counts there goes:
     other groups read it, and a record begins anew there."""
@@ -101,17 +101,14 @@ class Returning:
     def __init__(self, to: Destination):
         self._to = to
         self._kept = names.Kept(_IDENTITY_AND_HISTORY if to.of_the_ladder else _HONOURED_ANYWHERE)
-        self._equally_many = to.partitions == to.source_partitions
 
     def copy(self, message: Message, headers: DeadLetterHeaders, value: bytes | None) -> Copy:
         """Make the copy of a dead letter that goes back; ``value`` is the record's own.
 
-        It has the number of the partition that the record came from where the counts are equal,
-        else the key decides.
+        It has the number of the partition that the record came from where there is one, else the
+        key decides.
         """
         kept = self._kept.of(headers.pairs)
         kept.append((names.REDRIVES, b"%d" % (headers.redrives + 1)))
-        partition = headers.original_partition if self._equally_many else None
-        if partition is not None and partition >= self._to.partitions:
-            partition = None
+        partition = place_of(headers.original_partition, self._to.partitions)
         return Copy(self._to.topic, partition, message.key(), value, kept)

@@ -8,10 +8,13 @@ from typing import Any, Final
 
 from window_consumer.model.field_mask import FieldMask, Part
 from window_consumer.model.half_characters import escaped
+from window_consumer.model.headers import PREFIX
 from window_consumer.model.mask import MASKED
+from window_consumer.model.record import Message
 
 NOT_SHOWN: Final = "no JSON, so mask cannot find fields in it"
 WHOLE: Final = "mask hides it as a whole"
+TOO_MUCH: Final = "it has more texts that mask hides than are looked for elsewhere"
 TOO_LARGE: Final = "too large to look for the fields that mask names"
 
 _DECODER: Final = codecs.getincrementaldecoder("utf-8")
@@ -47,6 +50,43 @@ def look_into(value: bytes | None, mask: FieldMask, most_json: int) -> bool:
     if len(value) > most_json:
         return False
     _decoded(value, mask)
+    return True
+
+
+def hide_record(message: Message, mask: FieldMask, most_json: int) -> bool:
+    """Let a mask find all that it hides in a record; False where that is too much to look for.
+
+    Of parts in which no fields can be found, as they are no JSON, no word may be told: see
+    ``FieldMask.error_text``.
+    """
+    parts: tuple[tuple[Part, bytes | None], ...] = (
+        ("key", message.key()),
+        ("value", message.value()),
+    )
+    for part, data in parts:
+        if data is not None and not _hide_part(part, data, mask, most_json):
+            return False
+    for name, content in message.headers() or ():
+        mask.header(name, header_text(content))
+        if mask.hides("headers") and not name.startswith(PREFIX):
+            mask.close(content)
+    return True
+
+
+def _hide_part(part: Part, data: bytes, mask: FieldMask, most_json: int) -> bool:
+    is_hidden = mask.hides(part)
+    if len(data) > most_json:
+        return not (is_hidden or mask.hides_fields)
+    try:
+        value = json.loads(_text_of(data) or "")
+    except (ValueError, RecursionError):
+        if is_hidden or (part == "value" and mask.hides_fields):
+            mask.close(data)
+        return True
+    mask.json(value)
+    if is_hidden:
+        mask.hide(value)
+        mask.close(data)
     return True
 
 

@@ -17,6 +17,7 @@ from window_consumer.model.foreign_dead_letters import FORMATS, Fields, ForeignF
 from window_consumer.model.header_values import count, text
 from window_consumer.model.protocols import Headers
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message
+from window_consumer.model.record_identity import given_id, id_text
 
 
 class Position(NamedTuple):
@@ -205,10 +206,8 @@ def _own(headers: Headers, fields: Fields) -> Headers:
 
 
 def _id_of(fields: Fields, headers: Headers, position: Position) -> str:
-    for name, value in headers:
-        if name == names.ID and value:
-            return value.decode("utf-8", "replace")
-    return _place_of(fields) or str(position)
+    given = given_id(headers)
+    return (_place_of(fields) or str(position)) if given is None else id_text(given)
 
 
 def _place_of(fields: Fields) -> str | None:

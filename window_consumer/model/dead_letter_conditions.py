@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from attrs import frozen
 
-from window_consumer.model.dead_letter import DeadLetter
+from window_consumer.model import headers as names
+from window_consumer.model.dead_letter import DeadLetter, WrittenBy
 from window_consumer.model.expressions import Expression, ExpressionError, Kind, parse
 from window_consumer.model.header_values import text
 from window_consumer.model.headers import Reason
@@ -15,13 +17,16 @@ from window_consumer.model.terms import (
     AnyOf,
     Comparison,
     Field,
+    Header,
     Literal,
     Not,
     OneOf,
     Operand,
     Term,
+    TextTest,
 )
 from window_consumer.model.tokens import did_you_mean, quoted
+from window_consumer.model.values import TEXT_TESTS
 
 Value = str | int | float | None
 
@@ -49,43 +54,71 @@ _FIELDS: Mapping[str, tuple[Kind, Callable[[DeadLetter], Value]]] = {
 FIELDS: Mapping[str, Kind] = {name: kind for name, (kind, _) in _FIELDS.items()}
 """What a condition may name beside ``header('x')``; topic, partition, offset: those at first."""
 
-_KNOWN_REASONS = frozenset(map(str, Reason))
+_WORDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "reason": ("reason", tuple(map(str, Reason))),
+    "written_by": ("writer", tuple(map(str, WrittenBy))),
+}
+"""Fields that hold one word of a few: what to call such a word, and all of them."""
 
 
 def parse_where(condition: str) -> Expression:
     """Read a condition on dead letters; raises ExpressionError, which says where it goes wrong.
 
-    So does a reason that does not exist: no dead letter would ever be chosen.
+    So does a reason that does not exist, and a part of one: no dead letter would ever be chosen.
     """
     where = parse(condition, FIELDS)
-    for reason in _reasons(where.term):
-        if reason not in _KNOWN_REASONS:
-            hint = did_you_mean(reason, _KNOWN_REASONS) or f"; there are {', '.join(Reason)}"
-            message = f"{quoted(reason)} is no reason of a dead letter{hint}"
-            raise ExpressionError(message, condition, condition.find(reason))
+    for field, word, is_known in _compared(where.term):
+        kind, known = _WORDS[field]
+        if not any(map(is_known, known)):
+            near = did_you_mean(word, known) or did_you_mean(word.upper(), known)
+            message = f"{quoted(word)} is no {kind} of a dead letter; there are {', '.join(known)}"
+            raise ExpressionError(message + near, condition, max(0, condition.find(word)))
     return where
 
 
-def _reasons(term: Term) -> Iterator[str]:
-    """Yield the texts that the field ``reason`` is compared with as a whole."""
+Compared = tuple[str, str, Callable[[str], bool]]
+"""A field of ``_WORDS``, what it is compared with, and which words that fits."""
+
+
+def _compared(term: Term) -> Iterator[Compared]:
+    """Yield what fields that hold one word of a few are compared with."""
     match term:
         case All(terms) | AnyOf(terms):
             for each in terms:
-                yield from _reasons(each)
+                yield from _compared(each)
         case Not(inner):
-            yield from _reasons(inner)
-        case OneOf(Field("reason"), choices):
-            yield from _texts(choices)
-        case Comparison(Field("reason"), "==" | "!=", right):
-            yield from _texts([right])
-        case Comparison(left, "==" | "!=", Field("reason")):
-            yield from _texts([left])
+            yield from _compared(inner)
+        case OneOf(operand, choices):
+            yield from _whole(operand, choices)
+        case Comparison(left, "==" | "!=", right):
+            yield from _whole(left, [right])
+            yield from _whole(right, [left])
+        case TextTest(operand, word, pattern) if (field := _field(operand)) is not None:
+            yield field, pattern, partial(_holds, TEXT_TESTS[word], pattern)
 
 
-def _texts(operands: Iterable[Operand]) -> Iterator[str]:
-    for each in operands:
+def _field(operand: Operand) -> str | None:
+    match operand:
+        case Field(name) if name in _WORDS:
+            return name
+        case Header(names.REASON):
+            return "reason"
+        case _:
+            return None
+
+
+def _whole(operand: Operand, others: Iterable[Operand]) -> Iterator[Compared]:
+    """Yield the texts that such a field is compared with as a whole."""
+    field = _field(operand)
+    if field is None:
+        return
+    for each in others:
         if isinstance(each, Literal) and isinstance(each.constant, str):
-            yield each.constant
+            yield field, each.constant, partial(str.__eq__, each.constant)
+
+
+def _holds(test: Callable[[str, str], bool], pattern: str, word: str) -> bool:
+    return test(word, pattern)
 
 
 @frozen

@@ -52,6 +52,10 @@ class WorkerStoppedError(RunError):
     """A worker stopped by itself; what was unfinished is uncommitted and will run again."""
 
 
+class CallsHangError(WorkerStoppedError):
+    """A worker stopped because too many calls hang, which nobody can end."""
+
+
 class CommitFailedError(WindowConsumerError):
     """A commit was refused. ``retriable`` says whether sending it again can help."""
 
@@ -61,16 +65,32 @@ class CommitFailedError(WindowConsumerError):
         self.metadata_too_large = metadata_too_large
 
 
+class GivenUpError(CommitFailedError):
+    """A commit's partition was given up before the answer came: its next owner may commit."""
+
+    def __init__(self) -> None:
+        text = "the partition was given up before the answer came; the commit may have been taken"
+        super().__init__(text, retriable=False)
+
+
 class PublishFailedError(WindowConsumerError):
     """A copy was not acked by the broker, or its fate is unknown; the record stays open."""
 
     def __init__(
-        self, message: str, *, too_large: bool = False, refused: bool = False, why: str = ""
+        self,
+        message: str,
+        *,
+        too_large: bool = False,
+        refused: bool = False,
+        gave_up: bool = False,
+        why: str = "",
     ):
         super().__init__(message)
         self.too_large = too_large
         self.refused = refused or too_large
         """Sending the same again cannot help."""
+        self.gave_up = gave_up
+        """The client has given up; nothing can be written before there is another one."""
         self.why = why or message
         """What the client or the broker says, without what it is about."""
 
@@ -122,7 +142,9 @@ class Skip(HandlerSignal):
 class RetryLater(HandlerSignal):
     """Try the record again after ``after_s`` seconds (float, >= 0); counts as an attempt.
 
-    The wait is local and no longer than the upper end of the worker's ``backoff``.
+    Without ``retry.levels`` the wait is local, and no longer than the upper end of ``backoff``.
+    With levels, a record that is to wait longer than that moves at once to the first level that
+    waits as long, or to the last one.
     """
 
     def __init__(self, after_s: float, message: str = ""):
@@ -179,6 +201,12 @@ class Unroutable(NotCalled):
     """The condition of no handler holds for the record."""
 
     reason = Reason.UNROUTABLE
+
+
+class UnreadableHeaders(NotCalled):
+    """The client cannot read the record's headers: a name among them is not UTF-8."""
+
+    reason = Reason.DECODE
 
 
 class PassedOver(Unroutable, Skip):

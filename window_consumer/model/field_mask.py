@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from fnmatch import translate
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from window_consumer.model.headers import PREFIX, TAGS
@@ -16,6 +17,19 @@ Part = Literal["key", "value", "headers"]
 _SHORTEST = 4
 """A hidden text that is shorter is not looked for elsewhere: it would be found everywhere."""
 
+MOST_HIDDEN: Final = 1000
+"""So many hidden texts of a record are looked for elsewhere. Where there are more nothing is told
+that may quote them: looking for 29,000 took a second for each view of the record."""
+
+_SHORT_TEXT: Final = 64
+"""A hidden text up to this length is no prose: exceptions do not tell its words either."""
+
+_MOST_SEARCHED: Final = 64 * 2**20
+"""Letters of an error times bytes of a value: some milliseconds of searching."""
+
+_WORD: Final = re.compile(rf"\w{{{_SHORTEST},}}")
+_DIGIT: Final = re.compile(r"\d")
+
 _LONGEST_NAME: Final = 500
 """A field with a longer name is hidden: nobody has said anything about it, and matching costs."""
 
@@ -25,21 +39,31 @@ class FieldMask:
 
     Names are compared without regard to capital letters; ``*`` stands for any text. A name with a
     dot is also that of a field below others: ``customer.name`` is ``name`` in any ``customer``.
-    One is made for one record: it remembers what it has hidden.
+    One is made for one record: it remembers what it has hidden, and stays cheap however much that
+    is. Owner: whoever made it.
     """
 
     def __init__(self, names: Iterable[str], whole: Collection[Part] = ()):
-        folded = [name.casefold() for name in names]
-        patterns = [translate(re.sub(r"([?\[])", r"[\1]", name)) for name in folded]
-        self._names = re.compile("|".join(patterns)) if patterns else None
-        self._depth = 1 + max((name.count(".") for name in folded), default=0)
+        self._names, self._depth = _pattern_of(tuple(names))
         self._whole = frozenset(whole)
+        self._known: dict[str, bool] = {}
+        """Which names of fields are hidden, where that depends on nothing above them."""
         self._hidden: set[str] = set()
+        self._closed: list[bytes] = []
+        """Parts of which nothing may be told, and in which no fields can be found."""
+        self._mask: Mask | None = None
+        self.is_full = False
+        """It has hidden more than is looked for elsewhere: no text that may quote it is told."""
 
     @property
     def hides_fields(self) -> bool:
         """Whether there is any name to hide."""
         return self._names is not None
+
+    @property
+    def hides_a_part(self) -> bool:
+        """Whether any part of the record is hidden as a whole."""
+        return bool(self._whole)
 
     def hides(self, part: Part) -> bool:
         """Tell whether a part of the record is hidden as a whole."""
@@ -50,7 +74,7 @@ class FieldMask:
         if text is None:
             return None
         if self._hides_any(name):
-            self._hide(text)
+            self.hide(text)
             return MASKED
         is_ours = name.startswith(PREFIX) and name != TAGS  # they say where it failed, and how
         return MASKED if self.hides("headers") and not is_ours else text
@@ -65,7 +89,7 @@ class FieldMask:
 
     def _field(self, name: str, value: Any, above: tuple[str, ...]) -> Any:
         if value is not None and self._hides_any(name, above):
-            self._hide(value)
+            self.hide(value)
             return MASKED
         return self.json(value, (*above, name)[1 - self._depth :] if self._depth > 1 else ())
 
@@ -73,23 +97,79 @@ class FieldMask:
         """Tell whether a name, or one of its dotted forms, is to be hidden."""
         if self._names is None:
             return False
-        path = (*above, name)
+        if above:
+            return self._hides_path((*above, name))
+        known = self._known.get(name)
+        if known is None:
+            if len(self._known) >= MOST_HIDDEN:
+                self._known.clear()
+            known = self._known[name] = self._hides_path((name,))
+        return known
+
+    def _hides_path(self, path: tuple[str, ...]) -> bool:
+        assert self._names is not None
         for first in range(len(path)):
             dotted = ".".join(path[first:]).casefold()
             if len(dotted) > _LONGEST_NAME or self._names.match(dotted) is not None:
                 return True
         return False
 
-    def _hide(self, value: Any) -> None:
+    def hide(self, value: Any) -> None:
+        """Hide all of a value that was read from JSON, wherever else it is told."""
+        if self.is_full:
+            return
         if isinstance(value, dict):
             for inner in value.values():
-                self._hide(inner)
+                self.hide(inner)
         elif isinstance(value, list):
             for inner in value:
-                self._hide(inner)
+                self.hide(inner)
         elif not isinstance(value, bool | None) and len(str(value)) >= _SHORTEST:
             self._hidden.add(str(value))
+            self._mask = None
+            self.is_full = len(self._hidden) > MOST_HIDDEN
+
+    def close(self, data: bytes | None) -> None:
+        """Let errors tell no word of a part of the record in which no field can be found."""
+        if data:
+            self._closed.append(data)
 
     def text(self, text: str) -> str:
         """Return a text without what was hidden so far: exceptions like to quote it."""
-        return Mask(self._hidden)(text)
+        if self.is_full:
+            return MASKED if text else text
+        if not self._hidden:
+            return text
+        if self._mask is None:
+            self._mask = Mask(self._hidden)
+        return self._mask(text)
+
+    def error_text(self, text: str) -> str:
+        """Return what an exception says, without what was hidden so far, or words of it."""
+        told = self.text(text)
+        if not (self._hidden or self._closed) or self.is_full:
+            return told
+        if len(told) * (sum(map(len, self._closed)) + sum(map(len, self._hidden))) > _MOST_SEARCHED:
+            return MASKED
+        short = "\n".join(each for each in self._hidden if len(each) <= _SHORT_TEXT)
+        long = "\n".join(each for each in self._hidden if len(each) > _SHORT_TEXT)
+
+        def told_word(found: re.Match[str]) -> str:
+            word = found[0]
+            is_hidden = word in short or (_DIGIT.search(word) and word in long)
+            return MASKED if is_hidden or self._is_closed(word) else word
+
+        return _WORD.sub(told_word, told)
+
+    def _is_closed(self, word: str) -> bool:
+        data = word.encode("utf-8", "replace")
+        return any(data in each for each in self._closed)
+
+
+@lru_cache(maxsize=64)
+def _pattern_of(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, int]:
+    """Return what matches any of these names, and how many of a path's last names count."""
+    folded = [name.casefold() for name in names]
+    patterns = [translate(re.sub(r"([?\[])", r"[\1]", name)) for name in folded]
+    depth = 1 + max((name.count(".") for name in folded), default=0)
+    return re.compile("|".join(patterns)) if patterns else None, depth

@@ -36,6 +36,7 @@ REDRIVES = "wc-redrives"
 VALUE_REF = "wc-value-ref"
 TAGS = "wc-tags"
 SENT_AT = "wc-sent-at"
+HEADERS_LOST = "wc-headers-lost"
 
 FORMAT_VERSION = b"1"
 
@@ -66,6 +67,19 @@ class Reason(StrEnum):
     """No handler's condition held."""
     MANUAL = "MANUAL"
     """Somebody moved it by hand."""
+
+
+class LostHeaders(list[tuple[str, bytes | None]]):
+    """What a record has in place of headers that nobody can read: a mark, which goes into copies.
+
+    A header's name is UTF-8; where a producer wrote another, the client gives none of the record's
+    headers. Such a record is called nowhere.
+    """
+
+    @classmethod
+    def new(cls) -> LostHeaders:
+        """Return those of one record."""
+        return cls([(HEADERS_LOST, b"1")])
 
 
 class Kept(dict[str, bool]):

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from window_consumer.model import headers as names
+from window_consumer.model.header_values import count
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Message, TopicPartition
+from window_consumer.model.record_identity import RecordOrigin, given_id, origin_in
 
 
 class Hop(NamedTuple):
@@ -35,7 +37,8 @@ def of_source(message: Message) -> Hop:
     """Return the hop of a record that was delivered from a source topic."""
     name = TopicPartition(message.topic(), message.partition())
     offset = message.offset()
-    return Hop(_own_id(message) or _place(name, offset), name, offset, _timestamp(message))
+    record_id = given_id(message.headers()) or _place(name, offset)
+    return Hop(record_id, name, offset, _timestamp(message))
 
 
 def of_copy(message: Message) -> Hop:
@@ -45,60 +48,40 @@ def of_copy(message: Message) -> Hop:
     record of the topic where it lies, called for the first time, and due.
     """
     found = dict(message.headers() or ())
-    topic = found.get(names.ORIGINAL_TOPIC)
-    partition = _number(found.get(names.ORIGINAL_PARTITION))
-    offset = _number(found.get(names.ORIGINAL_OFFSET))
-    if topic is None or partition is None or offset is None:
+    first = origin_in(found)
+    if first is None:
         hop = of_source(message)
         origin, offset, record_id, timestamp = hop.origin, hop.offset, hop.record_id, hop.timestamp
     else:
-        origin = TopicPartition(topic.decode("utf-8", "replace"), partition)
+        origin, offset = TopicPartition(first.topic, first.partition), first.offset
         record_id = found.get(names.ID) or _place(origin, offset)
-        timestamp = _number(found.get(names.ORIGINAL_TIMESTAMP))
+        timestamp = count(found.get(names.ORIGINAL_TIMESTAMP))
     return Hop(
         record_id=record_id,
         origin=origin,
         offset=offset,
         timestamp=timestamp,
-        attempts=_number(found.get(names.ATTEMPTS)) or 0,
-        first_failure=_number(found.get(names.FIRST_FAILURE)),
-        not_before=_number(found.get(names.NOT_BEFORE)),
+        attempts=count(found.get(names.ATTEMPTS)) or 0,
+        first_failure=count(found.get(names.FIRST_FAILURE)),
+        not_before=count(found.get(names.NOT_BEFORE)),
         level=found.get(names.LEVEL),
     )
 
 
 def attempts_before(message: Message) -> int:
     """Return how often a handler was called for a copy before it came to its topic."""
-    return _number(dict(message.headers() or ()).get(names.ATTEMPTS)) or 0
+    return count(dict(message.headers() or ()).get(names.ATTEMPTS)) or 0
 
 
 def not_before(message: Message) -> int | None:
     """Return when a copy is due, in milliseconds since 1970; None where it does not say so."""
-    return _number(dict(message.headers() or ()).get(names.NOT_BEFORE))
-
-
-def _own_id(message: Message) -> bytes | None:
-    for name, value in message.headers() or ():
-        if name == names.ID and value:
-            return bytes(value)
-    return None
+    return count(dict(message.headers() or ()).get(names.NOT_BEFORE))
 
 
 def _place(name: TopicPartition, offset: int) -> bytes:
-    return f"{name.topic}/{name.partition}/{offset}".encode()
+    return str(RecordOrigin(name.topic, name.partition, offset)).encode()
 
 
 def _timestamp(message: Message) -> int | None:
     kind, milliseconds = message.timestamp()
     return None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds
-
-
-def _number(text: bytes | None) -> int | None:
-    """Read a decimal number that is not negative; None for anything else."""
-    if text is None or not text.isdigit() or len(text) > _MOST_DIGITS:
-        return None
-    return int(text)
-
-
-_MOST_DIGITS = 19
-"""Those of 2**63 - 1."""

@@ -15,7 +15,7 @@ class Outcome(IntEnum):
     OPEN = 0
     DONE = 1
     SKIPPED = 2
-    """Its handler raised Skip."""
+    """Its handler raised Skip, or a person skipped it."""
     DEAD_LETTERED = 3
     DROPPED = 4
     EARLIER = 5

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from window_consumer.model.errors import (
     CommitFailedError,
@@ -28,6 +28,8 @@ class Batch:
     messages: list[Message]
     size: int
     """Bytes of payload: those of the values."""
+    unreadable: list[int] = field(factory=list)
+    """Offsets of records whose headers are ``LostHeaders``."""
 
     @classmethod
     def of(cls, name: TopicPartition, messages: list[Message]) -> Batch:
@@ -152,7 +154,8 @@ class Source(Protocol):
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
         """Send commits and wait for the answers; no answer in time is a failure.
 
-        No record is lost meanwhile; rebalances may be told.
+        No record is lost meanwhile; rebalances may be told. GivenUpError, which is not retriable,
+        stands for a partition that was given up meanwhile, unless its commit was taken before.
         """
 
     def committed(
@@ -173,6 +176,15 @@ class Source(Protocol):
         """Return a log's first offset and its end (exclusive).
 
         Raises a WindowConsumerError in trouble, and where there is no such partition.
+        """
+
+    def log_ranges(
+        self, names: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
+        """Return first offset and end (exclusive) of each log, or why they are not known.
+
+        Waits until each has been asked for ``timeout_s``. What is not answered by then is asked
+        on: a later call returns it, without waiting for it again.
         """
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:

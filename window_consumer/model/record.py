@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from window_consumer.model.record_identity import RecordOrigin, given_id, id_text, origin_in
+
 
 class TopicPartition(NamedTuple):
     """A partition's name; used as a dictionary key everywhere."""
@@ -55,7 +57,7 @@ TIMESTAMP_NOT_AVAILABLE = 0
 class Call:
     """What a record shares with the others of its slice: attempt, state and cancellation."""
 
-    __slots__ = ("attempt", "before", "cancelled", "handler", "owes", "state")
+    __slots__ = ("attempt", "before", "cancelled", "handler", "owes", "state", "whose")
 
     def __init__(
         self,
@@ -69,9 +71,15 @@ class Call:
         """Which of a worker's several handlers was called last; empty where it has one."""
         self.before = before
         """Tells how often a handler was called for a record in other topics of the ladder."""
+        self.whose: Any = None
+        """Whose log lines are about it, as ``runtime.current`` has it."""
         self.cancelled = False
         self.owes = False
         """A handler within middleware has returned records to produce."""
+
+    def number_of(self, message: Message) -> int:
+        """Return which call this is for a record, 1 at first, retry topics included."""
+        return self.attempt if self.before is None else self.attempt + self.before(message)
 
 
 class Record:
@@ -98,18 +106,37 @@ class Record:
 
     @property
     def topic(self) -> str:
-        """The topic that this delivery came from."""
+        """The topic that this delivery came from: of a copy, the retry topic. See ``origin``."""
         return str(self._message.topic())
 
     @property
     def partition(self) -> int:
-        """The partition that this delivery came from."""
+        """The partition that this delivery came from. See ``origin``."""
         return int(self._message.partition())
 
     @property
     def offset(self) -> int:
-        """The record's own offset."""
+        """The offset of this delivery: of a copy, its own in the retry topic. See ``origin``."""
         return int(self._message.offset())
+
+    @property
+    def id(self) -> str:
+        """What to call the record, the same on every delivery: use it as the idempotency key.
+
+        Its ``wc-id`` header (set by its producer, or by the framework on a copy), else
+        ``topic/partition/offset`` of its first delivery.
+        """
+        given = given_id(self._message.headers())
+        return str(self.origin) if given is None else id_text(given)
+
+    @property
+    def origin(self) -> RecordOrigin:
+        """Where the record was delivered from first: ``topic``, ``partition`` and ``offset``.
+
+        They are the record's own at first, and stay the same in retry topics and after a redrive.
+        """
+        first = origin_in(dict(self._message.headers() or ())) if self.is_copy else None
+        return first or RecordOrigin(self.topic, self.partition, self.offset)
 
     @property
     def key(self) -> bytes | None:
@@ -142,8 +169,7 @@ class Record:
     @property
     def attempt(self) -> int:
         """Which handler call this is for the record, 1 at first, retry topics included."""
-        call = self._call
-        return call.attempt if call.before is None else call.attempt + call.before(self._message)
+        return self._call.number_of(self._message)
 
     @property
     def is_copy(self) -> bool:

@@ -6,6 +6,7 @@ over random histories.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import attrs
@@ -15,9 +16,14 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from window_consumer.model.audit_balance import Verdict
 from window_consumer.model.audit_count import FORMAT, WRITTEN, AuditCount, Tier
 from window_consumer.pipeline.schemas import AUDIT_COUNTS, AUDIT_RECORD, CORRUPT, LATEST_MS
+from window_consumer.pipeline.tables import utc_day
 
 ID: Final = ("client", "incarnation", "sequence")
 """What tells a count that came twice."""
+
+UNREAD_CAME: Final = "unread_came"
+UNREAD_LEFT: Final = "unread_left"
+"""In the place of a tier: of counts in quarantine, see ``unread``."""
 
 _PLACE: Final = ("group", "topic", "partition")
 _EPOCH: Final = ("epoch_ms", "client", "incarnation")
@@ -80,13 +86,17 @@ _IS_RANGE: Final = (
     f" AND try_subtract(get(range, 1), get(range, 0)) BETWEEN 0 AND {_MOST_OFFSETS}"
 )
 _NUMBERS: Final = ("count", "without_timestamp", "skewed", "lost", "length_ms")
-_IS_BELIEVED: Final = " AND ".join(
+_IS_BELIEVED_ALONE: Final = " AND ".join(
     [
-        *[_lies_in(f"c.{name}") for name in _NUMBERS],
-        _lies_in("c.bytes", _MOST * 1000),
-        f"coalesce(forall(map_values(c.latency), n -> {_lies_in('n')}), true)",
-        f"coalesce(forall(c.offsets, range -> coalesce({_IS_RANGE}, false)), true)",
+        *[_lies_in(name) for name in _NUMBERS],
+        _lies_in("bytes", _MOST * 1000),
+        f"coalesce(forall(map_values(latency), n -> {_lies_in('n')}), true)",
+        f"coalesce(forall(offsets, range -> coalesce({_IS_RANGE}, false)), true)",
     ]
+)
+"""Of one count, by its fields."""
+_IS_BELIEVED: Final = re.sub(
+    rf"\b({'|'.join((*_NUMBERS, 'bytes', 'latency', 'offsets'))})\b", r"c.\1", _IS_BELIEVED_ALONE
 )
 
 
@@ -104,8 +114,35 @@ def counts(readable: DataFrame) -> DataFrame:
         "bucket_ms",
         F.when(F.col("bucket_ms").between(0, LATEST_MS), F.col("bucket_ms")).otherwise(0),
     )
-    day = F.timestamp_millis("bucket_ms").cast("date")
-    return rows.withColumn("day", day)[[each.name for each in AUDIT_COUNTS]]
+    return rows.withColumn("day", utc_day("bucket_ms", 1000))[[each.name for each in AUDIT_COUNTS]]
+
+
+def unread(quarantined: DataFrame) -> DataFrame:
+    """Return the counts of records in quarantine, as ``AUDIT_COUNTS``, so far as they can be read.
+
+    Takes ``schemas.QUARANTINE``. Whatever its tier says, nobody knows what a count is about but
+    on which side of the balance it is: what has offsets was read (``UNREAD_LEFT``), else it was
+    written (``UNREAD_CAME``).
+    """
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    content = F.from_json(F.col("value").cast("string"), AUDIT_RECORD, options)
+    read = quarantined.select(content.alias("content"), F.col("written_at").alias("timestamp"))
+    was_read = F.size(F.coalesce("offsets", F.array())) > 0
+    known = f"{_IS_BELIEVED_ALONE} AND " + " AND ".join(
+        f"`{name}` IS NOT NULL" for name in _NEEDED if name != "tier"
+    )
+    return (
+        counts(read)
+        .where(known)
+        .withColumns(
+            {
+                "tier": F.when(was_read, UNREAD_LEFT).otherwise(UNREAD_CAME),
+                # Whether they are the same records is not known either.
+                "id_xor": F.lit(None).cast("bigint"),
+                "lost": F.lit(0).cast("bigint"),
+            }
+        )
+    )
 
 
 def effective(rows: DataFrame) -> DataFrame:
@@ -138,20 +175,40 @@ def _replaced(rows: DataFrame) -> DataFrame:
     several = F.min(number) < F.max(number)
     contested = pieces.groupBy(*by).agg(several.alias("several")).where("several").select(*by)
     mine = pieces.join(F.broadcast(contested), by, "left_semi")
-    theirs = mine.select(
-        *by,
-        F.col("epoch").alias("their_epoch"),
-        F.col("topic_hash").alias("their_hash"),
-        F.col("range").alias("their_range"),
-    ).distinct()
-    return (
-        mine.join(theirs, by)
-        .where("their_epoch > epoch")
-        .where("topic_hash = their_hash OR topic_hash = 0 OR their_hash = 0")
-        .where("range[0] < their_range[1] AND their_range[0] < range[1]")
-        .select(*ID)
-        .distinct()
+    return _overlapped_by_later(mine, by).select(*ID).distinct()
+
+
+def _overlapped_by_later(mine: DataFrame, by: list[str]) -> DataFrame:
+    """Return the rows, with ``range`` and ``topic_hash``, that overlap one of a later ``epoch``.
+
+    A sweep, once for each bit of the epochs' ranks. Two ranks differ first in one bit: there the
+    later one has 1 and the earlier one 0, and their higher bits, ``node``, are the same. So each
+    node is swept once, by offset: of all later ranges that begin before an earlier one stops, one
+    overlaps it where the farthest stop among them lies beyond its first offset. That takes no
+    pairs, however many ranges of however many epochs lie over each other.
+    """
+    ranked = mine.withColumn("rank", F.dense_rank().over(Window.partitionBy(*by).orderBy("epoch")))
+    ranked = ranked.withColumn("last", F.max("rank").over(Window.partitionBy(*by)))
+    bits = F.sequence(F.lit(0), F.floor(F.log2("last")).cast("int"))
+    bit = F.col("bit")
+    first, stop = F.col("range")[0], F.col("range")[1]
+    is_later = F.expr("shiftright(rank, bit) & 1 = 1")
+    swept = ranked.withColumn("bit", F.explode(bits)).withColumns(
+        {
+            "node": F.expr("shiftright(rank, bit + 1)"),
+            "is_later": is_later,
+            "at": F.when(is_later, first).otherwise(stop),
+            "reach": F.when(is_later, stop),
+        }
     )
+    node = Window.partitionBy(*by, bit, "node").orderBy("at", "is_later")
+    same = Window.partitionBy(*by, bit, "node", "topic_hash").orderBy("at", "is_later")
+    anyhow = F.col("topic_hash") == 0
+    # Who could not ask for the topic's id may mean any of that name.
+    reached = F.when(anyhow, F.max("reach").over(node)).otherwise(
+        F.greatest(F.max("reach").over(same), F.max(F.when(anyhow, F.col("reach"))).over(node))
+    )
+    return swept.withColumn("reached", reached).where("NOT is_later AND reached > range[0]")
 
 
 def sums(rows: DataFrame) -> DataFrame:

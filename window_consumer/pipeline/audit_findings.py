@@ -6,15 +6,16 @@ otherwise: false alarms are worse than a missing statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from attrs import frozen
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.model.audit_states import Finding, State
 from window_consumer.pipeline.audit import sum64
+from window_consumer.pipeline.audit_places import PLACE
 from window_consumer.pipeline.audit_sides import (
     CAME,
     GONE,
@@ -24,7 +25,6 @@ from window_consumer.pipeline.audit_sides import (
     UNKNOWN,
     in_stretches,
     sides,
-    whole_bucket,
 )
 
 MOST_FOREIGN_BUCKETS: Final = 10
@@ -64,17 +64,28 @@ class Rules:
     """Topics of which compaction may take what was not read yet."""
 
 
-def findings(judged: DataFrame, rules: Rules, caught_up: DataFrame | None = None) -> DataFrame:
+def findings(
+    judged: DataFrame,
+    rules: Rules,
+    caught_up: DataFrame | None = None,
+    held: DataFrame | None = None,
+) -> DataFrame:
     """Return what is found in each bucket, for each group: the columns of ``FINDINGS``.
 
     Takes rows of ``audit.effective``, with those that were replaced; they are read several times,
-    so have them cached. ``caught_up`` as in ``audit_sides.sides``. ``in_flight`` are records that
-    are on their way, or whose counts are; ``gone`` what of the missing retention and its like
-    explain; ``lost`` and ``duplicated`` are the least that explains what was counted; ``lost`` is 0
-    until a bucket is final.
+    so have them cached. ``caught_up`` and ``held`` as in ``audit_sides.sides``. ``in_flight`` are
+    records that are on their way or not finished, or whose counts are on their way; ``gone`` what
+    of the missing retention and its like explain; ``lost`` and ``duplicated`` are the least that
+    explains what was counted; ``lost`` is 0 until a bucket is final.
     """
-    by_partition = sides(judged, grace_ms=rules.grace_ms, caught_up=caught_up)
-    explained = _explained(_added(by_partition, rules), judged, rules)
+    # To look is a job of a moment; to plan for what is not there takes longer.
+    [seen] = judged.agg(
+        F.bool_or(F.col("tier") == GONE).alias("gone"), F.bool_or(F.col("lost") > 0).alias("lost")
+    ).collect()
+    by_partition = sides(
+        judged, grace_ms=rules.grace_ms, caught_up=caught_up, held=held, has_gone=bool(seen.gone)
+    )
+    explained = _explained(_added(by_partition, rules), judged, rules, has_lost=bool(seen.lost))
     return _named(_audited(explained, rules), rules)[list(FINDINGS)]
 
 
@@ -89,6 +100,14 @@ def _added(by_partition: DataFrame, rules: Rules) -> DataFrame:
     differs = (F.col("came_xor") != F.col("left_xor")) | (F.col("came_sum") != F.col("left_sum"))
     is_other = is_known & has_ids & differs & (F.col("came") == F.col("left"))
     summed = [*CAME, *LEFT, UNKNOWN, "came", "left", "over", *KINDS]
+    place = Window.partitionBy(*PLACE)
+    # Who writes more than was counted has no part in what is missing, but may have as many records
+    # in another bucket than they were counted in.
+    foreign = F.count_if(F.col("over") > 0).over(place)
+    is_foreign = (foreign >= MOST_FOREIGN_BUCKETS) & (F.col("missing") <= F.max("over").over(place))
+    by_partition = by_partition.withColumn(
+        "sure", F.when(is_foreign, 0).otherwise(F.col("missing"))
+    )
 
     seconds = F.array_sort(F.array_distinct(F.flatten(F.collect_list("seconds"))))
     gaps = F.zip_with(
@@ -97,7 +116,7 @@ def _added(by_partition: DataFrame, rules: Rules) -> DataFrame:
         lambda later, earlier: (later - earlier) * 1000,
     )
     return by_partition.groupBy(*KEYS).agg(
-        *[F.sum(name).alias(name) for name in summed],
+        *[F.sum(name).alias(name) for name in (*summed, "sure")],
         F.sum(F.when(is_known, 0).otherwise(F.col("came"))).alias("anywhere"),
         F.sum(is_other.cast("int")).alias("others"),
         F.every(has_ids).alias("has_ids"),
@@ -113,7 +132,7 @@ def _added(by_partition: DataFrame, rules: Rules) -> DataFrame:
     )
 
 
-def _explained(added: DataFrame, judged: DataFrame, rules: Rules) -> DataFrame:
+def _explained(added: DataFrame, judged: DataFrame, rules: Rules, *, has_lost: bool) -> DataFrame:
     """Divide differences into what is missing and what else they may be."""
     is_even = (F.col("came") == F.col("left")) & (F.col(UNKNOWN) == 0)
     is_same = is_even & F.col("has_ids") & F.col("same_ids")
@@ -126,58 +145,46 @@ def _explained(added: DataFrame, judged: DataFrame, rules: Rules) -> DataFrame:
         "waiting": F.col("waiting") + F.when(F.col("has_passed"), 0).otherwise(nowhere),
         "over": F.greatest(F.col("over") - F.col("anywhere") - F.col(UNKNOWN), F.lit(0)),
         "exchanged": F.when(F.col(UNKNOWN) == 0, others).otherwise(0),
-        "early": F.col("early"),
-        "uncounted": F.col("uncounted"),
+        **{name: F.col(name) for name in (GONE, "early", "uncounted", "sure")},
     }
     # The same records have left, whatever partitions they were counted in.
     known = added.withColumns({k: F.when(is_same, 0).otherwise(v) for k, v in found.items()})
-    known = _with_told(known, judged)
     is_compacted = F.col("topic").isin(*rules.compacted) if rules.compacted else F.lit(False)
-    gone = F.when(is_compacted, F.col("missing")).otherwise(F.least("missing", "noticed"))
-    known = known.withColumn(GONE, gone).withColumn("missing", F.col("missing") - F.col(GONE))
-    untold = F.least("missing", "untold")
-    known = known.withColumn("uncounted", F.col("uncounted") + untold)
-    return known.withColumn("missing", F.col("missing") - untold)
+    compacted = F.when(is_compacted, F.col("missing")).otherwise(0)
+    known = known.withColumns(
+        {GONE: F.col(GONE) + compacted, "missing": F.col("missing") - compacted}
+    )
+    return _without_untold(known, judged) if has_lost else known
 
 
-def _with_told(added: DataFrame, judged: DataFrame) -> DataFrame:
-    """Add what counts tell of others.
+def _without_untold(added: DataFrame, judged: DataFrame) -> DataFrame:
+    """Take for uncounted what may be among the counts that could not be written.
 
-    ``noticed`` is what of the topic was noticed to be gone in this bucket or later, ``untold`` of
-    how many of the group's records the counts could not be written, within a day: the next count
-    tells of it, and no more than how many.
+    The next count tells of how many of the group's records they were, and no more. Each of them
+    excuses one record, within a day; those of the buckets that are nearest first.
     """
-    gone = F.when(F.expr(f"tier = '{GONE}' AND NOT replaced"), F.col("count")).otherwise(0)
-    told = F.struct(
-        "topic",
-        F.col("bucket_ms").alias("at_ms"),
-        gone.alias("gone"),
-        F.coalesce("lost", F.lit(0)).alias("lost"),
-    )
+    told = F.struct(F.col("bucket_ms").alias("at_ms"), F.col("lost").alias("count"))
     events = (
-        judged.where(f"lost > 0 OR (tier = '{GONE}' AND NOT replaced)")
+        judged.where("lost > 0 AND `group` != ''")
+        .select("group", told.alias("event"))
         .groupBy("group")
-        .agg(F.collect_list(told).alias("events"))
-        .where("`group` != ''")
+        .agg(
+            F.sum("event.count").cast("bigint").alias("untold"),
+            F.collect_list("event.at_ms").alias("told_ms"),
+        )
     )
-    bucket, length = F.col("bucket_ms"), F.col("length_ms")
-
-    def total(name: str, counts: Callable[[Column], Column]) -> Column:
-        def add(sum_: Column, event: Column) -> Column:
-            return sum_ + F.when(counts(event), event[name]).otherwise(0)
-
-        return F.coalesce(F.aggregate("events", F.lit(0).cast("bigint"), add), F.lit(0))
-
-    def is_later(event: Column) -> Column:
-        same_topic = event["topic"] == F.col("topic")
-        return same_topic & (whole_bucket(event["at_ms"], length) >= bucket)
-
-    def is_near(event: Column) -> Column:
-        return F.abs(event["at_ms"] - bucket) <= _DAY_MS
-
-    joined = added.join(F.broadcast(events), ["group"], "left")
-    columns = {"noticed": total("gone", is_later), "untold": total("lost", is_near)}
-    return joined.withColumns(columns).drop("events")
+    bucket = F.col("bucket_ms")
+    away = F.array_min(F.transform("told_ms", lambda at_ms: F.abs(at_ms - bucket)))
+    near = added.join(F.broadcast(events), ["group"], "left").withColumn("away_ms", away)
+    claim = F.when(F.col("away_ms") <= _DAY_MS, F.col("missing")).otherwise(0)
+    in_turn = Window.partitionBy("group").orderBy("away_ms", "topic", "bucket_ms")
+    claimed = near.withColumn("claim", claim).withColumn("claimed", F.sum("claim").over(in_turn))
+    before = F.col("claimed") - F.col("claim")
+    untold = F.least("claimed", "untold") - F.least(before, F.col("untold"))
+    untold = F.when(F.col("claim") > 0, untold).otherwise(0)
+    return claimed.withColumns(
+        {"uncounted": F.col("uncounted") + untold, "missing": F.col("missing") - untold}
+    ).drop("untold", "told_ms", "away_ms", "claim", "claimed")
 
 
 def _audited(timed: DataFrame, rules: Rules) -> DataFrame:
@@ -185,7 +192,8 @@ def _audited(timed: DataFrame, rules: Rules) -> DataFrame:
 
     That is: nobody has; more than twice as much has left as was sent; a bucket with too much lies
     in a row with such ones (who writes began to count, or ceased to); or half of a topic's
-    buckets have too much, and ``MOST_FOREIGN_BUCKETS`` at least.
+    buckets have too much, and ``MOST_FOREIGN_BUCKETS`` at least. But that excuses no bucket in
+    which a partition misses more than any of its others has too much.
     """
     sent = F.col("came") + F.col(UNKNOWN)
     topic = Window.partitionBy("topic")
@@ -202,9 +210,14 @@ def _audited(timed: DataFrame, rules: Rules) -> DataFrame:
     stretched = in_stretches(flagged, by, F.col("is_over"), F.col("is_sure"), "nobody_counts")
     over = F.sum((F.col("settled") & (F.col("over") > 0)).cast("int")).over(topic)
     all_ = F.sum((F.col("settled") & (F.col("left") > 0)).cast("int")).over(topic)
-    most = (over >= MOST_FOREIGN_BUCKETS) & (over * 2 >= all_)
-    return stretched.withColumn(
-        "unaudited", F.col("nobody_counts") | F.coalesce(most, F.lit(False))
+    most = F.coalesce((over >= MOST_FOREIGN_BUCKETS) & (over * 2 >= all_), F.lit(False))
+    sure = F.least("missing", F.when(F.col("settled"), F.col("sure")).otherwise(0))
+    return stretched.withColumns(
+        {
+            "unaudited": F.col("nobody_counts") | (most & (sure == 0)),
+            "missing": F.when(most, sure).otherwise(F.col("missing")),
+            "over": F.when(most, 0).otherwise(F.col("over")),
+        }
     )
 
 

@@ -17,7 +17,7 @@ from window_consumer.pipeline.audit import effective
 from window_consumer.pipeline.audit_explaining import explanation
 from window_consumer.pipeline.audit_findings import Rules, findings
 from window_consumer.pipeline.audit_latency import latencies
-from window_consumer.pipeline.schemas import AUDIT_COUNTS
+from window_consumer.pipeline.schemas import AUDIT_COUNTS, QUARANTINE
 
 BEFORE: Final = timedelta(days=1)
 """So much further back counts are read: where groups stood, and what replaced what."""
@@ -73,18 +73,35 @@ def counts(session: SparkSession, path: str, since_ms: int) -> DataFrame:
     return taken.rows.where(asked)
 
 
+def quarantined(session: SparkSession, path: str, since_ms: int) -> DataFrame | None:
+    """Return the records of counts in quarantine, written since then and a day before.
+
+    As ``schemas.QUARANTINE``; None where there are none.
+    """
+    taken = snapshots.of(session, path, QUARANTINE, {"subject": "audit"})
+    if taken is None or taken.is_empty:
+        return None
+    since = datetime.fromtimestamp(since_ms / 1000, UTC) - BEFORE
+    found = taken.rows.where(F.col("written_at") >= F.lit(since)).cache()
+    return None if found.isEmpty() else found
+
+
 def places(rows: DataFrame, scope: Scope) -> DataFrame:
     """Return each ``topic`` and ``group`` that was counted, an empty group for who wrote."""
     return scope.of(rows.where("topic != ''").select("topic", "group").distinct())
 
 
 def report(
-    rows: DataFrame, rules: Rules, scope: Scope, caught_up: DataFrame | None = None
+    rows: DataFrame,
+    rules: Rules,
+    scope: Scope,
+    caught_up: DataFrame | None = None,
+    held: DataFrame | None = None,
 ) -> Report:
     """Return the report on counts, as ``AUDIT_COUNTS``; they are kept on disk meanwhile."""
     judged = _kept(effective(rows.drop(*_NOT_ASKED)))
     asked = (F.col("bucket_ms") + F.col("length_ms") > scope.since_ms) | (F.col("bucket_ms") == 0)
-    found = findings(judged, rules, caught_up).where(asked)
+    found = findings(judged, rules, caught_up, held).where(asked)
     took = latencies(judged.where(asked))
 
     def explain(bucket_ms: int) -> DataFrame:

@@ -13,18 +13,22 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.model.audit_count import WRITTEN, Tier
-from window_consumer.pipeline.audit import sum64
-from window_consumer.pipeline.audit_places import PLACE, between_hands, holes
+from window_consumer.pipeline.audit import UNREAD_CAME, UNREAD_LEFT, sum64
+from window_consumer.pipeline.audit_excuses import clusters, spent
+from window_consumer.pipeline.audit_places import PLACE, ways
 
 KEYS: Final = ("topic", "group", "bucket_ms")
 CAME: Final = tuple(str(tier) for tier in Tier if tier in WRITTEN)
 UNKNOWN, GONE = str(Tier.UNKNOWN), str(Tier.GONE)
 LEFT: Final = tuple(str(tier) for tier in Tier if str(tier) not in {*CAME, UNKNOWN, GONE})
-_IS_WRITTEN: Final = [*CAME, UNKNOWN]
+_IS_WRITTEN: Final = [*CAME, UNKNOWN, UNREAD_CAME]
 _SIDES: Final = {"came": CAME, "left": LEFT}
-KINDS: Final = ("waiting", "early", "uncounted", "missing")
-"""Of records that came into a partition and have not left it: the group has not got there; it began
-later; who had the partition may not have told of them; and what remains."""
+_UNREAD: Final = {"came": UNREAD_CAME, "left": UNREAD_LEFT}
+"""In quarantine."""
+KINDS: Final = ("waiting", GONE, "early", "uncounted", "missing")
+"""Of records that came into a partition and have not left it: the group has not got there, or has
+not finished them; they were gone when it got there; it began later; who had the partition may not
+have told of them; and what remains."""
 
 
 def topics(judged: DataFrame) -> DataFrame:
@@ -49,13 +53,22 @@ def whole_bucket(bucket_ms: Column, longest_ms: Column) -> Column:
     return bucket_ms - bucket_ms % longest_ms
 
 
-def sides(judged: DataFrame, *, grace_ms: int, caught_up: DataFrame | None = None) -> DataFrame:
+def sides(
+    judged: DataFrame,
+    *,
+    grace_ms: int,
+    caught_up: DataFrame | None = None,
+    held: DataFrame | None = None,
+    has_gone: bool = True,
+) -> DataFrame:
     """Return both sides of each partition's balance, and why one of them may be short.
 
     Takes rows of ``audit.effective``, with those that were replaced. ``caught_up`` has the
-    ``group``, ``topic`` and ``partition`` of those that are known to have read everything. Buckets
-    are as long as the longest of their topic's; ``fits`` is false where that cannot be: the lengths
-    of some are no parts of the longest.
+    ``group``, ``topic`` and ``partition`` of those that are known to have read everything, ``held``
+    what they have not finished, see ``audit_places.HELD``; without it, and where it is known
+    that nothing is gone (not ``has_gone``), the plan is a shorter one. Buckets are as
+    long as the longest of their topic's; ``fits`` is false where that cannot be: the lengths of
+    some are no parts of the longest.
 
     A row for each ``topic``, ``group``, ``bucket_ms`` and ``partition`` (-1 where who wrote did not
     know it): a column for each tier but ``gone``, ``came``, ``left``, checksums and ``*_ids`` for
@@ -65,7 +78,12 @@ def sides(judged: DataFrame, *, grace_ms: int, caught_up: DataFrame | None = Non
     """
     by_tier = _added(judged, max(1, grace_ms // 1000))
     both = _both(by_tier.join(F.broadcast(topics(judged)), ["topic"]))
-    return _explained(both, between_hands(holes(judged)), grace_ms, caught_up)
+    between = ways(judged, held)
+    if held is not None or has_gone:
+        between = between.withColumn("clusters", clusters(F.col("excuses")))
+    else:
+        between = between.drop("excuses")
+    return _explained(both, between, grace_ms, caught_up)
 
 
 def _both(by_tier: DataFrame) -> DataFrame:
@@ -88,10 +106,13 @@ def _both(by_tier: DataFrame) -> DataFrame:
     added = placed.groupBy(
         "topic", "group", F.col("start_ms").alias("bucket_ms"), "partition", "longest_ms"
     ).agg(
-        *[F.sum(of("count", [tier], 0)).alias(tier) for tier in (*_IS_WRITTEN, *LEFT)],
+        *[F.sum(of("count", [tier], 0)).alias(tier) for tier in (*_IS_WRITTEN, *LEFT, UNREAD_LEFT)],
         *[F.bit_xor(of("xor", side, 0)).alias(f"{name}_xor") for name, side in _SIDES.items()],
         *[sum64(of("sum", side, 0)).alias(f"{name}_sum") for name, side in _SIDES.items()],
-        *[F.every(of("has_ids", side, True)).alias(f"{name}_ids") for name, side in _SIDES.items()],
+        *[
+            F.every(of("has_ids", [*side, _UNREAD[name]], True)).alias(f"{name}_ids")
+            for name, side in _SIDES.items()
+        ],
         F.every("fitting").alias("fits"),
         F.max("is_copied").alias("copied"),
         F.min(of("first_offset", LEFT, None)).alias("first_offset"),
@@ -147,6 +168,15 @@ def _explained(
             "over": F.when(is_known & (F.col("left") > F.col("came")), F.expr("left - came")),
         }
     ).fillna({"short": 0, "over": 0})
+    # What is in quarantine was counted, and nobody can tell as what.
+    unread = F.least("short", UNREAD_LEFT) + F.least("over", UNREAD_CAME)
+    placed = placed.withColumns(
+        {
+            "unread": unread,
+            "short": F.col("short") - F.least("short", UNREAD_LEFT),
+            "over": F.col("over") - F.least("over", UNREAD_CAME),
+        }
+    )
     placed = placed.join(F.broadcast(between), list(PLACE), "left")
     # Copies wait in retry topics.
     later = F.col("last_ms") > bucket + F.when(F.col("copied"), grace_ms).otherwise(0)
@@ -160,10 +190,16 @@ def _explained(
         low, high = (whole_bucket(hole[end], F.col("length_ms")) for end in ("low_ms", "high_ms"))
         return bucket.between(low, high)
 
-    loose = F.coalesce(F.exists("loose", lies), F.lit(False)) & (F.col("short") > 0)
+    placed = placed.withColumn("has_passed", passed)
+    if "clusters" in placed.columns:
+        placed = spent(placed)
+    else:
+        placed = placed.withColumns({"held": F.lit(0), GONE: F.lit(0)})
+    left = F.col("short") - F.col("held") - F.col(GONE)
+    loose = F.coalesce(F.exists("loose", lies), F.lit(False)) & (left > 0)
     cut_off = F.exists("loose", lambda hole: lies(hole) & hole["cut_off"])
     placed = placed.withColumns(
-        {"has_passed": passed, "is_loose": loose, "cut_off": F.coalesce(cut_off, F.lit(False))}
+        {"is_loose": loose, "cut_off": F.coalesce(cut_off, F.lit(False))}
     ).drop("loose")
     placed = in_stretches(
         placed, PLACE, F.col("is_loose"), counted == F.lit(False), "nobody_counts"
@@ -176,9 +212,11 @@ def _explained(
         .otherwise("missing")
     )
     named = placed.withColumn("kind", kind)
-    return named.withColumns(
-        {name: F.when(F.col("kind") == name, F.col("short")).otherwise(0) for name in KINDS}
-    )
+    numbers = {name: F.when(F.col("kind") == name, left).otherwise(0) for name in KINDS}
+    numbers["waiting"] += F.col("held")
+    numbers[GONE] = F.col(GONE)
+    numbers["uncounted"] += F.col("unread")
+    return named.withColumns(numbers)
 
 
 def in_stretches(

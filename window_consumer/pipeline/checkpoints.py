@@ -78,6 +78,12 @@ class Checkpoint:
         )
         return {place: (before[place], end) for place, end in after.items() if place in before}
 
+    def ends(self, session: SparkSession) -> dict[Place, int]:
+        """Return how far each partition is read when the last batch is done that was planned."""
+        files, place = _Files(session), posixpath.join(self.path, "offsets")
+        numbers = files.numbers(place)
+        return _offsets(files.read(posixpath.join(place, str(max(numbers))))) if numbers else {}
+
 
 def _offsets(text: str) -> dict[Place, int]:
     """Return how far each partition is read after a batch, from Spark's note of it."""
@@ -115,6 +121,17 @@ def of(
         _compare(files, path, table, version, _again(job))
     confirm(session, plan, job, path, origin)
     return Checkpoint(path, generation, -1 if version is None else version)
+
+
+def reached(session: SparkSession, plan: Plan, job: str, table: str) -> Mapping[Place, int] | None:
+    """Return up to which offsets (exclusive) a table has what was read; None where nobody knows."""
+    version = last_batch(session, table, writer_of(job))
+    if version is None:
+        return None
+    files = _Files(session)
+    path = plan.checkpoint(job, version // GENERATION)
+    note = posixpath.join(path, "offsets", str(version % GENERATION))
+    return _offsets(files.read(note)) if files.exists(note) else None
 
 
 def confirm(session: SparkSession, plan: Plan, job: str, path: str, origin: Origin) -> None:

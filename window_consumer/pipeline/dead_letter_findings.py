@@ -53,13 +53,16 @@ class Keys:
 
     @property
     def spread(self) -> Literal["one", "few", "many", "unknown"]:
-        """Tell whether it is one key, or are the few most frequent ones, or whether all have it."""
+        """Tell whether it is one key, or are the few most frequent ones, or whether all have it.
+
+        Few keys repeat: where each of ten dead letters has a key of its own it is not about keys.
+        """
         if self.count < _TELLING or not self.top:
             return "unknown"
         if self.top[0][1] >= _ONE_KEY * self.count:
             return "one"
         few = sum(count for _, count in self.top)
-        return "few" if few >= _FEW_KEYS * self.count and self.distinct > len(self.top) else "many"
+        return "few" if few >= _FEW_KEYS * self.count and self.distinct < self.count else "many"
 
 
 @frozen(kw_only=True)

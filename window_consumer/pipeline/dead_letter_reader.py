@@ -85,6 +85,20 @@ def rows_of(
         yield pa.RecordBatch.from_pylist(made, schema=schema)
 
 
+def stored_key(key: bytes, reading: Reading, topics: Iterable[str | None]) -> str | None:
+    """Return a key as rows of these topics have it; None where that is not this key's alone."""
+    mask = reading.mask(topics)
+    text = key_form(reading.keys, reading.key_secret)(key)
+    if _hides(mask) and reading.keys == "raw":
+        look_into(key, mask, MOST_JSON)
+        text = key_text(key, mask, MOST_JSON)
+    return None if text is None or MASKED in text else _short(text)
+
+
+def _hides(mask: FieldMask) -> bool:
+    return mask.hides_fields or mask.hides("value") or mask.hides("key") or mask.hides("headers")
+
+
 _PLAIN: Final = ("topic", "partition", "offset", "written_ms", "key", "value", "value_bytes")
 
 
@@ -107,7 +121,7 @@ def _row(
         for name, content in letter.own_headers[:MOST_HEADERS]
     ]
     value = letter.value
-    hides = mask.hides_fields or mask.hides("value") or mask.hides("key") or mask.hides("headers")
+    hides = _hides(mask)
     knows_all = not hides or (
         look_into(value, mask, MOST_JSON) and look_into(letter.key, mask, MOST_JSON)
     )
@@ -116,7 +130,8 @@ def _row(
         key = key_text(letter.key, mask, MOST_JSON)
     told = {name: getattr(letter, name) for name in _TEXTS}
     stack = letter.error_stack
-    if hides:
+    knows_all = knows_all and not mask.is_full
+    if hides and knows_all:
         told = {name: text and mask.text(text) for name, text in told.items()}
         stack = stack and mask.text(stack)
         own = [

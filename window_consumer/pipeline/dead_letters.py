@@ -17,6 +17,7 @@ from window_consumer.model import headers as names
 from window_consumer.pipeline.dead_letter_reader import MOST_JSON, rows_of
 from window_consumer.pipeline.dead_letter_reading import Reading
 from window_consumer.pipeline.schemas import DEAD_LETTERS, LATEST_MS
+from window_consumer.pipeline.tables import utc_day
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,4 +83,6 @@ def letters(readable: DataFrame, reading: Reading) -> DataFrame:
         number = F.col(f"{name}_ms")
         known = F.when(number <= LATEST_MS, number)
         found = found.withColumn(f"{name}_at", F.timestamp_millis(known))
-    return found.withColumn("day", F.to_date("failed_at"))[[each.name for each in DEAD_LETTERS]]
+    return found.withColumn("day", utc_day("unix_millis(failed_at)", 1000))[
+        [each.name for each in DEAD_LETTERS]
+    ]

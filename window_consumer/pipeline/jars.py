@@ -104,7 +104,8 @@ def fetch(directory: Path) -> list[Jar]:
     if not _missing(directory):
         return []
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        # Others must not write there, whatever the umask: see ``class_archive``.
+        directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         with alone(directory):
             missing = _missing(directory)
             if missing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from threading import Thread
 from typing import Final
@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from window_consumer.model.errors import RunError
 from window_consumer.pipeline import audit, checkpoints, dead_letters, quality, sources, trace
-from window_consumer.pipeline.checkpoints import Checkpoint, Origin, Spans
+from window_consumer.pipeline.checkpoints import Checkpoint, Origin, Place, Spans
 from window_consumer.pipeline.plan import Plan, writer_of
 from window_consumer.pipeline.tables import AUDIT, BROKEN, LETTERS, TRACE, Table
 
@@ -121,8 +121,6 @@ _ADVICE: Final = tuple(
 class How:
     """How a job runs."""
 
-    every: str | None = None
-    """How often, such as ``1 minute``; None: once over what is there."""
     origin: Origin = field(factory=Origin)
     """The cluster and the topics that are read, as far as they are there when the job begins."""
     origin_now: Callable[[], Origin] | None = None
@@ -137,7 +135,7 @@ ONCE: Final = How()
 
 
 def start(session: SparkSession, plan: Plan, job: Job, how: How = ONCE) -> Running:
-    """Start a job.
+    """Start a job over what Kafka has now, in as many batches as that takes; it ends by itself.
 
     Each batch of records becomes rows exactly once, whatever is killed in between: the checkpoint
     says what a batch is, and the tables which batches they have. Raises CheckpointError, see
@@ -171,11 +169,7 @@ def start(session: SparkSession, plan: Plan, job: Job, how: How = ONCE) -> Runni
     sink = Sink(job, plan, table, broken, checkpoint, look)
     writer = records.writeStream.queryName(job.name).foreachBatch(sink.write)
     writer = writer.option("checkpointLocation", checkpoint.path)
-    if how.every is None:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=how.every)
-    return Running(writer.start(), sink)
+    return Running(writer.trigger(availableNow=True).start(), sink, session)
 
 
 @define
@@ -191,6 +185,10 @@ class Sink:
     """Gets the number of each batch before it is read."""
     records: int = field(default=0, init=False)
     """How many Kafka records were written so far."""
+    rows: int = field(default=0, init=False)
+    """How many rows the table got of them."""
+    quarantined: int = field(default=0, init=False)
+    """How many of them could not be read."""
 
     failure: Exception | None = field(default=None, init=False)
     """What the last batch has ended with."""
@@ -215,13 +213,16 @@ class Sink:
         has_broken = True
         if number > self.checkpoint.written:
             self.look(batch)
-            seen = Observation()
+            seen, made = Observation(), Observation()
             bad = F.count(F.when(F.col("reason").isNotNull(), 1)).alias("bad")
             counted = judged.observe(seen, bad, F.count(F.lit(1)).alias("all"))
             rows = self.job.rows(quality.readable(counted), self.plan)
+            rows = rows.observe(made, F.count(F.lit(1)).alias("rows"))
             self.job.table.append(rows, self.path, name, number)
             found = _observed(seen, self.path)
             self.records += found["all"]
+            self.rows += _observed(made, self.path)["rows"]
+            self.quarantined += found["bad"]
             has_broken = found["bad"] > 0
         # Else it was written before a crash, and what could not be read of it perhaps was not.
         if has_broken:
@@ -256,6 +257,7 @@ class Running:
 
     query: StreamingQuery
     sink: Sink
+    session: SparkSession
 
     def wait(self, timeout_s: int | None = None) -> bool:
         """Wait for its end; False where it goes on. Raises what it ended with."""
@@ -272,6 +274,10 @@ class Running:
         if ended and self.sink.failure is not None:
             raise self.sink.failure
         return ended
+
+    def read_to(self) -> Mapping[Place, int]:
+        """Return how far each partition is read, by topic and number; nothing before a batch."""
+        return self.sink.checkpoint.ends(self.session)
 
     def is_busy(self) -> bool:
         """Tell whether a batch runs."""

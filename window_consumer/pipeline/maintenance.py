@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from functools import partial
@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from window_consumer.model.errors import RunError
 from window_consumer.pipeline.jobs import JOBS
+from window_consumer.pipeline.letters_of_key import RECORD
 from window_consumer.pipeline.plan import Plan
 from window_consumer.pipeline.tables import BROKEN, LETTERS, TRACE, Table
 
@@ -80,19 +81,41 @@ def maintain(session: SparkSession, plan: Plan, today: date) -> Iterator[Kept]:
         yield Kept(table.name, dropped, compacted)
 
 
-def forget(session: SparkSession, plan: Plan, key: str) -> tuple[int, int]:
-    """Take a key's records out of the tables and their files; return how many steps, and others.
+@frozen
+class Forgotten:
+    """What was taken out of the tables."""
 
-    ``key`` is in the form that the trace has. The others are records of the quarantine.
+    steps: int
+    letters: int
+    quarantined: int
+
+
+def forget(
+    session: SparkSession, plan: Plan, key: str, form: str | None, letters: Sequence[str] = ()
+) -> Forgotten:
+    """Take a key's records out of the tables and their files.
+
+    ``form`` is the key as the trace has it, None where it has no keys; ``letters`` are its forms in
+    the table of dead letters. Dead letters of records that had the key in the trace go as well.
     """
-    steps = forget_key(session, TRACE.make(session, plan), key)
-    others = 0
-    wipe(session, plan.table(TRACE.name))
-    if DeltaTable.is_deltatable(plan.table(BROKEN.name)):
-        path = BROKEN.make(session, plan)
-        others = forget_quarantined_key(session, path, key)
+    has_trace, has_letters, has_broken = (
+        DeltaTable.is_deltatable(plan.table(table.name)) for table in (TRACE, LETTERS, BROKEN)
+    )
+    trace = plan.table(TRACE.name) if has_trace and form is not None else None
+    dropped = steps = quarantined = 0
+    if has_letters:  # before the steps, which name the records
+        path = LETTERS.make(session, plan)
+        dropped = forget_letters(session, path, letters, trace, form)
         wipe(session, path)
-    return steps, others
+    if trace is not None and form is not None:
+        steps = forget_key(session, TRACE.make(session, plan), form)
+        wipe(session, trace)
+    if has_broken:
+        path = BROKEN.make(session, plan)
+        names = dict.fromkeys(each for each in (key, form) if each is not None)
+        quarantined = sum(forget_quarantined_key(session, path, each) for each in names)
+        wipe(session, path)
+    return Forgotten(steps, dropped, quarantined)
 
 
 def compact(session: SparkSession, table: Table, path: str) -> int:
@@ -125,14 +148,14 @@ def drop_letters(session: SparkSession, path: str, before: date) -> int:
 
     Those that do not tell when they failed go by when they were written.
     """
-    timeless = f"day IS NULL AND written_at < {_day(before)}"
+    timeless = f"day IS NULL AND written_at < {_begin(before)}"
     old = f"day < {_day(before)} OR ({timeless})"
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE {old}")  # noqa: S608 - our own
 
 
 def drop_quarantined(session: SparkSession, path: str, subject: str, before: date) -> int:
     """Take out what was quarantined before a day; return how many records these were."""
-    old = f"subject = {_text(subject)} AND written_at < {_day(before)}"
+    old = f"subject = {_text(subject)} AND written_at < {_begin(before)}"
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE {old}")  # noqa: S608 - literals
 
 
@@ -152,9 +175,31 @@ def forget_key(session: SparkSession, path: str, key: str) -> int:
     return of_records + _delete(session, f"DELETE FROM delta.`{path}` WHERE {has_key}")  # noqa: S608 - as above
 
 
+def forget_letters(
+    session: SparkSession, path: str, forms: Sequence[str], trace: str | None, form: str | None
+) -> int:
+    """Take out the dead letters of a key, in these forms or by the records that the trace names.
+
+    Returns how many. The files have them until ``wipe``.
+    """
+    count = 0
+    if trace is not None and form is not None:
+        count = _delete(
+            session,
+            f"MERGE INTO delta.`{path}` AS letter USING (SELECT DISTINCT record_id FROM"  # noqa: S608 - literals
+            f" delta.`{trace}` WHERE key = {_text(form)} AND record_id IS NOT NULL) AS named"
+            f" ON {RECORD} = named.record_id WHEN MATCHED THEN DELETE",
+        )
+    if forms:
+        listed = ", ".join(map(_text, forms))
+        count += _delete(session, f"DELETE FROM delta.`{path}` WHERE key IN ({listed})")  # noqa: S608 - as above
+    return count
+
+
 def forget_quarantined_key(session: SparkSession, path: str, key: str) -> int:
-    """Take out quarantined records of the trace that name a key; return how many."""
-    named = f"subject = 'trace' AND contains(CAST(value AS STRING), {_text(json.dumps(key))})"
+    """Take out quarantined events and dead letters that name a key; return how many."""
+    quoted = _text(json.dumps(key))
+    named = f"subject IN ('trace', 'dlq') AND contains(CAST(value AS STRING), {quoted})"
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE {named}")  # noqa: S608 - literals
 
 
@@ -204,6 +249,11 @@ def _text(text: str) -> str:
 
 def _day(day: date) -> str:
     return f"DATE'{day.isoformat()}'"
+
+
+def _begin(day: date) -> str:
+    """Return when a day begins in UTC: compared with a time, a date is one of the session's."""
+    return f"TIMESTAMP'{day.isoformat()} 00:00:00 UTC'"
 
 
 def _again(action: Callable[[], Any]) -> Any:

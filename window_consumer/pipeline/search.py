@@ -87,6 +87,13 @@ class Index:
         sql = f"SELECT count(*) AS n FROM {{files}} WHERE {where}"  # noqa: S608 - as above
         return sum(row["n"] for row in self._rows(sql, values, self._files(question)))
 
+    def records(self, question: Question) -> list[str]:
+        """Return the ids of the records that have rows that fit."""
+        where, values = question.conditions()
+        sql = f"SELECT DISTINCT record_id AS id FROM {{files}} WHERE {where}"  # noqa: S608 - as above
+        rows = self._rows(sql, values, self._files(question))
+        return [row["id"] for row in rows if row["id"] is not None]
+
     def read_up_to(self, checkpoint: Callable[[int], str], topic: str) -> dict[int, int] | None:
         """Return the next offset of each partition of the topic of events that is not in here.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +18,9 @@ from pyspark.sql import SparkSession
 
 from window_consumer.pipeline import class_archive, java
 
+_EXTENSIONS: Final = "spark.sql.extensions"
 _DELTA: Final = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _USUAL: Final = {
@@ -82,20 +84,29 @@ def settings(
     is_here = master.startswith("local")
     ours = {**_DELTA, **_USUAL}
     if is_here:
-        ours |= {**_LOOPBACK, **(SHORT if short else {}), **_archived(jars)}
+        ours |= {**_LOOPBACK, **(SHORT if short else {}), **_java_options(jars)}
     chosen = {**ours, **properties, "spark.master": master}
     if jars and is_here:
         # As they lie there: as spark.jars they would be copied at each start.
-        chosen["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))
+        _append(chosen, "spark.driver.extraClassPath", map(str, jars), os.pathsep)
     elif jars:
-        chosen["spark.jars"] = ",".join(map(str, jars))
+        _append(chosen, "spark.jars", map(str, jars), ",")
+    _append(chosen, _EXTENSIONS, [_DELTA[_EXTENSIONS]], ",")
     return chosen
 
 
-def _archived(jars: Sequence[Path]) -> dict[str, str]:
-    options = class_archive.options(jars)
+def _append(chosen: dict[str, str], key: str, ours: Iterable[str], separator: str) -> None:
+    """Add to a list of the user's what is not in it yet, behind what he has chosen himself."""
+    listed = [each for each in chosen.get(key, "").split(separator) if each]
+    chosen[key] = separator.join(dict.fromkeys([*listed, *ours]))
+
+
+def _java_options(jars: Sequence[Path]) -> dict[str, str]:
+    """Return how Java is started: from an archive, and what it says on stderr."""
+    quiet = f"-Dlog4j2.configurationFile={files(__package__).joinpath('log4j2.properties')}"
+    options = [class_archive.options(jars), f'"{quiet}"' if " " in quiet else quiet]
     # Spark puts these before those that the user sets.
-    return {"spark.driver.defaultJavaOptions": options} if options else {}
+    return {"spark.driver.defaultJavaOptions": " ".join(filter(None, options))}
 
 
 def is_submitted() -> bool:

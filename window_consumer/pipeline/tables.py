@@ -10,7 +10,8 @@ import time
 from typing import Any, Final
 
 from attrs import frozen
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 
 from window_consumer.model.errors import UsageError
@@ -100,6 +101,16 @@ class Table:
             .option("txnVersion", str(batch))
         )
         write.options(**self.layout).save(path)
+
+
+def utc_day(time: str, units_per_s: int) -> Column:
+    """Return the day of a time in UTC, whatever time zone the session has.
+
+    ``time`` is a column of integers since 1970. Spark's own dates are those of the session.
+    """
+    per_day = 86_400 * units_per_s
+    days = f"CAST(({time} - pmod({time}, {per_day}L)) DIV {per_day}L AS INT)"
+    return F.expr(f"date_from_unix_date({days})")
 
 
 def is_conflict(error: Exception) -> bool:

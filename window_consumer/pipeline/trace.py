@@ -15,6 +15,7 @@ from window_consumer.model.trace_batch import FORMAT
 from window_consumer.model.trace_event import Field, TraceEvent
 from window_consumer.pipeline.plan import BUCKETS
 from window_consumer.pipeline.schemas import CARRIED, CORRUPT, TRACE_BATCH, TRACE_EVENTS, type_of
+from window_consumer.pipeline.tables import utc_day
 
 MOST_EVENTS: Final = 1_000_000
 """In one batch: writers have some 10,000 at most. What says more is taken for broken."""
@@ -87,10 +88,13 @@ def events(readable: DataFrame) -> DataFrame:
     record_id = f"coalesce(record_id, CASE WHEN {_HAS_OFFSET} THEN {place} END)"
     rows = rows.withColumn("record_id", F.expr(record_id))
     root_id = "coalesce(root_id, record_id)"
-    time = F.timestamp_micros("time_us")
     bucket = F.pmod(F.crc32(F.expr(f"CAST(coalesce({root_id}, '') AS BINARY)")), F.lit(BUCKETS))
     return rows.withColumns(
-        {"root_id": F.expr(root_id), "day": time.cast("date"), "bucket": bucket.cast("int")}
+        {
+            "root_id": F.expr(root_id),
+            "day": utc_day("time_us", 1_000_000),
+            "bucket": bucket.cast("int"),
+        }
     )[[each.name for each in TRACE_EVENTS]]
 
 

@@ -1,7 +1,7 @@
 """What happens when partitions are assigned: read what is committed, decide where to begin.
 
 Everything is read once, and offset and finished ranges come from that one answer. Where the
-cluster does not answer, the partition stays paused and is tried again.
+cluster does not answer, the partition stays paused and is tried again; the others begin.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from window_consumer.core.decisions import Assigned
+from window_consumer.core.kept import KeptOutcomes
 from window_consumer.core.metadata import topic_hash
 from window_consumer.core.start import Found, OnNoOffset, needs_log, partitions_known, resolve
 from window_consumer.model.errors import (
@@ -22,6 +23,9 @@ from window_consumer.model.record import TopicPartition
 ASK_S = 5.0
 """How long one question may take: the group waits for us meanwhile."""
 
+LOGS_S = 1.0
+"""How long a log's range may take at first: what is late is fetched later."""
+
 RETRY_S = 1.0
 
 
@@ -34,13 +38,17 @@ class Assignments:
         on_no_offset: OnNoOffset,
         warn: Callable[[str], None],
         copies: Container[str] = (),
+        kept: KeptOutcomes | None = None,
     ):
         self._source = source
         self._copies = copies
         """The topics of the ladder: nobody has skipped one of their records on purpose."""
         self._on_no_offset = on_no_offset
         self._warn = warn
-        self._unread: set[TopicPartition] = set()
+        self.kept = KeptOutcomes(ordered=True) if kept is None else kept
+        """What had finished of partitions that were lost."""
+        self._unread: dict[TopicPartition, str] = {}
+        """What cannot begin yet, and why."""
         self._retry_at = 0.0
         self.topic_ids: dict[TopicPartition, str | None] = {}
         """The id that each partition's topic had when the partition was assigned."""
@@ -54,22 +62,34 @@ class Assignments:
 
         Raises NoOffsetError where ``on_no_offset`` says so.
         """
-        self._unread.difference_update(names)
+        return self._try(names, now)
+
+    def _try(self, names: Sequence[TopicPartition], now: float) -> list[Assigned]:
+        before = {name: self._unread.pop(name, None) for name in names}
+        late: dict[TopicPartition, WindowConsumerError] = {}
         try:
-            return self._resolve(names)
+            assigned = self._resolve(names, late)
         except WorkerStoppedError:
             raise
         except WindowConsumerError as error:
-            self._warn(f"{', '.join(map(str, names))}: cannot begin yet, trying again: {error}")
-            self._unread.update(names)
+            assigned, late = [], dict.fromkeys(names, error)
+        reasons = {name: str(reason) for name, reason in late.items()}
+        if reasons:
+            self._unread.update(reasons)
             self._retry_at = now + RETRY_S
-            return []
+        for text in dict.fromkeys(reasons.values()):
+            whose = [name for name, reason in reasons.items() if reason == text]
+            if any(before[name] != text for name in whose):
+                shown = ", ".join(map(str, whose))
+                self._warn(f"{shown}: cannot begin yet, trying again: {text}")
+        return assigned
 
     def retry(self, now: float) -> list[Assigned]:
         """Try again what could not be read, when it is time."""
+        self.kept.look_at_clock(now)
         if not self._unread or now < self._retry_at:
             return []
-        return self.resolve(sorted(self._unread), now)
+        return self._try(sorted(self._unread), now)
 
     def note(self, facts: Mapping[str, TopicFacts]) -> None:
         """Remember topics: one that has another id later was made anew meanwhile."""
@@ -91,32 +111,57 @@ class Assignments:
 
     def forget(self, names: Sequence[TopicPartition]) -> None:
         """Note that partitions are not ours any more."""
-        self._unread.difference_update(names)
         for name in names:
+            self._unread.pop(name, None)
             self.topic_ids.pop(name, None)
 
-    def _resolve(self, names: Sequence[TopicPartition]) -> list[Assigned]:
-        topics = sorted({name.topic for name in names})
-        facts = self._source.facts(topics, ASK_S)
-        missing = [topic for topic in topics if topic not in facts]
-        if missing:
-            raise MissingTopicError(f"the cluster has no topic {', '.join(missing)} (any more)")
+    def _resolve(
+        self,
+        names: Sequence[TopicPartition],
+        late: dict[TopicPartition, WindowConsumerError],
+    ) -> list[Assigned]:
+        """Return where to begin; ``late`` gets what stands in the way of a partition alone."""
+        facts = self._source.facts(sorted({name.topic for name in names}), ASK_S)
+        for name in names:
+            if name.topic not in facts:
+                late[name] = MissingTopicError(f"the cluster has no topic {name.topic} (any more)")
+        there = [name for name in names if name not in late]
         self.note(facts)
-        committed = self._committed(names, facts)
-        assigned = [self._begin(name, committed, facts[name.topic]) for name in names]
-        self.topic_ids.update({name: facts[name.topic].topic_id for name in names})
+        committed = self._committed(there, facts) if there else {}
+        logs = self._logs(there, committed, facts)
+        assigned = []
+        for name in there:
+            log = logs.get(name, (0, 0))
+            if isinstance(log, WindowConsumerError):
+                late[name] = log
+            else:
+                assigned.append(self._begin(name, committed, facts[name.topic], log))
+                self.topic_ids[name] = facts[name.topic].topic_id
         return assigned
+
+    def _logs(
+        self,
+        names: Sequence[TopicPartition],
+        committed: Mapping[TopicPartition, Committed],
+        facts: Mapping[str, TopicFacts],
+    ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
+        """Ask for the logs whose range matters."""
+        hashes = {topic: topic_hash(each.topic_id) for topic, each in facts.items()}
+        asked = [
+            name
+            for name in names
+            if self.kept.knows(name) or needs_log(committed[name], hashes[name.topic])
+        ]
+        return self._source.log_ranges(asked, LOGS_S) if asked else {}
 
     def _begin(
         self,
         name: TopicPartition,
         committed: Mapping[TopicPartition, Committed],
         facts: TopicFacts,
+        log: tuple[int, int],
     ) -> Assigned:
         hashed = topic_hash(facts.topic_id)
-        log = (0, 0)
-        if needs_log(committed[name], hashed):
-            log = self._source.log_range(name, ASK_S)
         siblings = [each for other, each in committed.items() if other.topic == name.topic]
         known = partitions_known(siblings, facts.partitions)
         rule = self._on_no_offset
@@ -127,7 +172,9 @@ class Assignments:
         if name.topic in self._copies or name.topic in self._appeared:
             # Like added partitions: nobody has skipped its first records on purpose.
             rule = "earliest"
-        start = resolve(Found(name, committed[name], log, hashed, known), rule)
+        kept = self.kept.recall(name, committed[name], hashed, log[1])
+        found = Found(name, committed[name], log, hashed, known, facts.partitions, kept)
+        start = resolve(found, rule)
         if start.warning:
             self._warn(start.warning)
         return start.assigned

@@ -7,7 +7,6 @@ There are only as many as there were slices to take at once.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import traceback
 from collections import deque
@@ -37,12 +36,13 @@ from window_consumer.runtime.coroutine_stacks import stack_of
 from window_consumer.runtime.current import current_slot
 from window_consumer.runtime.event_loop import EventLoop
 from window_consumer.runtime.faults import Where, handlers_part
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.runtime.places import Coroutines
 from window_consumer.runtime.thread_pool import Caller
 
 _BLOCKS = ", and it blocks the event loop: until it returns nothing else goes on in this worker"
 
-_log = logging.getLogger("window_consumer")
+_log = own_logger()
 
 
 class AsyncPool:
@@ -90,6 +90,7 @@ class AsyncPool:
     def start(self) -> None:
         """Start the loop, unless somebody has."""
         self._loop.is_used = True
+        self._loop.on_death = self._completions.put
         self._loop.start()
 
     def submit(self, slice_: Slice) -> None:
@@ -272,6 +273,7 @@ class AsyncPool:
     def _begin(self, slice_: Slice, task: CallTask) -> None:
         slice_.thread = self._loop.thread.ident or 0
         slice_.call.state = self._state
+        slice_.call.whose = self._caller.whose
         slice_.started = slice_.started or perf_counter()
         self._running[slice_] = self._last = task
 

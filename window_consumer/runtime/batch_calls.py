@@ -10,7 +10,7 @@ from window_consumer.core.slices import Work
 from window_consumer.model.errors import NotInBatchError, PartialFailure, Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.groups import meant_by
-from window_consumer.model.record import Record
+from window_consumer.model.record import Message, Record
 from window_consumer.runtime.current import Slot
 from window_consumer.runtime.returns import note_results
 
@@ -159,7 +159,11 @@ def note_error(slice_: Work, caller: Caller, records: list[Record], error: BaseE
         error = _with_answers(slice_, error)
     described: dict[tuple[int, str], Failure] = {}
     noted = slice_.deviate()
-    for record, reason in failed_of(error, records):
+    failed = failed_of(error, records)
+    named: dict[int, list[Message]] = {}
+    for record, reason in failed:
+        named.setdefault(id(reason), []).append(record._message)
+    for record, reason in failed:
         message = record._message
         if isinstance(reason, Held):
             noted.held.append(message)
@@ -169,7 +173,7 @@ def note_error(slice_: Work, caller: Caller, records: list[Record], error: BaseE
             handler = handlers.get(id(record), slice_.call.handler)
             failure = described.get((id(reason), handler))
             if failure is None:
-                failure = caller.describe(reason, handler)
+                failure = caller.describe(reason, handler, named[id(reason)])
                 described[id(reason), handler] = failure
             noted.failed.append((message, failure))
 

@@ -19,6 +19,6 @@ def note_raised(slice_: Work, message: Message, error: BaseException, caller: Ca
     if isinstance(meant, Skip):
         slice_.deviate().skip(message, meant)
         return False
-    failure = caller.describe(error, slice_.call.handler)
+    failure = caller.describe(error, slice_.call.handler, (message,))
     slice_.deviate().failed.append((message, failure))
     return True

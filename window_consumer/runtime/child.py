@@ -20,6 +20,7 @@ from time import perf_counter
 from traceback import FrameSummary
 from typing import Any, Final
 
+from window_consumer.model.errors import RunError
 from window_consumer.runtime.berths import Harbour
 from window_consumer.runtime.child_logs import LogSettings
 from window_consumer.runtime.crossing import packed, pickled
@@ -113,8 +114,13 @@ class Child:
             if item is None:
                 break
             slice_, messages = item.slice_, item.messages
-            self._send(pickled(packed(item.serial, item.berth, slice_, messages)))
-            del item, slice_, messages
+            try:
+                cargo = pickled(packed(item.serial, item.berth, slice_, messages))
+            except Exception as error:
+                first = f"{slice_.partition.name}@{messages[0].offset()}"
+                raise RunError(f"{len(messages)} records from {first} on cannot cross") from error
+            self._send(cargo)
+            del item, slice_, messages, cargo
         with contextlib.suppress(OSError):
             self._down.send_bytes(b"")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from window_consumer.runtime.current import CROSSED, RecordContext
+from window_consumer.runtime.guarded_log import with_line
 
 
 class LogSettings(NamedTuple):
@@ -56,7 +57,7 @@ def log(line: Line) -> None:
     record = logging.makeLogRecord(pickle.loads(line.fields))  # noqa: S301 - from our own child
     logger = logging.getLogger(record.name)
     if logger.isEnabledFor(record.levelno):
-        logger.handle(record)
+        with_line(logger, record)
 
 
 class _Handler(logging.Handler):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Final
+
+from attrs import frozen
 
 from window_consumer.model import traceparent
 from window_consumer.model.record import Message, Record
@@ -80,8 +82,35 @@ def _current_trace() -> tuple[str, str] | None:
     return f"{context.trace_id:032x}", f"{context.span_id:016x}"
 
 
+ToldKey = Callable[[str, bytes | None], bytes | str | None]
+"""Gives what may be told of the key of a record that lies in a topic."""
+
+_SHOWN_KEY: Final = 200
+
+
+@frozen
+class Whose:
+    """Of whom log lines are that are written within a call."""
+
+    worker: str
+    handler: str
+    """Where the call does not say which of several it is."""
+    told_key: ToldKey
+
+
+def key_text(key: bytes | str | None) -> str | None:
+    """Return a key as log lines have it."""
+    if key is None:
+        return None
+    text = key if isinstance(key, str) else key.decode("utf-8", "backslashreplace")
+    return text if len(text) <= _SHOWN_KEY else f"{text[:_SHOWN_KEY]}..."
+
+
 class RecordContext(logging.Filter):
     """Gives log records the fields topic, partition, offset and attempt (None outside).
+
+    And worker, handler and key, unless the line has fields of these names itself; of a masked key
+    only what may be told.
 
     And trace_id and span_id, in hexadecimal: those of OpenTelemetry's current span, else those in
     the record's header ``traceparent``, else None. Within a batch handler they are those of the
@@ -104,8 +133,25 @@ class RecordContext(logging.Filter):
         record.partition = None if current is None else current.partition
         record.offset = None if current is None else current.offset
         record.attempt = None if current is None else current.attempt
+        for name, value in _whose(current).items():
+            if not hasattr(record, name):
+                setattr(record, name, value)
         trace: tuple[str | None, str | None] | None = _current_trace()
         if trace is None and current is not None:
             trace = trace_of(current._message)  # noqa: SLF001 - its headers as they are
         record.trace_id, record.span_id = trace or (None, None)
         return True
+
+
+_NOBODYS: Final[Mapping[str, str | None]] = {"worker": None, "handler": None, "key": None}
+
+
+def _whose(current: Record | None) -> Mapping[str, str | None]:
+    if current is None:
+        return _NOBODYS
+    call = current._call  # noqa: SLF001 - the slots' loop has set it
+    whose = call.whose
+    if not isinstance(whose, Whose):
+        return _NOBODYS
+    key = key_text(whose.told_key(current.topic, current.key))
+    return {"worker": whose.worker, "handler": call.handler or whose.handler, "key": key}

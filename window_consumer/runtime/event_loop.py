@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from time import perf_counter, thread_time
 from typing import Any, TypeVar
+
+from window_consumer.model.errors import WorkerStoppedError
+from window_consumer.runtime.guarded_log import own_logger
+from window_consumer.runtime.watched_thread import OnDeath, WatchedThread
 
 T = TypeVar("T")
 
@@ -21,7 +24,7 @@ BLOCKED_S = 0.5
 _LAST_TASKS_S = 1.0
 """How long tasks that were left behind may clean up when the loop ends."""
 
-_log = logging.getLogger("window_consumer")
+_log = own_logger()
 
 
 class EventLoop:
@@ -33,7 +36,9 @@ class EventLoop:
     """
 
     def __init__(self, name: str):
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.on_death: OnDeath = lambda _error: None
+        """Hears why its thread has ended, if that was not asked for."""
+        self.thread = WatchedThread(self._run, name, self._died)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_there = threading.Event()
         self._stopping = False
@@ -83,6 +88,9 @@ class EventLoop:
         self.call(self.loop.stop)
         self.thread.join(timeout_s)
         return not self.thread.is_alive()
+
+    def _died(self, error: WorkerStoppedError) -> None:
+        self.on_death(error)
 
     def _run(self) -> None:
         self._loop = loop = make_loop()

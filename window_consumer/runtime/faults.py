@@ -1,7 +1,8 @@
 """What an exception says of itself, for headers and logs: cheap, bounded, secrets masked.
 
 What handlers raise may quote records. So its text goes through the application's redactor, or
-stays out altogether; what is told in our own words holds nothing of records.
+stays out altogether, and what ``mask`` hides of records is hidden in it; what is told in our own
+words holds nothing of records.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from window_consumer.model.fault import Failure, Fault
 from window_consumer.model.fingerprints import fingerprint
 from window_consumer.model.groups import meant_by
 from window_consumer.model.half_characters import escaped
+from window_consumer.model.record import Message
 from window_consumer.runtime import owed
 
 _CACHED_PLACES = 256
@@ -62,6 +64,9 @@ Redact = Callable[[str], object]
 """Returns a text without what is confidential. Where it raises, or returns no text, what it was
 given is withheld."""
 
+Hide = Callable[[str, Sequence[Message]], str]
+"""Returns a text without what must not be told of the records of the call that raised it."""
+
 Lines = Sequence[traceback.FrameSummary]
 """The same as another process tells it."""
 
@@ -78,30 +83,36 @@ class Faults:
         mask: Callable[[str], str] = str,
         redact: Redact | None = None,
         messages: Messages = "full",
+        hide: Hide | None = None,
     ):
+        """``hide`` takes out of texts what is hidden of the records that they may quote."""
         self._mask = mask
         self._redact = redact
         self._messages = messages
+        self._hide = hide
         self._known: dict[_Kind, tuple[str, str, str]] = {}
         """Class, stack and fingerprint of errors of a class from a place."""
 
-    def failure(self, error: BaseException, handler: str = "") -> Failure:
+    def failure(
+        self, error: BaseException, handler: str = "", records: Sequence[Message] = ()
+    ) -> Failure:
         """Describe an exception of a handler and take its traceback away.
 
-        A group that holds one exception is that one, for the rules as well.
+        ``records`` are those of the call. A group that holds one exception is that one, for the
+        rules as well.
         """
         chain = _chain(error)
         meant = chain[0]
-        fault = self._told(chain)
+        fault = self._told(chain, records)
         for each in chain:
             each.__traceback__ = None
         return Failure(meant, fault, "" if isinstance(meant, NotCalled) else handler)
 
-    def fault(self, error: BaseException) -> Fault:
+    def fault(self, error: BaseException, records: Sequence[Message] = ()) -> Fault:
         """Describe an exception of a handler and leave it as it is: somebody else deals with it."""
-        return self._told(_chain(error))
+        return self._told(_chain(error), records)
 
-    def _told(self, chain: Sequence[BaseException]) -> Fault:
+    def _told(self, chain: Sequence[BaseException], records: Sequence[Message]) -> Fault:
         error = chain[0]
         key = (tuple(map(type, chain)), _place(chain))
         known = self._known.get(key)
@@ -112,7 +123,7 @@ class Faults:
             known = (name, self._stack(chain), fingerprint(name, _digest_of(chain)))
             self._known[key] = known
         name, stack, print_ = known
-        return Fault(name, self._text(error), stack, print_)
+        return Fault(name, self._text(error, records), stack, print_)
 
     def stalled(
         self, where: Where | Lines, seconds: float, handler: str = "", note: str = ""
@@ -128,13 +139,15 @@ class Faults:
         stack = self._mask("".join(texts)) or "the thread is gone\n"
         return Failure(error, Fault(name, str(error), stack, fingerprint(name, digest)), handler)
 
-    def _text(self, error: BaseException) -> str:
+    def _text(self, error: BaseException, records: Sequence[Message]) -> str:
         """Return what may be told of an exception's text."""
         if isinstance(error, _OUR_WORDS):
             return self._mask(_text_of(error))
         if self._messages == "class":
             return ""
         text = self._mask(_text_of(error))
+        if self._hide is not None:
+            text = self._hide(text, records)
         if self._redact is None:
             return text
         try:

@@ -12,11 +12,23 @@ from attrs import frozen
 
 from window_consumer.core.decisions import Decisions, Outlived
 from window_consumer.core.engine import Engine
+from window_consumer.core.interventions import Intervention, Verdict
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.slices import Slice
 from window_consumer.core.snapshot import Snapshot, picture
-from window_consumer.model.errors import WindowConsumerError, WorkerStoppedError
-from window_consumer.model.protocols import Clock, CommitResults, Copy, Source, TopicFacts
+from window_consumer.model.errors import (
+    CallsHangError,
+    WindowConsumerError,
+    WorkerStoppedError,
+)
+from window_consumer.model.protocols import (
+    Batch,
+    Clock,
+    CommitResults,
+    Copy,
+    Source,
+    TopicFacts,
+)
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.last_commits import LastCommits
@@ -36,6 +48,12 @@ SERVE_S = 0.05
 
 INTERRUPT_S = 1.0
 """How long calls may take to end that are cancelled because their partition is given up."""
+
+ENDING_S = 3.0
+"""What a stop may take beyond ``stop_timeout``: for ending calls, a look at the topics, commits."""
+
+LEAVING_S = 1.5
+"""And for leaving the group: together with the rest less than the 5 s that the docs promise."""
 
 POSITIONS_S = 0.25
 """How often the client's positions are looked at, for partitions with nothing left to do."""
@@ -88,8 +106,8 @@ class Parts:
 class PollLoop:
     """Drives one worker; is its Source's Listener. Owner of everything it drives: its thread.
 
-    Other threads call only ``stop``, ``leave``, ``ask``, ``snapshot`` and ``halt``, and read
-    ``phase``, ``failure`` and ``outlived``.
+    Other threads call only ``stop``, ``leave``, ``ask``, ``snapshot``, ``halt`` and ``intervene``,
+    and read ``phase``, ``failure`` and ``outlived``.
     """
 
     def __init__(self, worker: str, parts: Parts, rules: LoopRules):
@@ -113,7 +131,11 @@ class PollLoop:
         """Why the pool cannot go on."""
         self._served_at = 0.0
         self._positions_at = 0.0
-        self._last_commits = LastCommits(parts.source, parts.assignments, parts.reports)
+        self._last_commits = LastCommits(
+            parts.source, parts.assignments, parts.reports, self._left_s
+        )
+        self._stop_by = self._end_by = float("inf")
+        """At a stop: until when handlers may run, and until when all of it has to be over."""
         self._standstill = Standstill(parts.engine, parts.clock.now, parts.reports.warn)
         self.phase = Phase.JOINING
         self.in_group = False
@@ -123,10 +145,14 @@ class PollLoop:
         self.outlived = 0
         """Calls that were still running when the worker gave up waiting for them at its stop; their
         records will run again."""
+        self.is_late = False
+        """Its stop has waited for all of ``stop_timeout``."""
         self.hangs = False
         """Calls are still running, those included that were abandoned long before."""
         self.unfinished = 0
         """Records without a final outcome at the stop; they will be delivered again."""
+        self.first_unfinished: Sequence[tuple[TopicPartition, int]] = ()
+        """The first of them in each partition."""
         self.thread = threading.Thread(target=self._run, name=f"wc-{worker}-poll", daemon=True)
 
     # ---- for other threads
@@ -179,6 +205,19 @@ class PollLoop:
 
         return self.ask(do, timeout_s)
 
+    def intervene(
+        self, name: TopicPartition, offset: int, wanted: Intervention, timeout_s: float
+    ) -> Verdict | None:
+        """Take one failed record out of the way, see ``Engine.on_intervention``.
+
+        None where the poll thread does not answer in time: nothing comes of it then.
+        """
+
+        def do(engine: Engine, clock: Clock) -> Verdict:
+            return engine.on_intervention(name, offset, wanted, clock.now())
+
+        return self.ask(do, timeout_s)
+
     @property
     def silent_s(self) -> float:
         """For how long the thread has not been seen at work; it waits for 0.1 s at most."""
@@ -205,7 +244,9 @@ class PollLoop:
                 self._source.poll(0, 0)
         except BaseException as error:
             self.failure = self.failure or error
-        if not self._source.close(self._rules.close_timeout_s):
+        # The lifespan has been left meanwhile, which may take as long as it likes.
+        self._end_by = max(self._end_by + LEAVING_S, self._clock.now() + LEAVING_S)
+        if not self._source.close(self._left_s(self._rules.close_timeout_s)):
             self._reports.warn("the client did not close in time; its session will time out")
         self._enter(Phase.LEFT)
 
@@ -222,7 +263,8 @@ class PollLoop:
         self._carry_out(decisions)
         if decisions.stop is not None:
             # Not within _carry_out: a revoke that has begun is carried out to its end.
-            raise WorkerStoppedError(decisions.stop)
+            hangs = decisions.stop == engine.stalls.stop
+            raise (CallsHangError if hangs else WorkerStoppedError)(decisions.stop)
         if self._given_up is not None:
             raise self._given_up
         if now - self._positions_at >= POSITIONS_S:
@@ -248,8 +290,19 @@ class PollLoop:
             wall_ms = self._clock.wall_ms()
             now = self._clock.now()
             for batch in batches:
-                self._engine.on_records(batch, now, wall_ms)
+                if self._engine.leaves_hole(batch):
+                    self._engine.on_log_ends(self._source.log_ends([batch.name]))
+                if not self._engine.on_records(batch, now, wall_ms):
+                    self._reject(batch, now)
         return bool(batches)
+
+    def _reject(self, batch: Batch, now: float) -> None:
+        """Read on where the log goes on: records beyond its end are not from it."""
+        self._reports.warn(
+            f"{batch.name}: records from offset {batch.messages[0].offset()} lie beyond the log's"
+            " end; they are not handled"
+        )
+        self._parts.restarts.out_of_range(batch.name, now)
 
     def _take_completions(self, timeout_s: float) -> bool:
         """Hand what the other threads report to the Engine; wait for the first if asked to."""
@@ -319,6 +372,7 @@ class PollLoop:
             self._reports.failed(decisions.failed, rules, self._clock.now())
         self._reports.hovering(decisions.hovering)
         self._reports.away(decisions.away)
+        self._reports.passed_over(decisions.passed_over)
         self._reports.breaker(decisions.breaker)
         self._reports.limit(decisions.limit)
         for stalled in decisions.stalled:
@@ -342,6 +396,7 @@ class PollLoop:
         self._engine.on_assigned(assigned, now)
         if assigned:
             self._reports.info(f"reads {_listed(self._engine.partitions)}")
+        self._reports.recalled(assigned)
         self._parts.restarts.retry(now)
         partitions = self._engine.partitions
         self._parts.on_paused([name for name, each in partitions.items() if each.paused])
@@ -373,13 +428,14 @@ class PollLoop:
         if self.phase is Phase.JOINING:
             self._enter(Phase.RUNNING)
         self._reports.info(f"reads {_listed(self._engine.partitions)}")
+        self._reports.recalled(assigned)
 
     def on_revoked(self, names: Sequence[TopicPartition]) -> None:
         """Finish what runs, within bounds; commit once more, then never again for this epoch."""
         self._count_change(names)
         now = self._clock.now()
         self._engine.on_revoking(names, now)
-        self._finish_running(names, now + self._rules.revoke_timeout_s)
+        self._finish_running(names, min(now + self._rules.revoke_timeout_s, self._stop_by))
         self._give_up(names)
         self._standstill.was_busy()
 
@@ -391,6 +447,8 @@ class PollLoop:
         self._forget(names)
         held = [name for name in names if name in self._engine.partitions]
         suspects = self._standstill.suspects(held)
+        for name in held:
+            self._parts.assignments.kept.keep(self._engine.partitions[name], now)
         running = self._engine.running(held)
         outlived = dict.fromkeys([*self._engine.on_lost(names, now), *suspects])
         if running:
@@ -449,13 +507,17 @@ class PollLoop:
         }
         if not calls or not self._parts.pool.interrupt(list(calls)):
             return
-        deadline = self._clock.now() + INTERRUPT_S
+        deadline = self._clock.now() + self._left_s(INTERRUPT_S)
         while (left := deadline - self._clock.now()) > 0 and self._engine.running(names):
             self._take_completions(min(left, SERVE_S))
         go_on = len(calls.keys() & set(self._engine.running(names)))
         if go_on < len(calls):
             places = [(each.partition.name, offset) for each, offset in calls.items()]
             self._reports.interrupted(places, go_on, why, self._parts.pool.ending)
+
+    def _left_s(self, most_s: float) -> float:
+        """Return how long a step of giving up may take: so long, or what is left of a stop."""
+        return max(0.0, min(most_s, self._end_by - self._clock.now()))
 
     def _give_up(self, names: Sequence[TopicPartition]) -> Sequence[Outlived]:
         """Commit for the last time; return the calls that are still running."""
@@ -482,17 +544,21 @@ class PollLoop:
             self._reports.error(f"stops: {self.failure}")
         if names:
             self._source.pause(names)
-        deadline = started + self._rules.stop_timeout_s
-        while engine.busy(engine.partitions) and self._clock.now() < deadline:
+        self._stop_by = started + self._rules.stop_timeout_s
+        self._end_by = self._stop_by + ENDING_S
+        while (now := self._clock.now()) < self._stop_by and engine.worth_waiting_for(now):
             self._take_completions(SERVE_S)
             self._fetch(0, 0.0, self._clock.now())
             self._carry_out(engine.on_tick(self._clock.now()))
         names = list(engine.partitions)
-        self._interrupt(names, f"stop_timeout ({self._rules.stop_timeout_s:g} s) is over")
+        self.is_late = is_over = self._clock.now() >= self._stop_by
+        over = f"stop_timeout ({self._rules.stop_timeout_s:g} s) is over"
+        self._interrupt(names, over if is_over else "the worker stops, and they are known to hang")
         if names and self.failure is None:
             # A poll that raised may have read records that nobody has got.
             engine.on_positions(self._source.positions(names))
         self.unfinished = engine.unfinished()
+        self.first_unfinished = engine.first_unfinished()
         outlived = self._give_up(names)
         self.hangs = bool(outlived)
         self.outlived = sum(not call.abandoned for call in outlived)

@@ -273,9 +273,13 @@ class ProcessPool:
                 self._failure = self._failure or failure
                 self.news.notify_all()
                 return
-        self._completions.put(
+        self.stop_worker(
             WorkerStoppedError(f"the process {slot.name} cannot be replaced: {failure}")
         )
+
+    def stop_worker(self, error: WorkerStoppedError) -> None:
+        """Hear why the worker has to stop. Any thread may call it."""
+        self._completions.put(error)
 
     def death_of(self, slot: ProcessSlot, end: str, handler: str) -> Failure:
         """Return the failure of the record that a child was on when it died.

@@ -19,6 +19,7 @@ from window_consumer.runtime.faults import handlers_lines
 from window_consumer.runtime.parcels import Parcel, Posted
 from window_consumer.runtime.replacement import Replacement
 from window_consumer.runtime.slot_process import Broken, Finished, Loaded, Ready, Told
+from window_consumer.runtime.watched_thread import WatchedThread
 
 if TYPE_CHECKING:
     from window_consumer.runtime.process_pool import ProcessPool
@@ -160,9 +161,7 @@ class ProcessSlot:
         """Have a child from now on: start a keeper, unless there is one."""
         self._rests_since = None
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._keep, name=f"{self.name}-keeper", daemon=True
-            )
+            self._thread = WatchedThread(self._keep, f"{self.name}-keeper", self._pool.stop_worker)
             self._thread.start()
 
     def rest(self, now: float, at_most_s: float) -> Parcel | None:
@@ -239,9 +238,7 @@ class ProcessSlot:
         """Run one child to its end; tell whether it became ready, and whether we killed it."""
         pool = self._pool
         child = self._living = Child(self.name, pool.equip)
-        feeder = threading.Thread(
-            target=child.feed, args=(self._look,), name=f"{self.name}-feeder", daemon=True
-        )
+        feeder = WatchedThread(child.feed, f"{self.name}-feeder", pool.stop_worker, (self._look,))
         feeder.start()
         ready, doing = False, "imported the application"
         self.failure = None

@@ -7,18 +7,24 @@ wakes the poll thread through the completions queue, like everything else.
 from __future__ import annotations
 
 import threading
+import traceback
 from functools import partial
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any
 
 from attrs import frozen
 
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.producing import Production
-from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.errors import PublishFailedError, RunError
 from window_consumer.model.protocols import Copy, Sink
+from window_consumer.runtime.watched_thread import WatchedThread
 
 _SERVE_S = 0.1
+_AFTER_A_BUG_S = 1.0
+_TROUBLE_S = 60.0
+"""Copies are tried again every ten seconds: after this long nobody has one to write any more."""
 
 
 @frozen
@@ -48,18 +54,28 @@ class Publisher:
         self._sink = sink
         self._completions = completions
         self._ended = threading.Event()
-        self._thread = threading.Thread(
-            target=self._serve, name=f"wc-{worker}-publisher", daemon=True
-        )
+        self._trouble: tuple[str, float] | None = None
+        """Why the client gave up last, and when; None once an answer was an ack."""
+        self._thread = WatchedThread(self._serve, f"wc-{worker}-publisher", completions.put)
 
     def start(self) -> None:
         """Start waiting for answers."""
         self._thread.start()
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be written, None where it can. Any thread may ask."""
+        trouble = self._trouble
+        return trouble[0] if trouble and monotonic() - trouble[1] < _TROUBLE_S else None
+
     def publish(self, failed: FailedRecord, copy: Copy) -> None:
         """Send a record's copy; exactly one ``Published`` will come for it."""
-        completions = self._completions
-        self._sink.write(copy, lambda error: completions.put(Published(failed, error)))
+
+        def answer(error: PublishFailedError | None) -> None:
+            self._note(error)
+            self._completions.put(Published(failed, error))
+
+        self._sink.write(copy, answer)
 
     def produce(self, production: Production) -> None:
         """Send the results of a call; exactly one ``Produced`` will come for each of them."""
@@ -76,7 +92,14 @@ class Publisher:
             self._sink.write(copy, partial(self._answer, production, index))
 
     def _answer(self, production: Production, index: int, error: PublishFailedError | None) -> None:
+        self._note(error)
         self._completions.put(Produced(production, index, error))
+
+    def _note(self, error: PublishFailedError | None) -> None:
+        if error is None:
+            self._trouble = None
+        elif error.gave_up:
+            self._trouble = error.why, monotonic()
 
     def stop(self, timeout_s: float) -> int:
         """End; return how many copies and results have no answer."""
@@ -87,4 +110,10 @@ class Publisher:
 
     def _serve(self) -> None:
         while not self._ended.is_set():
-            self._sink.serve(_SERVE_S)
+            try:
+                self._sink.serve(_SERVE_S)
+            except Exception as error:
+                # Whoever stops serving leaves every copy without an answer, for ever.
+                stack = "".join(traceback.format_exception(error))
+                self._completions.put(RunError(f"copies: a bug, please report it:\n{stack}"))
+                self._ended.wait(_AFTER_A_BUG_S)

@@ -9,24 +9,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from attrs import define
 
 from window_consumer.core.breaker import BreakerNews, BreakerState
-from window_consumer.core.decisions import Away, Hovering, Outlived
+from window_consumer.core.decisions import Assigned, Away, Hovering, Outlived, PassedOver
 from window_consumer.core.failures import describe
 from window_consumer.core.ladder import FailedRecord, RetryRules
 from window_consumer.core.limiter import LimitNews
 from window_consumer.core.producing import Production
 from window_consumer.core.stalls import Ending, Returned, Stalled
 from window_consumer.model.errors import (
+    GivenUpError,
     NotCalled,
     ProcessCrashedError,
     ProcessDiedError,
     PublishFailedError,
+    RetryLater,
     WindowConsumerError,
 )
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
 from window_consumer.model.protocols import CommitResults
 from window_consumer.model.record import Message, TopicPartition
-from window_consumer.runtime.current import trace_of
+from window_consumer.runtime.current import ToldKey, key_text, trace_of
 
 _ENDS = {
     "dead_letter": "it leaves for the dead letters",
@@ -36,6 +38,7 @@ _ENDS = {
 
 _NOW = {
     BreakerState.OPEN: "nothing starts and nothing leaves until the cool-down is over",
+    BreakerState.PAUSED: "nothing starts and no attempt is spent until then",
     BreakerState.HALF_OPEN: "one call at a time finds out whether it is over",
     BreakerState.CLOSED: "everything goes on",
 }
@@ -51,6 +54,11 @@ _INTERRUPTED: Mapping[Ending, str] = {
 
 MUCH = 1.25
 """A concurrency that has changed by less is not worth a line."""
+
+_LINES_OF_A_STORM = 3
+_MOST_STORMS = 1000
+_MOST_HANGING = 8
+"""More calls that hang than these share a line when their partitions are given up."""
 
 QUIET_S = 10.0
 """One traceback per kind of error, and one line per kind of trouble, in this time."""
@@ -70,9 +78,6 @@ _MILLISECONDS = re.compile(r"\b\d+ ?ms\b")
 _WHY = {Reason.FATAL: "fatal", Reason.CRASHED: "it is not called again"}
 
 Now = Callable[[], float]
-
-ToldKey = Callable[[str, bytes | None], bytes | str | None]
-"""Gives what may be told of the key of a record that lies in a topic."""
 
 
 @define
@@ -104,22 +109,62 @@ class Repetition:
         return unsaid
 
 
+class Storm:
+    """Calls that hang at one place. Owner: one thread."""
+
+    def __init__(self, now: Now):
+        self._now = now
+        self._since = float("-inf")
+        self._lines = 0
+        self.first = ""
+        """The first record of which something was said."""
+        self.unsaid: list[str] = []
+        """Those of which nothing was said."""
+
+    def is_worth_a_line(self, place: str) -> bool:
+        """Tell whether a call gets a line of its own: few do, and then none for ten seconds."""
+        now = self._now()
+        if now - self._since >= QUIET_S:
+            self._since, self._lines = now, 0
+        self._lines += 1
+        if self._lines > _LINES_OF_A_STORM:
+            self.unsaid.append(place)
+            return False
+        self.first = self.first or place
+        return True
+
+    def text(self) -> str:
+        """Say how many they were, and name some."""
+        shown = ", ".join(self.unsaid[:8])
+        return f"{len(self.unsaid)} more calls ({shown}{', ...' if len(self.unsaid) > 8 else ''})"
+
+
 class Reports:
     """The log of one worker. Owner: poll thread."""
 
     def __init__(
-        self, worker: str, logger: logging.Logger, now: Now, told_key: ToldKey = lambda _, key: key
+        self,
+        worker: str,
+        logger: logging.Logger,
+        now: Now,
+        told_key: ToldKey = lambda _, key: key,
+        handler: str = "",
     ):
         self._worker = worker
         self._logger = logger
         self._told_key = told_key
+        self._handler = handler
+        self._of = {"worker": worker}
         self._repetition = Repetition(now)
+        self._now = now
+        self._storms: dict[str, Storm] = {}
         self._troubles = 0
         self._said_limit = 0
+        self._said_cut_short = False
 
     def info(self, text: str) -> None:
         """Write a line that is always worth it."""
-        self._logger.info("%s: %s", self._worker, text)
+        self._logger.info("%s: %s", self._worker, text, extra=self._of)
 
     def warn(self, text: str) -> None:
         """Write a warning; the same one at most every ten seconds."""
@@ -127,7 +172,7 @@ class Reports:
 
     def error(self, text: str) -> None:
         """Write an error line."""
-        self._logger.error("%s: %s", self._worker, text)
+        self._logger.error("%s: %s", self._worker, text, extra=self._of)
 
     def observer_failed(self, error: Exception) -> None:
         """Write down that somebody who only listens has failed; the work goes on."""
@@ -165,6 +210,7 @@ class Reports:
     def failed(self, records: Iterable[FailedRecord], rules: RetryRules, now: float) -> None:
         """Write down failed calls, with one traceback per kind and ten seconds."""
         for failed in records:
+            self._say_cut_short(failed, rules)
             unsaid = self._repetition.worth_saying(failed.failure.fault.fingerprint)
             if unsaid is None:
                 continue
@@ -175,10 +221,39 @@ class Reports:
                 describe(failed),
                 _what_became_of(failed, rules, now, more),
                 extra={
-                    **_place(failed.partition.name, failed.message.offset(), failed.calls),
+                    **self._place(failed.partition.name, failed.message.offset(), failed.calls),
+                    **self._whose(failed.message, failed.failure),
                     **_trace(failed.message),
                 },
             )
+
+    def _say_cut_short(self, failed: FailedRecord, rules: RetryRules) -> None:
+        """Write down, once, that a record waits for less long than its handler has asked for."""
+        error = failed.failure.error
+        if self._said_cut_short or not isinstance(error, RetryLater):
+            return
+        if error.after_s <= rules.longest_later_s:
+            return
+        self._said_cut_short = True
+        longest = f"{rules.longest_later_s:g} s"
+        if rules.levels:
+            most = f"its last level waits {longest}: add one that fits"
+        elif rules.on_failure == "block":
+            most = (
+                f"with on_failure: block no wait is longer than the upper end of backoff, {longest}"
+            )
+        else:
+            most = (
+                f"without retry.levels no wait is longer than the upper end of backoff, {longest},"
+                f" and each is one of {rules.attempts} attempts: add a level that waits as long"
+            )
+        self._logger.warning(
+            "%s: %s asked for RetryLater(%g), which is cut short: %s (said once)",
+            self._worker,
+            describe(failed),
+            error.after_s,
+            most,
+        )
 
     def hovering(self, news: Iterable[Hovering]) -> None:
         """Write down start cells that make no progress."""
@@ -191,6 +266,18 @@ class Reports:
                 each.age_s,
                 each.offset,
                 each.attempt,
+            )
+
+    def passed_over(self, news: Iterable[PassedOver]) -> None:
+        """Write down records that came after later ones of their partition."""
+        for each in news:
+            self._logger.error(
+                "%s: %s: records of offsets %d..%d came after later ones and are not handled; the"
+                " committed offset may lie beyond them: a bug, please report it",
+                self._worker,
+                each.name,
+                each.offsets.start,
+                each.offsets.stop - 1,
             )
 
     def away(self, news: Sequence[Away]) -> None:
@@ -238,7 +325,27 @@ class Reports:
             )
 
     def stalled(self, call: Stalled, failure: Failure, ending: Ending) -> None:
-        """Write down where a call stands that does not return, and what becomes of it."""
+        """Write down where a call stands that does not return, and what becomes of it.
+
+        Of many that stand at the same place some have a line, and the others are counted in one.
+        """
+        if len(self._storms) > _MOST_STORMS:
+            self._storms.clear()
+        kind = f"{failure.fault.fingerprint} {call.is_relief} {call.end} {call.abandon}"
+        storm = self._storms.setdefault(kind, Storm(self._now))
+        if storm.is_worth_a_line(f"{call.name}@{call.offset}"):
+            self._stalled(call, failure, ending, storm)
+
+    def calm(self) -> None:
+        """Say of how many calls nothing was said; at the end of a worker."""
+        for storm in self._storms.values():
+            if storm.unsaid:
+                self.warn(f"{storm.text()} hang at the place of {storm.first}")
+        self._storms.clear()
+
+    def _stalled(self, call: Stalled, failure: Failure, ending: Ending, storm: Storm) -> None:
+        more = f" ({storm.text()} since the last such line)" if storm.unsaid else ""
+        storm.unsaid.clear()
         what = "holds up its window, in which all else is done" if call.is_relief else "stalls"
         then = "is only reported"
         if call.end:
@@ -247,7 +354,7 @@ class Reports:
             then = "is abandoned, its record leaves"
         self._logger.warning(
             "%s: the call for %s@%d (key %r, attempt %d%s) has been running for %.1f s and %s: it"
-            " %s; it stands at:\n%s",
+            " %s%s; it stands at:\n%s",
             self._worker,
             call.name,
             call.offset,
@@ -257,9 +364,11 @@ class Reports:
             call.seconds,
             what,
             then,
+            more,
             failure.fault.stack.rstrip(),
             extra={
-                **_place(call.name, call.offset, call.attempt),
+                **self._place(call.name, call.offset, call.attempt),
+                **self._whose(call.slice_.running(), failure),
                 **_trace(call.slice_.running()),
             },
         )
@@ -273,7 +382,7 @@ class Reports:
                 call.name,
                 call.offset,
                 call.seconds,
-                extra=_place(call.name, call.offset, None),
+                extra=self._place(call.name, call.offset),
             )
 
     def interrupted(
@@ -298,8 +407,42 @@ class Reports:
             refused,
         )
 
+    def recalled(self, assigned: Iterable[Assigned]) -> None:
+        """Say which partitions came back with what had finished before they were lost."""
+        for each in assigned:
+            if each.kept is not None and each.committed is not None:
+                finished = each.kept.beyond(each.committed[0])
+                self._logger.info(
+                    "%s: %s was lost and has come back, and nobody else has committed: %d finished"
+                    " records beyond offset %d are not handled again",
+                    self._worker,
+                    each.name,
+                    sum(map(len, finished)),
+                    each.committed[0],
+                    extra=self._of,
+                )
+
     def outlived(self, calls: Iterable[Outlived]) -> None:
-        """Write down calls that go on although their partition was given up."""
+        """Write down calls that go on although their partition was given up.
+
+        Of many that were known to hang each is named, in one line.
+        """
+        calls = list(calls)
+        hanging = [each for each in calls if each.hangs]
+        if len(hanging) > _MOST_HANGING:
+            calls = [each for each in calls if not each.hangs]
+            places = ", ".join(
+                f"{each.name}@{each.offset} (key {self._told_key(each.name.topic, each.key)!r})"
+                for each in hanging
+            )
+            self._logger.warning(
+                "%s: %d calls outlived their partitions: they see record.cancelled and their"
+                " results will be ignored: %s",
+                self._worker,
+                len(hanging),
+                places,
+                extra=self._of,
+            )
         for call in calls:
             self._logger.warning(
                 _OUTLIVED_HOME if call.counts else _OUTLIVED,
@@ -307,7 +450,7 @@ class Reports:
                 call.name,
                 call.offset,
                 self._told_key(call.name.topic, call.key),
-                extra=_place(call.name, call.offset, None),
+                extra=self._place(call.name, call.offset),
             )
 
     def commits(self, results: CommitResults) -> None:
@@ -315,13 +458,32 @@ class Reports:
         for name, error in results.items():
             if error is not None:
                 text = f"{name}: not committed, trying again: {error}"
+                if isinstance(error, GivenUpError):
+                    text = f"{name}: not committed: {error}"
                 self._say(logging.WARNING, text, f"commit {error}")
+
+    def _place(
+        self, name: TopicPartition, offset: int, attempt: int | None = None
+    ) -> dict[str, object]:
+        """Return the fields by which handlers' own log lines name their record, too."""
+        return {
+            "worker": self._worker,
+            "topic": name.topic,
+            "partition": name.partition,
+            "offset": offset,
+            "attempt": attempt,
+        }
+
+    def _whose(self, message: Message | None, failure: Failure) -> dict[str, object]:
+        """Return the handler and the key, as those lines have them."""
+        key = None if message is None else self._told_key(message.topic(), message.key())
+        return {"handler": failure.handler or self._handler, "key": key_text(key)}
 
     def _say(self, level: int, text: str, kind: str) -> None:
         unsaid = self._repetition.worth_saying(kind)
         if unsaid is not None:
             more = f" ({unsaid} more since the last line)" if unsaid else ""
-            self._logger.log(level, "%s: %s%s", self._worker, text, more)
+            self._logger.log(level, "%s: %s%s", self._worker, text, more, extra=self._of)
 
 
 def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: str) -> str:
@@ -352,16 +514,6 @@ def _next_step(failed: FailedRecord, now: float) -> str:
         return f"it moves to the retry topic of {failed.level.name}"
     why = _WHY.get(failed.reason, "its attempts are spent")
     return f"{why}, it leaves"
-
-
-def _place(name: TopicPartition, offset: int, attempt: int | None) -> dict[str, object]:
-    """Return the fields by which handlers' own log lines name their record, too."""
-    return {
-        "topic": name.topic,
-        "partition": name.partition,
-        "offset": offset,
-        "attempt": attempt,
-    }
 
 
 def _trace(message: Message | None) -> dict[str, object]:

@@ -105,7 +105,9 @@ class Restarts:
         hashed = topic_hash(self._assignments.topic_ids.get(name))
         known_partitions = partition.commit.known_partitions
         self._reports.outlived(self._engine.on_lost([name], now))
-        self._begin(Assigned(name, offset, (), hashed, known_partitions), now)
+        partitions = facts[name.topic].partitions if name.topic in facts else 0
+        assigned = Assigned(name, offset, (), hashed, known_partitions, partitions=partitions)
+        self._begin(assigned, now)
 
     def _go_on_at(self, name: TopicPartition, position: int) -> int:
         low, end = self._source.log_range(name, ASK_S)
@@ -128,7 +130,8 @@ class Restarts:
             low, _ = self._source.log_range(name, ASK_S)
             self._assignments.topic_ids[name] = facts.topic_id
             hashed = topic_hash(facts.topic_id)
-            self._begin(Assigned(name, low, (), hashed, facts.partitions), now)
+            partitions = facts.partitions
+            self._begin(Assigned(name, low, (), hashed, partitions, partitions=partitions), now)
 
         self._try(name, begin, now)
 

@@ -14,26 +14,35 @@ import logging
 import os
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from window_consumer.core.counters import Counters
 from window_consumer.core.snapshot import Snapshot
 from window_consumer.model.errors import (
+    CallsHangError,
     LifespanError,
     RunError,
     WindowConsumerError,
     WrongProcessError,
 )
 from window_consumer.model.groups import meant_by
+from window_consumer.model.protocols import Source
 from window_consumer.runtime.faults import class_name
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.worker import Worker
+
+MakeSource = Callable[[str], Source]
+"""Makes another Source for a worker of this name, to begin with anew."""
+
+MAX_RESTARTS: Final = 3
+"""How often one worker is restarted because its calls hang: its threads stay each time."""
 
 MakeWorkers = Callable[[Any, Callable[[Worker, Phase], None]], Sequence[Worker]]
 """Gets what the lifespan yielded and where to report phases; returns workers, not started."""
@@ -46,6 +55,8 @@ _NOT_THE_USERS = (
 """Where frames between the supervisor and the lifespan come from."""
 
 _ASK_S = 0.2
+_LOOK_S = 1.0
+"""So often the supervisor looks whether the poll threads live."""
 _LEAVE_S = 4.0
 _GRACE_S = 4.0
 """Beyond the stop timeout: for the last commits."""
@@ -64,12 +75,16 @@ class Running:
         lifespan: AbstractContextManager[Any],
         logger: logging.Logger,
         on_end: Callable[[], None] = lambda: None,
+        make_source: MakeSource | None = None,
     ):
         self._make_workers = make_workers
         self._lifespan = lifespan
         self._logger = logger
         self._on_end = on_end
         """Called when all is over, whatever happened."""
+        self._make_source = make_source
+        """None where no worker can be restarted."""
+        self._restarts: Counter[str] = Counter()
         self._pid = os.getpid()
         self._events: SimpleQueue[tuple[Worker, Phase] | None] = SimpleQueue()
         self._started = threading.Event()
@@ -169,15 +184,33 @@ class Running:
         try:
             with self._entered() as state:
                 if state is not None:
-                    self._supervise(state[0])
-        finally:
+                    self._supervise_or_die(state[0])
             self._leave()
-            try:
-                self._on_end()
-            except Exception:
-                self._logger.exception("what runs beside the workers did not end properly")
+        except BaseException as error:
+            self._died(error)
+        try:
+            self._on_end()
+        except Exception:
+            self._logger.exception("what runs beside the workers did not end properly")
+        finally:
             self._ended.set()
             self._started.set()
+
+    def _supervise_or_die(self, state: Any) -> None:
+        """Supervise; the lifespan is left whatever happens."""
+        try:
+            self._supervise(state)
+        except BaseException as error:
+            self._died(error)
+            for worker in self._alive():
+                worker.stop()
+
+    def _died(self, error: BaseException) -> None:
+        """Record an unexpected error as the failure that waiting callers get."""
+        self._logger.error("the supervisor has died, please report this bug", exc_info=error)
+        self.failure = self.failure or _as_failure(error, "the supervisor")
+        if not self._started.is_set():
+            self._start_error = self.failure
 
     @contextlib.contextmanager
     def _entered(self) -> Any:
@@ -213,14 +246,71 @@ class Running:
                 deadline = perf_counter() + self._longest_stop_s()
                 for worker in self._alive():
                     worker.stop()
+            left_s = _LOOK_S if deadline is None else max(0.0, deadline - perf_counter())
             try:
-                event = self._events.get(timeout=deadline and max(0.0, deadline - perf_counter()))
+                event = self._events.get(timeout=min(left_s, _LOOK_S))
             except Empty:
-                self.failure = self.failure or RunError("a worker did not drain in time")
-                return
+                if not left_s:
+                    self.failure = self.failure or RunError("a worker did not drain in time")
+                    return
+                self._look_for_dead(working)
+                continue
             if event is not None and event[1] is Phase.DRAINED:
                 working.discard(event[0])
-                self._on_drained(event[0])
+                working.update(self._successors(event[0]))
+
+    def _look_for_dead(self, working: set[Worker]) -> None:
+        """Stop all, as after any failure, where a poll thread has ended without a word."""
+        for worker in [each for each in working if not each.loop.thread.is_alive()]:
+            working.discard(worker)
+            thread = worker.loop.thread.name
+            worker.loop.failure = worker.loop.failure or RunError(f"its thread {thread} has died")
+            self._on_drained(worker)
+
+    def _successors(self, worker: Worker) -> Sequence[Worker]:
+        """Return who goes on in place of a worker that has drained, normally nobody."""
+        successor = self._restarted(worker) if self._may_restart(worker) else None
+        if successor is None:
+            self._on_drained(worker)
+            return ()
+        return (successor,)
+
+    def _may_restart(self, worker: Worker) -> bool:
+        """Tell whether a worker whose calls hang is restarted, for the sake of the others.
+
+        A process with one worker ends, which is the better new beginning: no thread is left.
+        """
+        return (
+            isinstance(worker.loop.failure, CallsHangError)
+            and len(self.workers) > 1
+            and not self._stop_asked.is_set()
+            and not worker.setup.is_async
+            and self._restarts[worker.name] < MAX_RESTARTS
+        )
+
+    def _restarted(self, worker: Worker) -> Worker | None:
+        """End a worker and start another in its place; None where that cannot be done."""
+        assert worker.loop.failure is not None
+        if self._make_source is None:
+            return None
+        self._tell(worker, worker.loop.failure)
+        worker.leave()
+        worker.end(_LEAVE_S)
+        worker.say_goodbye()
+        if worker.loop.thread.is_alive():
+            return None
+        self._restarts[worker.name] += 1
+        self.left_behind = True
+        self._logger.warning(
+            "%s: is restarted, time %d of %d; the threads of its hanging calls stay",
+            worker.name,
+            self._restarts[worker.name],
+            MAX_RESTARTS,
+        )
+        successor = worker.successor(self._make_source(worker.name))
+        self.workers = [successor if each is worker else each for each in self.workers]
+        successor.start()
+        return successor
 
     def _longest_stop_s(self) -> float:
         longest = max((worker.setup.loop.stop_timeout_s for worker in self.workers), default=0.0)
@@ -236,7 +326,7 @@ class Running:
         error = worker.loop.failure
         if error is not None:
             self._tell(worker, error)
-            self.failure = self.failure or error
+            self.failure = self.failure or _as_failure(error, worker.name)
         elif worker.loop.outlived:
             self.failure = self.failure or RunError(
                 f"{worker.name}: {worker.loop.outlived} calls outlived the stop timeout"
@@ -256,6 +346,15 @@ class Running:
         for worker in alive:
             self.left_behind |= not worker.end(_LEAVE_S)
             worker.say_goodbye()
+
+
+def _as_failure(error: BaseException, who: str) -> BaseException:
+    """Return what may be raised for it: a SystemExit would end a program as if all were well."""
+    if isinstance(error, Exception):
+        return error
+    failure = RunError(f"{who} has ended by {class_name(type(error))}")
+    failure.__cause__ = error
+    return failure
 
 
 def lifespan_error(error: BaseException, what: str = "failed") -> LifespanError:

@@ -234,6 +234,7 @@ class SlotLoop:
             berth = self._harbour.berths[cargo.berth]
             before = self._equipment.attempts_before if cargo.is_copy else None
             call = CrossedCall(cargo.attempt, state, before, berth, numbers)
+            call.whose = self._equipment.caller.whose
             if not berth.take_whole():
                 pass  # somebody else has it
             elif cargo.is_batch:

@@ -18,9 +18,10 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message, Record
 from window_consumer.runtime.batch_calls import call_batch
 from window_consumer.runtime.call_errors import note_raised
-from window_consumer.runtime.current import Slot, current_slot
+from window_consumer.runtime.current import Slot, Whose, current_slot
 from window_consumer.runtime.faults import Faults, Lines, Where, handlers_part
 from window_consumer.runtime.returns import note_results
+from window_consumer.runtime.watched_thread import WatchedThread
 
 Handler = Callable[[Record], object]
 
@@ -31,13 +32,15 @@ class Caller:
 
     handler: Any
     """A ``Handler``; a ``BatchHandler`` where slices are batches."""
-    describe: Callable[[BaseException, str], Failure]
-    """Takes the name of the handler, too, empty where there is only one."""
+    describe: Callable[[BaseException, str, Sequence[Message]], Failure]
+    """Takes the name of the handler, too, empty where there is only one, and the call's records."""
     describe_stall: Callable[[Where | Lines, float, str, str], Failure] = field(
         factory=lambda: Faults().stalled
     )
     """Takes where a call stands that has not returned for so many seconds, its handler, and what
     else is to be said of it."""
+    whose: Whose | None = None
+    """What log lines say that are written within its calls."""
 
 
 @define
@@ -151,7 +154,7 @@ class ThreadPool:
     def _add_thread(self) -> threading.Thread:
         name = f"wc-{self._worker}-slot-{self._made}"
         progress = _Progress()
-        thread = threading.Thread(target=self._run, args=(progress,), name=name, daemon=True)
+        thread = WatchedThread(self._run, name, self._completions.put, (progress,))
         self._made += 1
         self._threads[thread] = progress
         return thread
@@ -169,6 +172,7 @@ class ThreadPool:
         while (slice_ := work.get()) is not None:
             slice_.thread = ident
             slice_.call.state = state
+            slice_.call.whose = caller.whose
             running[slice_] = thread
             computed = thread_time()
             slice_.started = started = perf_counter()

@@ -18,6 +18,7 @@ from attrs import frozen
 from window_consumer.model.errors import RunError, WindowConsumerError
 from window_consumer.model.protocols import TopicFacts
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.watched_thread import WatchedThread
 
 WATCH_S = 5.0
 
@@ -61,7 +62,7 @@ class TopicWatch:
         self._completions = completions
         self._every_s = every_s
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"wc-{worker}-topics", daemon=True)
+        self._thread = WatchedThread(self._run, f"wc-{worker}-topics", completions.put)
 
     def note_paused(self, names: Sequence[TopicPartition]) -> None:
         """Hear from the poll thread which partitions are not fetched at the moment."""

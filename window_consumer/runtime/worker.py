@@ -11,10 +11,12 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from window_consumer.core.copies import Origin, Target, copy_of
+from window_consumer.core.copies import Origin, Target, copy_of, sent_home
 from window_consumer.core.counters import Counters
 from window_consumer.core.decisions import EngineRules
 from window_consumer.core.engine import Engine, MakeEngine
+from window_consumer.core.interventions import Intervention, Verdict
+from window_consumer.core.kept import KeptOutcomes
 from window_consumer.core.ladder import FailedRecord, Jitter
 from window_consumer.core.observer import Observer, Observers
 from window_consumer.core.rungs import Level, Rung
@@ -25,12 +27,14 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.batch_calls import BatchHandler
 from window_consumer.runtime.child_pictures import ChildPicture
+from window_consumer.runtime.current import ToldKey, Whose
 from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.runtime.places import Places
 from window_consumer.runtime.poll_loop import LoopRules, Parts, Phase, PollLoop
 from window_consumer.runtime.pool import MakePool, PoolOfCoroutines, PoolOfProcesses
 from window_consumer.runtime.publisher import Publisher
-from window_consumer.runtime.reports import Reports, ToldKey
+from window_consumer.runtime.reports import Reports
 from window_consumer.runtime.restarts import OnOutOfRange, Restarts
 from window_consumer.runtime.thread_pool import Caller, Handler, ThreadPool
 from window_consumer.runtime.topic_watch import Ask, AskEnds, TopicNews, TopicWatch
@@ -81,7 +85,7 @@ class WorkerSetup:
     """Puts what handlers raise into words."""
     told_key: ToldKey = lambda _, key: key
     """Takes out of keys what must not be told in the log."""
-    logger: logging.Logger = field(factory=lambda: logging.getLogger("window_consumer"))
+    logger: logging.Logger = field(factory=own_logger)
     clock: Clock = field(factory=SystemClock)
     is_async: bool = False
     """The handler makes coroutines: ``make_pool`` has to give a pool that runs them."""
@@ -106,14 +110,18 @@ class Worker:
         on_phase: Callable[[Worker, Phase], None],
     ):
         self.setup = setup
+        self._sink, self._state, self._tell_phase = sink, state, on_phase
         self._clock = setup.clock
         self._completions = setup.make_queue()
-        self._reports = Reports(setup.name, setup.logger, self._clock.now, setup.told_key)
+        self._reports = Reports(
+            setup.name, setup.logger, self._clock.now, setup.told_key, setup.origin.handler
+        )
         self._engine = setup.make_engine(setup.engine, setup.jitter, setup.rungs)
         self._observers = Observers(setup.observers, self._reports.observer_failed)
         if setup.observers:
             self._engine.observe(self._observers)
-        caller = Caller(setup.handler, setup.faults.failure, setup.faults.stalled)
+        whose = Whose(setup.name, setup.origin.handler, setup.told_key)
+        caller = Caller(setup.handler, setup.faults.failure, setup.faults.stalled, whose)
         self._pool = setup.make_pool(
             setup.name, setup.engine.slots, caller, self._completions, state
         )
@@ -121,7 +129,9 @@ class Worker:
         self._watch = TopicWatch(
             setup.name, setup.ask_topics, self._completions, ask_ends=setup.ask_ends
         )
-        assignments = Assignments(source, setup.on_no_offset, self._reports.warn, setup.rungs)
+        kept = KeptOutcomes(ordered=setup.engine.ordering != "unordered")
+        warn = self._reports.warn
+        assignments = Assignments(source, setup.on_no_offset, warn, setup.rungs, kept)
         parts = Parts(
             source=source,
             engine=self._engine,
@@ -159,6 +169,13 @@ class Worker:
     def events_lost(self) -> int:
         """How often one of its observers has failed."""
         return self._observers.failures
+
+    def successor(self, source: Source) -> Worker:
+        """Return a worker to be started in place of this one, which has ended.
+
+        It has threads and windows of its own; what hears of it, and writes for it, is the same.
+        """
+        return Worker(self.setup, source, self._sink, self._state, self._tell_phase)
 
     def start(self) -> None:
         """Start all threads; the poll thread joins the group."""
@@ -203,9 +220,15 @@ class Worker:
         Without ``cells`` it has only the row of each window.
         """
         found = self.loop.snapshot(timeout_s, cells=cells)
-        if found is None or not isinstance(self._pool, PoolOfCoroutines):
-            return found
-        return evolve(found, loop=self._pool.event_loop())
+        if found is None:
+            return None
+        loop = self._pool.event_loop() if isinstance(self._pool, PoolOfCoroutines) else None
+        return evolve(found, loop=loop, cannot_write=self.cannot_write)
+
+    @property
+    def cannot_write(self) -> str | None:
+        """Why its copies and results cannot be written at the moment, None where they can."""
+        return self._publisher.trouble
 
     def halt(self, name: TopicPartition | None, *, halted: bool) -> bool | None:
         """Pause a partition, or the worker for None, or let it go on.
@@ -213,6 +236,13 @@ class Worker:
         False for a partition that it does not have, None where its poll thread does not answer.
         """
         return self.loop.halt(name, halted=halted, timeout_s=HALT_S)
+
+    def intervene(self, name: TopicPartition, offset: int, wanted: Intervention) -> Verdict | None:
+        """Skip a failed record, or send it to the dead letters, see ``core.interventions``.
+
+        None where its poll thread does not answer.
+        """
+        return self.loop.intervene(name, offset, wanted, HALT_S)
 
     def children(self) -> Sequence[ChildPicture]:
         """Return what its child processes do at this moment; nothing where it has none."""
@@ -226,6 +256,7 @@ class Worker:
 
     def say_goodbye(self) -> None:
         """Write the line that sums the worker up."""
+        self._reports.calm()
         did = self.counters
         # Only where there are some: most workers skip nothing and let nothing expire.
         rare = (("skipped", did.skipped), ("expired", did.expired), ("dropped", did.dropped))
@@ -235,14 +266,27 @@ class Worker:
         self._reports.info(
             f"stopped: {did.processed} processed, {produced}{did.retried} retried, {moved}"
             f"{did.dead_lettered} dead-lettered,{more} {self.loop.unfinished} unfinished"
+            f"{_from_where(self.loop.first_unfinished)}"
         )
         if self.loop.outlived:
+            late_s = self.setup.loop.stop_timeout_s
+            when = f"after {late_s:g} s" if self.loop.is_late else "when it stopped, known to hang"
             self._reports.error(
-                f"{self.loop.outlived} calls had not returned after"
-                f" {self.setup.loop.stop_timeout_s:g} s; their records will run again"
+                f"{self.loop.outlived} calls had not returned {when}; their records will run again"
             )
 
     def _copy_of(self, failed: FailedRecord) -> Copy:
+        if failed.is_stray:
+            return sent_home(failed)
         offset_ms = self._clock.wall_ms() - self._clock.now() * 1000
         target = self.setup.target_of(failed.partition.rung.source, failed.level)
         return copy_of(failed, self.setup.origin, target, offset_ms)
+
+
+def _from_where(first: Sequence[tuple[TopicPartition, int]]) -> str:
+    """Name the records from which on something is unfinished."""
+    if not first:
+        return ""
+    shown = ", ".join(f"{name}@{offset}" for name, offset in first[:4])
+    more = f" and in {len(first) - 4} more partitions" if len(first) > 4 else ""
+    return f" (from {shown} on{more})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -116,8 +117,11 @@ class ToldWorker:
     """None where its poll thread did not answer in time."""
     busy_ratio: float | None
     time_to_drain_s: float | None
+    """Infinity where it stands still; None while unknown."""
     stacks: tuple[ToldCall, ...] = ()
     """Of running calls, where they were asked for."""
+    blocking: tuple[ToldFailing, ...] = ()
+    """Those of each partition that began to fail first, and hold up their lanes."""
 
 
 @frozen
@@ -127,6 +131,21 @@ class ToldCall:
     name: TopicPartition
     offset: int
     stack: str
+
+
+@frozen
+class ToldFailing:
+    """A record that has failed and has no outcome yet."""
+
+    name: TopicPartition
+    offset: int
+    key: str | None
+    """As far as it may be told."""
+    attempts: int
+    error: str
+    """Class and message of its last failure, as far as they may be told."""
+    behind: int = 0
+    """How many records of its lane wait for it."""
 
 
 @frozen
@@ -153,8 +172,27 @@ def ask(
     return _read(address, text)
 
 
+def command(address: AdminAddress, path: str, access: Access, timeout_s: float) -> tuple[bool, Any]:
+    """Let a worker do something; return whether it did, and the fields of its answer.
+
+    Raises AskError without an answer, or with one that is no worker's.
+    """
+    status, text = fetch(address, path, access, timeout_s, "POST")
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        refusal = _refusal(status, with_token=access.token is not None)
+        raise AskError(f"{address}: {refusal}")
+    try:
+        return status == HTTPStatus.OK, json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise AskError(f"{address}: whatever answers there is not a worker") from error
+
+
 def fetch(
-    address: AdminAddress, path: str, access: Access, timeout_s: float = PATIENCE_S
+    address: AdminAddress,
+    path: str,
+    access: Access,
+    timeout_s: float = PATIENCE_S,
+    method: str = "GET",
 ) -> tuple[int, bytes]:
     """Return the status and the text of an answer; raises AskError without one."""
     headers = access.headers()
@@ -166,7 +204,7 @@ def fetch(
     else:
         connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
     try:
-        connection.request("GET", path, headers=headers)
+        connection.request(method, path, headers=headers)
         response = connection.getresponse()
         text = response.read(_LARGEST)
     except (OSError, http.client.HTTPException) as error:
@@ -205,7 +243,7 @@ def _read(address: AdminAddress, text: bytes) -> Told:
         missing = tuple(map(str, answer.get("missing") or ()))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise AskError(
-            f"{address}: what answers there is no worker, or one of another version"
+            f"{address}: whatever answers there is not a worker, or one of another version"
         ) from error
     return Told(workers, answer, missing)
 
@@ -219,14 +257,29 @@ def _worker(fields: Mapping[str, Any]) -> ToldWorker:
         is_ready=bool(fields.get("ready")),
         snapshot=None if snapshot is None else snapshot_of(snapshot),
         busy_ratio=_figure(fields.get("busy_ratio")),
-        time_to_drain_s=_figure(fields.get("time_to_drain_s")),
+        time_to_drain_s=math.inf
+        if fields.get("stands_still")
+        else _figure(fields.get("time_to_drain_s")),
         stacks=tuple(map(_call, fields.get("stacks") or ())),
+        blocking=tuple(map(_failing, fields.get("blocking") or ())),
     )
 
 
 def _call(fields: Mapping[str, Any]) -> ToldCall:
     name = TopicPartition(str(fields["topic"]), int(fields["partition"]))
     return ToldCall(name, int(fields["offset"]), str(fields["stack"]))
+
+
+def _failing(fields: Mapping[str, Any]) -> ToldFailing:
+    key = fields.get("key")
+    return ToldFailing(
+        TopicPartition(str(fields["topic"]), int(fields["partition"])),
+        int(fields["offset"]),
+        None if key is None else str(key),
+        int(fields.get("attempts") or 0),
+        str(fields.get("error") or ""),
+        int(fields.get("behind") or 0),
+    )
 
 
 def _figure(value: Any) -> float | None:

@@ -84,10 +84,13 @@ class Health:
         return Answer(503, "".join(f"{_silence(worker)}\n" for worker in hung))
 
     def ready(self) -> Answer:
-        """Answer ``/readyz``: 503 where a worker is not in its group, or is on its way out."""
+        """Answer ``/readyz``: 503 where a worker is not in its group, or is on its way out.
+
+        It is 503, too, where the producer of its copies has given up.
+        """
         workers = self._workers
         lines = [f"{worker.name}: {_state(worker)}" for worker in workers]
-        if workers and all(map(_is_ready, workers)):
+        if workers and all(_is_ready(each) and each.cannot_write is None for each in workers):
             return Answer(200, "".join(f"{line}\n" for line in lines))
         return Answer(503, "".join(f"{line}\n" for line in lines or ["starting"]))
 
@@ -147,7 +150,9 @@ def _is_ready(worker: Worker) -> bool:
 def _state(worker: Worker) -> str:
     if worker.loop.phase is not Phase.RUNNING:
         return str(worker.loop.phase.value)
-    return "in its group" if worker.loop.in_group else "not in its group"
+    state = "in its group" if worker.loop.in_group else "not in its group"
+    trouble = worker.cannot_write
+    return state if trouble is None else f"{state}, cannot write copies: {trouble}"
 
 
 def _silence(worker: Worker) -> str:

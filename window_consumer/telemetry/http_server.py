@@ -6,7 +6,6 @@ is cut off, and of more than ``MOST_AT_ONCE`` connections the oldest makes room 
 
 from __future__ import annotations
 
-import logging
 import socket
 import socketserver
 import threading
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from window_consumer.model.errors import UsageError
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.telemetry.health import TEXT, Answer
 
 PATIENCE_S: Final = 5.0
@@ -30,7 +30,7 @@ _ROOM_S: Final = 0.2
 
 _MEANWHILE_S: Final = 0.5
 
-_LOG = logging.getLogger("window_consumer")
+_LOG = own_logger()
 
 Routes = Mapping[str, Callable[[], Answer]]
 """Who answers, by path. Called on a thread of the server."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.telemetry.health import Answer
 from window_consumer.telemetry.http_server import HttpServer, Routes
 
 KEY: Final = "health.listen"
 
-_log = logging.getLogger("window_consumer")
+_log = own_logger()
 
 Where = tuple[str, int] | Path | None
 """A host and a port, a Unix socket, or nowhere."""

@@ -72,7 +72,8 @@ class Measures:
     busy_ratio: float | None = None
     """The share of the slots' time that calls took in the last minute; None while unknown."""
     time_to_drain_s: float | None = None
-    """How long all that lags would take at the pace of the last minute; None while unknown."""
+    """How long all that lags would take at the pace of the last minute; infinity where nothing was
+    finished in it, None while unknown."""
     events_lost: int = 0
     """What somebody who listens has raised has cost so many events."""
     spans: SpanFigures | None = None

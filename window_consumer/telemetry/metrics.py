@@ -153,7 +153,8 @@ METRICS: tuple[Metric, ...] = (
     _count(
         "records.skipped",
         "{record}",
-        "Records whose handler raised Skip, or that are for none, with otherwise: skip.",
+        "Records whose handler raised Skip, that are for none, with otherwise: skip, or that a"
+        " person skipped.",
         lambda did: did.skipped,
     ),
     _count(
@@ -310,8 +311,8 @@ METRICS: tuple[Metric, ...] = (
         "window_consumer.time_to_drain",
         MetricKind.GAUGE,
         "s",
-        "How long all that lags would take at the pace of the last minute; what is not due yet is"
-        " left out.",
+        "How long all that lags would take at the pace of the last minute, +Inf where something"
+        " lags and nothing was finished in it; what is not due yet is left out.",
         lambda measures: _known(measures.time_to_drain_s),
     ),
     _gauge(

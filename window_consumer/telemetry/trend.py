@@ -5,6 +5,7 @@ Both are there to scale by. They look at what was done, not at how a moment happ
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Final, NamedTuple
 
@@ -56,9 +57,8 @@ class Trend:
     def time_to_drain_s(self, picture: Snapshot) -> float | None:
         """Return how long all that lags would take at the pace of the last minute.
 
-        Where nothing was finished in it, at the pace that calls of the usual length would have: who
-        hangs is not helped by more processes. None before there is a trend, and before the client
-        has heard how much there is.
+        Infinity where something lags and nothing was finished in it. None before there is a trend,
+        and before the client has heard how much there is.
         """
         lags = [each.lag.records for each in picture.partitions]
         known = [lag for lag in lags if lag is not None]
@@ -66,8 +66,10 @@ class Trend:
         if between is None or len(known) < len(lags):
             return None
         seconds, finished, _ = between
-        pace = finished / seconds if finished else picture.slots / max(picture.cost_s, 1e-9)
-        return sum(known) / pace
+        lag = sum(known)
+        if not lag:
+            return 0.0
+        return lag * seconds / finished if finished > 0 else math.inf
 
     @property
     def _between(self) -> tuple[float, int, float] | None:

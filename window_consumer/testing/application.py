@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +28,7 @@ from window_consumer.testing.journal import (
     Sent,
 )
 from window_consumer.testing.producer import TestProducer
-from window_consumer.testing.records import HeaderValues, Value
+from window_consumer.testing.records import HeaderValues, KeyOf, Value
 from window_consumer.testing.redriving import TestRedrive
 from window_consumer.testing.stepped_worker import Scenery, StillClock
 from window_consumer.testing.topics import TestTopics
@@ -152,7 +152,7 @@ class TestApp(Findings):
         self,
         topic: str,
         value: Value = None,
-        key: bytes | str | None = None,
+        key: KeyOf = None,
         *,
         headers: HeaderValues = (),
         partition: int | None = None,
@@ -161,8 +161,9 @@ class TestApp(Findings):
     ) -> Sent:
         """Write a record and run until nothing is left to do now; returns what became of it.
 
-        ``value`` is bytes, text, None for a tombstone, or anything else that JSON can say. The key
-        chooses the partition the way that Java's producers do it, without one they take turns.
+        ``value`` is bytes, text, None for a tombstone, or anything else that JSON can say. ``key``
+        is bytes, text or None, or a function that tells it of the value; it chooses the partition
+        the way that Java's producers do it, without one they take turns.
         ``timestamp`` is in milliseconds since 1970, now by default. With ``run`` False, and within
         a handler, the record is only written.
 
@@ -170,6 +171,7 @@ class TestApp(Findings):
         record, by a rule of the configuration, stops its worker.
         """
         process = self._running()
+        key = key(value) if callable(key) else key
         sent = self._write(topic, value, key, headers, partition, timestamp)
         if run and not process.calling:
             self.run_until_idle()
@@ -180,14 +182,14 @@ class TestApp(Findings):
         topic: str,
         values: Iterable[Value],
         *,
-        key: Callable[[Any], bytes | str | None] = lambda _value: None,
+        key: KeyOf = None,
         run: bool = True,
     ) -> list[Sent]:
         """Write records and then run: they are there at once, as in a topic that has a backlog.
 
-        ``key`` tells the key of each value.
+        ``key`` is that of all of them, or a function that tells the key of each value.
         """
-        sent = [self.send(topic, value, key(value), run=False) for value in values]
+        sent = [self.send(topic, value, key, run=False) for value in values]
         if run and not self._running().calling:
             self.run_until_idle()
         return sent
@@ -286,7 +288,8 @@ class TestApp(Findings):
         """Take all partitions away and give them back.
 
         What runs is finished and committed before; what waits for a retry begins anew. With
-        ``lost`` the session has timed out instead: nothing can be committed any more.
+        ``lost`` the session has timed out instead: nothing can be committed any more, and all
+        that no commit covers runs again, as where another member has had the partitions.
         """
         process = self._running()
         self.run_until_idle()

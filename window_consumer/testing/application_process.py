@@ -40,7 +40,10 @@ class ApplicationProcess:
         """Why it ended by itself, None where it did not."""
         cluster = FakeCluster(scenery.broker)
         log = ClientLog(logging.getLogger("window_consumer.client"), plan.mask)
-        prepared = [Preparation(plan, each, cluster, log).prepare() for each in plan.workers]
+        prepared = [
+            Preparation(plan, each, cluster, log).prepare(all_of_them=False)
+            for each in plan.workers
+        ]
         loop = lifespans.enter_context(HandLoop())
         state = lifespans.enter_context(app.resources(loop.run))
         self.workers = [
@@ -102,7 +105,7 @@ class ApplicationProcess:
         """Take all partitions away and give them back."""
         if lost:
             for worker in self.workers:
-                self._scenery.broker.evict(worker.source)
+                worker.lose_all()
             return
         topics: dict[str, set[str]] = {}
         for worker in self.workers:

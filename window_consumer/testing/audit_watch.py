@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import xor
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from attrs import define, field
 
+from window_consumer.core.kept import Kept
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.metadata import decode
 from window_consumer.core.observer import Observer
@@ -58,10 +60,18 @@ class Witness(Observer):
     def __init__(self, watch: AuditWatch):
         self._watch = watch
         self._notes: dict[Partition, _Notes] = {}
+        self._kept: WeakKeyDictionary[Kept, _Notes] = WeakKeyDictionary()
 
     def assigned(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
         """A partition is somebody's."""
-        self._notes[partition] = _Notes(partition.name)
+        recalled = partition.recalled
+        notes = None if recalled is None else self._kept.get(recalled)
+        self._notes[partition] = notes or _Notes(partition.name)
+
+    def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
+        """What had finished of a lost partition may go on to count."""
+        if partition.kept is not None:
+            self._kept[partition.kept] = self._notes[partition]
 
     def finished(
         self,

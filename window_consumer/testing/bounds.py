@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def check_bounds(history: History, member: SimulatedMember) -> None:
     """Note where a member holds more than its configuration allows."""
+    history.poison.look(member)
     engine = member.engine
     rules = engine.rules
     held = 0
@@ -56,7 +57,7 @@ def check_start(history: History, member: SimulatedMember, slice_: Slice) -> Non
     One record may always be tried: to find out whether an outage is over, or who ends the process.
     """
     engine = member.engine
-    if slice_ is engine.breaker.probe or slice_.partition.case is not None:
+    if engine.breaker.is_finding_out(slice_) or slice_.partition.case is not None:
         return
     held, allowed = engine.producing.bytes, engine.rules.window_bytes * RESULTS_SHARE
     if held > allowed:

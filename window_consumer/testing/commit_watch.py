@@ -38,6 +38,7 @@ class CommitWatch:
                 history.violate(f"{member} commits {commit.name}, which it does not hold")
                 continue
             self._sent[id(commit)] = (commit, tenure)
+            tenure.sent.append(commit)
             if tenure.ledger.log is history.broker.topics.log(commit.name):
                 self._check(tenure, commit)
 
@@ -72,7 +73,7 @@ class CommitWatch:
         self._seen = len(applied)
 
     def _apply(self, applied: Applied, ledger: Ledger) -> None:
-        commit = applied.commit
+        commit = ledger.entry = applied.commit
         if applied.member is None:
             self._history.excuse(ledger, commit.next_offset, "an administrator moved the offset")
             ledger.durable = {offset for offset in ledger.records if offset < commit.next_offset}

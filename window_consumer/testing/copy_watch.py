@@ -45,6 +45,10 @@ class CopyWatch:
         if tenure is None or record is None:
             history.violate(f"{member} copies {name}@{offset}, which it was not given")
             return on_delivery
+        if copy.topic == name.topic:
+            self._record_of[id(copy)] = record
+            self._check_stray(tenure, record, copy)
+            return self._until_answered(tenure, record, copy, on_delivery)
         if dict(copy.headers).get(names.REASON) == b"CRASHED":
             if not (history.has_crashed(record) or _has_killed(tenure, offset)):
                 history.violate(
@@ -55,14 +59,29 @@ class CopyWatch:
             history.violate(f"{name}@{offset} is copied although it may still be tried")
         if dict(copy.headers).get(names.REASON) == b"RETRIES_EXHAUSTED":
             history.outages.left(tenure, offset)
+            history.poison.left(tenure, offset)
         self._record_of[id(copy)] = record
         first = record.first.message
         found = differences(first, copy.key, copy.value, copy.headers)
         found += _replaced(record.message, copy)
         found += _forgotten(tenure, record, copy)
+        found += self._misplaced(record, copy)
         for text in found:
             history.violate(f"the copy of {name}@{offset} is another record: {text}")
         return self._until_answered(tenure, record, copy, on_delivery)
+
+    def _check_stray(self, tenure: Tenure, record: KnownRecord, copy: Copy) -> None:
+        """Judge a copy that moves to another partition of its topic."""
+        history, message = self._history, record.message
+        place = f"{tenure.name}@{message.offset()}"
+        if not history.is_stray(tenure.name, record):
+            history.violate(f"{place} moves within its topic although it lies where it belongs")
+        if tenure.attempts.get(message.offset()):
+            history.violate(f"{place} was called where it does not belong")
+        moved = (copy.partition, copy.key, copy.value, tuple(copy.headers))
+        number, headers = record.hop.origin.partition, tuple(message.headers() or ())
+        if moved != (number, message.key(), message.value(), headers):
+            history.violate(f"{place} moves within its topic as another record, or elsewhere")
 
     def written(self, name: TopicPartition, copy: Copy, message: FakeMessage) -> None:
         """A copy lies in its topic; in a level it is a record like any other."""
@@ -75,6 +94,14 @@ class CopyWatch:
             history.produced(log, message, poison=record.poison, copy_of=record)
         else:
             self.dead_letters.setdefault(log, {})[message.offset()] = record
+
+    def _misplaced(self, record: KnownRecord, copy: Copy) -> list[str]:
+        """Say where a copy goes that has to keep the number of its source's partition."""
+        number = record.hop.origin.partition
+        exists = number < self._history.broker.topics.partitions(copy.topic)
+        if not exists or copy.partition == number or self._history.plan.strays:
+            return []
+        return [f"it goes to partition {copy.partition} instead of {number}"]
 
     def _until_answered(
         self, tenure: Tenure, record: KnownRecord, copy: Copy, on_delivery: Delivery

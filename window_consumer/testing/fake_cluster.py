@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from window_consumer.config.names import wrong_name
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.topics import Group, NewCopyTopic, Topic
+from window_consumer.model.errors import RunError
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fake_broker import FakeBroker
 from window_consumer.testing.fake_topics import DEFAULT_MAX_MESSAGE_BYTES
@@ -66,8 +68,10 @@ class FakeCluster(Cluster):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Make topics; one that exists already is fine."""
+        """Make topics; one that exists already is fine. RunError for a name that Kafka refuses."""
         for topic in topics:
+            if (wrong := wrong_name(topic.name)) is not None:
+                raise RunError(f"making topic {topic.name}: its name {wrong}")
             if not validate_only and topic.name not in self._broker.topics.by_name:
                 most = int(topic.config.get(_MAX_MESSAGE_BYTES, DEFAULT_MAX_MESSAGE_BYTES))
                 self._broker.create_topic(topic.name, topic.partitions, most)

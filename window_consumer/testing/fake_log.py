@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Collection
 
 from window_consumer.core.offsets import after
+from window_consumer.model.headers import LostHeaders
 from window_consumer.model.protocols import Headers
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 
@@ -31,7 +32,7 @@ class FakeMessage:
         self._offset = offset
         self._key = key
         self._value = value
-        self._headers = list(headers)
+        self._headers = headers if type(headers) is LostHeaders else list(headers)
         self._timestamp_ms = timestamp_ms
         self._size = 0 if value is None else len(value)
 

@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from window_consumer.core.offsets import after
 from window_consumer.model.errors import (
+    BrokerUnavailableError,
     CommitFailedError,
+    GivenUpError,
     MissingTopicError,
     RunError,
     WindowConsumerError,
 )
+from window_consumer.model.headers import LostHeaders
 from window_consumer.model.protocols import (
     Batch,
     Commit,
@@ -203,12 +206,17 @@ class FakeSource:
                 messages.append(reading.fetched.popleft())
             if messages:
                 limit -= len(messages)
-                batches.append(Batch.of(name, messages))
+                batch = Batch.of(name, messages)
+                lost = (each for each in messages if type(each.headers()) is LostHeaders)
+                batch.unreadable.extend(each.offset() for each in lost)
+                batches.append(batch)
                 reading.deliver(messages[-1].offset() or 0)
         return batches
 
     def _fetch(self, name: TopicPartition, reading: Reading) -> None:
         log = self._cluster.log(name)
+        if name in self._cluster.leaderless:
+            return
         if log is None:
             reading.stands = True
             self._errors.append((name, MissingTopicError(f"{name}: unknown topic or partition")))
@@ -251,10 +259,24 @@ class FakeSource:
     def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:  # noqa: ARG002 - answers at once
         """Return a log's first offset and its end; a RunError in trouble."""
         self._cluster.ask(f"log of {name}")
+        if name in self._cluster.leaderless:
+            raise BrokerUnavailableError(f"log of {name}: it has no leader")
         log = self._cluster.log(name)
         if log is None:
             raise RunError(f"log of {name}: unknown topic or partition")
         return log.start, log.end
+
+    def log_ranges(
+        self, names: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
+        """Return first offset and end of each log, or why they are not known."""
+        found: dict[TopicPartition, tuple[int, int] | WindowConsumerError] = {}
+        for name in names:
+            try:
+                found[name] = self.log_range(name, timeout_s)
+            except RunError as error:
+                found[name] = error
+        return found
 
     def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:  # noqa: ARG002 - answers at once
         """Return what the cluster says of topics; those that do not exist are left out."""
@@ -282,9 +304,19 @@ class FakeSource:
         self._sent.extend(commits)
 
     def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:  # noqa: ARG002 - answers at once
-        """Send commits and wait for the answers; those sent earlier arrive before them."""
+        """Send commits and wait for the answers; those sent earlier arrive before them.
+
+        The client is served meanwhile: the listener may hear of a rebalance.
+        """
         self._flush()
-        return self._write(commits)
+        results = self._write(commits)
+        if commits and self._listener is not None and not self.in_callback:
+            before = set(self._readings)
+            self._rebalance(self._listener)
+            for name in before.difference(self._readings).intersection(results):
+                if results[name] is not None:
+                    results[name] = GivenUpError()
+        return results
 
     def committed(
         self,

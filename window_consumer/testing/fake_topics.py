@@ -31,6 +31,8 @@ class FakeTopics:
 
     def __init__(self) -> None:
         self.by_name: dict[str, FakeTopic] = {}
+        self.leaderless: set[TopicPartition] = set()
+        """Partitions that nobody can read or ask about for now."""
         self.answering = True
         """False: whoever asks about topics or offsets gets no answer."""
         self._ids = count(1)

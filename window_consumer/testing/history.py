@@ -38,9 +38,11 @@ from window_consumer.testing.events import (
 )
 from window_consumer.testing.fake_broker import FakeBroker
 from window_consumer.testing.fake_log import FakeLog, FakeMessage
+from window_consumer.testing.kept_watch import KeptWatch
 from window_consumer.testing.ledger import KnownRecord, Lane, Ledger, SimulatedCall, Tenure
 from window_consumer.testing.outages import Outages
 from window_consumer.testing.pace import PaceWatch
+from window_consumer.testing.poison import PoisonWatch
 from window_consumer.testing.schedule import GROUP, Plan
 
 if TYPE_CHECKING:
@@ -84,7 +86,9 @@ class History:
         self._out_of_range: set[tuple[SimulatedMember, TopicPartition]] = set()
         """Whose next assignment of what begins by the rule for positions outside of the log."""
         self.outages = Outages(self)
+        self.poison = PoisonWatch(self)
         self.pace = PaceWatch(self)
+        self.kept = KeptWatch(self)
         self._outlived: set[tuple[SimulatedMember, TopicPartition, int]] = set()
 
     def say(self, text: str) -> None:
@@ -200,6 +204,7 @@ class History:
             tenure.restarted = True
             tenure.durable.clear()
         self._out_of_range.discard((member, name))
+        self.kept.begins(tenure, self._latest.get((member, name)), committed)
         self._tenures[partition] = self._latest[member, name] = tenure
         if self.trace is not None:
             self.say(f"{member} begins {name} at {tenure.start}, committed {committed.next_offset}")
@@ -215,12 +220,19 @@ class History:
             if self.plan.on_out_of_range == "latest" and name.topic not in self.rungs:
                 self.excuse(self.ledger(self.broker.log(*name)), offset, "latest")
 
+    def _only_others_committed(self, topic: str) -> bool:
+        """Tell whether nothing that is committed of a topic tells how many partitions it had."""
+        group, count = self.broker.group(GROUP), self.broker.topics.partitions(topic)
+        found = (group.committed(TopicPartition(topic, partition)) for partition in range(count))
+        return all(decode(each.metadata) is None for each in found)
+
     def _excuse_as_latest(self, tenure: Tenure) -> None:
         """Nobody asked for what was there before the group, except in partitions that are new."""
         group, topic = self.broker.group(GROUP), tenure.name.topic
         if not any(each.commit.name.topic == topic for each in group.applied):
             self._known_partitions[topic] = self.broker.topics.partitions(topic)
-        if tenure.name.partition < self._known_partitions.get(topic, 0):
+        knew = tenure.name.partition < self._known_partitions.get(topic, 0)
+        if knew or self._only_others_committed(topic):
             self.excuse(tenure.ledger, tenure.start, "latest")
 
     def delivered(
@@ -240,8 +252,16 @@ class History:
             record = self._records[id(message)]
             tenure.delivered[offset] = record
             lane = self.lane_of(message)
-            if lane is not None and offset not in tenure.durable and not record.reborn:
+            in_line = not (record.reborn or self.is_stray(name, record))
+            if lane is not None and offset not in tenure.durable and in_line:
                 tenure.lines.setdefault(lane, deque()).append(offset)
+
+    def is_stray(self, name: TopicPartition, record: KnownRecord) -> bool:
+        """Tell whether a copy lies in another partition of its topic than it should."""
+        number = record.hop.origin.partition
+        exists = number < self.broker.topics.partitions(name.topic)
+        is_ordered = self.plan.engine.ordering != "unordered"
+        return is_ordered and name.topic in self.rungs and number != name.partition and exists
 
     def lane_of(self, message: Message) -> Lane | None:
         """Tell a record's lane; None where it has no order to keep."""
@@ -324,6 +344,7 @@ class History:
             self.violate(f"{place} is called again on {tenure.member} after its final outcome")
         if offset in tenure.durable:
             self.violate(f"{place} had finished and was committed, and runs again")
+        self.kept.starts(call)
         if call.attempt != tenure.attempts.get(offset, 0) + 1:
             before = tenure.attempts.get(offset, 0)
             self.violate(f"{place} is called as attempt {call.attempt} after {before}")
@@ -421,6 +442,7 @@ class History:
         result = self._result(call, error)
         counts = tenure.current and call.offset not in tenure.abandoned
         self.outages.ended(call, result)
+        self.poison.ended(call, result)
         if self.trace is not None:
             late = "" if counts else " (late)"
             self.say(f"{tenure.member} ends {tenure.name}@{call.offset}: {result}{late}")
@@ -518,6 +540,7 @@ class History:
         error = ResultRefusedError("made to be refused")
         result = self._result(call, error)
         self.outages.ended(call, result)
+        self.poison.ended(call, result)
         self._conclude(call, error, result)
         if result in ("dropped", "spent"):
             self._after_results(call, result)
@@ -542,7 +565,7 @@ class History:
         offset: int = message.offset()
         self.say(f"{member} abandons the call for {tenure.name}@{offset}")
         # Where its slot has claimed it and not begun yet, the call begins later.
-        tenure.attempts[offset] = stalled.attempt
+        tenure.attempts[offset] = stalled.slice_.call.attempt
         tenure.abandoned.add(offset)
         retry = tenure.member.rules.retry
         level = self._rung(tenure.name).level
@@ -564,7 +587,7 @@ class History:
                 None if lane is None else str(lane),
                 self.now(),
                 "dropped",
-                stalled.attempt,
+                stalled.slice_.call.attempt,
             )
         )
 
@@ -609,9 +632,7 @@ class History:
 
     def _calls_of(self, call: SimulatedCall, lane: Lane) -> list[SimulatedCall]:
         """Return the calls that run now of a lane, whose records may lie in several topics."""
-        name = call.tenure.name
-        source = TopicPartition(self._rung(name).source, name.partition)
-        return self._running.setdefault((source, lane), [])
+        return self._running.setdefault((call.record.hop.origin, lane), [])
 
     def _due_ms(self, record: KnownRecord, level: Level) -> float:
         """Return when a copy may be called: as its header says, unless a clock was wrong."""

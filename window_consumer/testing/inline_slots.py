@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from window_consumer.core.slices import Slice
 from window_consumer.core.stalls import Ending, Stalled
 from window_consumer.model.fault import Failure
+from window_consumer.model.record import Message
 from window_consumer.runtime.batch_calls import call_batch
 from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.hand_loop import HandLoop
@@ -96,22 +97,22 @@ class InlineSlots:
 
 
 def _kept(
-    describe: Callable[[BaseException, str], Failure],
-) -> Callable[[BaseException, str], Failure]:
+    describe: Callable[[BaseException, str, Sequence[Message]], Failure],
+) -> Callable[[BaseException, str, Sequence[Message]], Failure]:
     """Describe an exception as the runtime does, and leave it its traceback for the test.
 
     What is no error of a handler goes on to the test: Ctrl-C, a crash on demand, and the verdicts
     of a test framework, as of pytest.fail.
     """
 
-    def describe_it(error: BaseException, handler: str) -> Failure:
+    def describe_it(error: BaseException, handler: str, records: Sequence[Message] = ()) -> Failure:
         if not isinstance(error, Exception | SystemExit | CancelledError):
             raise error
         # Without the slot's frame; of what is left the runtime drops the first, the journal's.
         trace = error.__traceback__
         error.__traceback__ = trace.tb_next if trace is not None else None
         try:
-            return describe(error, handler)
+            return describe(error, handler, records)
         finally:
             error.__traceback__ = trace
 

@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 
 from window_consumer.model.dead_letter import DeadLetter, read_dead_letter
 from window_consumer.model.errors import NotCalled, UsageError
+from window_consumer.model.hop import attempts_before
 from window_consumer.model.outcome import Outcome as Final
 from window_consumer.model.produce import Produce, results_of
 from window_consumer.model.record import Call as CallFacts
@@ -254,7 +255,7 @@ class Journal:
         place = Place.of_original(message) if is_copy else Place.of(message)
         handling = self._handlings.get((worker, place))
         if handling is None:
-            record = Record.of(message, CallFacts())
+            record = Record.of(message, CallFacts(before=attempts_before if is_copy else None))
             handling = Handling(worker, record, place, find_copy=self._find_copy)
             self._handlings[worker, place] = handling
         return handling

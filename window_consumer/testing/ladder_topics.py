@@ -89,7 +89,7 @@ class LadderTopics:
         """Give the levels as many partitions, so that equal numbers stay with one member."""
         for topic, rung in self.rungs.items():
             if rung.source == source:
-                self._broker.topics.widen(topic, partitions)
+                self._broker.topics.widen(topic, partitions + self._plan.wider)
 
     def _configure(self, levels: Sequence[Level]) -> None:
         self.levels = tuple(levels)
@@ -99,7 +99,9 @@ class LadderTopics:
                 self._create(topic, rung.source, self._plan.copy_limit)
 
     def _create(self, topic: str, source: str, limit: int) -> None:
-        self._broker.create_topic(topic, self._broker.topics.partitions(source), limit)
+        wider = self._plan.wider if topic in self.rungs else 0
+        partitions = self._broker.topics.partitions(source) + wider
+        self._broker.create_topic(topic, partitions, limit)
 
     def _holds(self, level: Level) -> bool:
         topics = (copy_topic(source, level) for source in self._plan.sources)

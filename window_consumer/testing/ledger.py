@@ -6,11 +6,14 @@ from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
+from attrs import frozen
+
 from window_consumer.core.metadata import CommitNote
 from window_consumer.core.partition import Partition
 from window_consumer.model import headers as names
 from window_consumer.model.header_values import count
 from window_consumer.model.hop import Hop
+from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.fake_log import FakeLog, FakeMessage
 
@@ -74,7 +77,7 @@ class KnownRecord:
 class Ledger:
     """Everything about one log."""
 
-    __slots__ = ("doubtful", "durable", "excused_below", "log", "records")
+    __slots__ = ("doubtful", "durable", "entry", "excused_below", "log", "records")
 
     def __init__(self, log: FakeLog):
         self.log = log
@@ -83,6 +86,8 @@ class Ledger:
         """Offsets that the group's committed offset and metadata say are finished."""
         self.doubtful: set[int] = set()
         """Were durable, until the log was cut below the end of the ranges that say so."""
+        self.entry: Commit | None = None
+        """What was committed last."""
         self.excused_below = 0
         """The log was cut: offsets below this come twice."""
 
@@ -101,6 +106,15 @@ class Ledger:
         self.doubtful.clear()
 
 
+@frozen
+class Lost:
+    """What a member knew when it lost a partition."""
+
+    at: float
+    finished: set[int]
+    """The offsets whose outcomes it had."""
+
+
 class Tenure:
     """One assignment of one partition to one member, from the first record to the last commit."""
 
@@ -112,17 +126,23 @@ class Tenure:
         "delivered",
         "dropped",
         "durable",
+        "entry",
+        "excused_below",
         "final",
+        "kept",
         "leaving",
         "ledger",
         "lines",
+        "lost",
         "member",
         "name",
+        "never_again",
         "next_offset",
         "not_before",
         "partition",
         "restarted",
         "running",
+        "sent",
         "start",
     )
 
@@ -137,6 +157,17 @@ class Tenure:
         """It begins below what was committed: the log was cut, or made anew."""
         self.durable = set(ledger.durable)
         """What was finished and committed when it began."""
+        self.kept: set[int] = set()
+        """What the same member had finished when it lost the partition, and may count still."""
+        self.never_again: set[int] = set()
+        """Those of them that must not be called again."""
+        self.entry = ledger.entry
+        """What was committed when it began."""
+        self.excused_below = ledger.excused_below
+        """Its log's at that time, by which a later cut is known."""
+        self.sent: list[Commit] = []
+        self.lost: Lost | None = None
+        """Set when it was lost."""
         self.delivered: dict[int, KnownRecord] = {}
         self.final: set[int] = set()
         """Offsets with a final outcome that this assignment gave."""
@@ -163,7 +194,7 @@ class Tenure:
 
     def is_over(self, offset: int) -> bool:
         """Tell whether a record needs nothing more in this assignment."""
-        return offset in self.final or offset in self.durable
+        return offset in self.final or offset in self.durable or offset in self.kept
 
 
 class SimulatedCall:

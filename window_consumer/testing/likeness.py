@@ -49,7 +49,7 @@ class Likeness:
     def draw(self, rng: Random) -> Plan:
         """Draw a schedule for the worker."""
         drawn = draw(rng)
-        engine = attrs.evolve(self.engine, slots=min(self.engine.slots, MAX_SLOTS))
+        engine = _with_slots(self.engine, MAX_SLOTS)
         if rng.random() < 0.5:
             engine = _small(engine, drawn.engine)
         waits_s = _waits_s(engine)
@@ -88,13 +88,21 @@ def _waits_s(engine: EngineRules) -> tuple[float, ...]:
 
 def _small(engine: EngineRules, drawn: EngineRules) -> EngineRules:
     return attrs.evolve(
-        engine,
-        slots=min(engine.slots, drawn.slots),
+        _with_slots(engine, drawn.slots),
         window_cells=min(engine.window_cells, drawn.window_cells),
         cell_records=min(engine.cell_records, drawn.cell_records),
         window_bytes=min(engine.window_bytes, drawn.window_bytes),
         batch_records=min(engine.batch_records, drawn.batch_records),
     )
+
+
+def _with_slots(engine: EngineRules, most: int) -> EngineRules:
+    """Return rules with at most so many slots: the lower end of ``auto: 4..200`` is no higher."""
+    slots = min(engine.slots, most)
+    limit = engine.limit
+    if limit is not None:
+        limit = attrs.evolve(limit, lower=min(limit.lower, slots))
+    return attrs.evolve(engine, slots=slots, limit=limit)
 
 
 class HandlerWeather(Weather):

@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from window_consumer.core.copies import Origin, Target
+from window_consumer.core.copies import Origin, Target, sent_home
 from window_consumer.core.decisions import Outlived
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.observer import Observers
@@ -92,6 +92,13 @@ class WatchedSource(FakeSource):
             size += sum(map(len, batch.messages))
         self.largest_batch = max(self.largest_batch, size)
         return batches
+
+    def _give_up(
+        self, tell: Callable[[Sequence[TopicPartition]], None], names: Sequence[TopicPartition]
+    ) -> None:
+        if not self._group.has(self):
+            self._scene.history.kept.losing(self.member, names)
+        super()._give_up(tell, names)
 
     def look(self) -> None:
         """Let the history see what the Engine has been assigned."""
@@ -250,7 +257,8 @@ class SimulatedMember:
         )
         self.source.member = self.sink.member = self.slots.member = self
         reports = Ears(self, scene)
-        assignments = Assignments(self.source, plan.on_no_offset, reports.warn, self.rungs)
+        kept = scene.subject.make_kept(rules.ordering != "unordered")
+        assignments = Assignments(self.source, plan.on_no_offset, reports.warn, self.rungs, kept)
         parts = Parts(
             source=self.source,
             engine=self.engine,
@@ -352,6 +360,10 @@ class SimulatedMember:
         )
 
     def _copy_of(self, failed: FailedRecord) -> Copy:
+        if failed.is_stray:
+            copy = sent_home(failed)
+            self.scene.copies.made(copy, failed.partition.name, failed.message)
+            return copy
         topic = failed.partition.rung.source
         partitions = self.scene.broker.topics.partitions
         copies = copy_topic(topic, failed.level)
@@ -360,5 +372,8 @@ class SimulatedMember:
         wall_offset_ms = clock.wall_ms() - clock.now() * 1000
         make_copy = self.scene.subject.make_copy
         copy = make_copy(failed, Origin(GROUP, "charge"), target, wall_offset_ms)
+        strays = self.scene.plan.strays
+        if strays and failed.level is not None and self.scene.rng.random() < strays:
+            copy = copy._replace(partition=None)
         self.scene.copies.made(copy, failed.partition.name, failed.message)
         return copy

@@ -1,4 +1,4 @@
-"""Watches outages: how many records leave while every call fails."""
+"""Watches outages: how many new records leave while every call fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Outages:
-    """Counts the records of each member that leave between two calls that return.
+    """Counts the new records of each member that leave between two calls that return.
+
+    New ones come from a source, or were put back. Where there are none, copies in retry levels
+    climb on whatever they fail of.
 
     The Engine hears of calls when their slice is over, so that calls of a moment before an outage
     may be heard in its midst: once for each slot. Records that failed already when others returned
@@ -45,7 +48,8 @@ class Outages:
         """A copy of a record is written because its retries are exhausted."""
         rules = self._history.plan.engine
         run = self._spent.get((tenure, offset))
-        if run is None or not rules.breaker.enabled:
+        is_copy = tenure.partition.rung.level is not None
+        if run is None or is_copy or not rules.breaker.enabled:
             return
         if self._began[tenure, offset] != run:
             return  # others returned while it failed: it is what is wrong

@@ -46,6 +46,17 @@ FOR_TESTS: Settings = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
 }
 
+USUAL_GROUPS: Settings = {
+    "group.initial.rebalance.delay.ms": 3_000,
+    "group.min.session.timeout.ms": 6_000,
+    "group.consumer.heartbeat.interval.ms": 5_000,
+    "group.consumer.min.heartbeat.interval.ms": 5_000,
+    "group.consumer.session.timeout.ms": 45_000,
+    "group.consumer.min.session.timeout.ms": 45_000,
+    "group.consumer.assignment.interval.ms": 1_000,
+}
+"""Kafka's own defaults, over those for tests: members hear of a change seconds later."""
+
 
 def listeners(bootstrap: str, sasl_bootstrap: str, controller: str) -> Settings:
     """Return the settings of one node that is broker and controller, at these addresses."""

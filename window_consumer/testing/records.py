@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from window_consumer.model.errors import UsageError
@@ -12,12 +12,16 @@ from window_consumer.model.record import Call, Record, TopicPartition
 from window_consumer.testing.fake_log import FakeMessage
 
 Value = bytes | str | Mapping[str, Any] | Sequence[Any] | float | bool | None
+Key = bytes | str | None
+KeyOf = Key | Callable[[Any], Key]
+"""The key of a record, or a function that tells it of the record's value."""
+
 HeaderValues = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 
 
 def make_record(  # noqa: PLR0913 - what a record may have, by name
     value: Value = None,
-    key: bytes | str | None = None,
+    key: KeyOf = None,
     *,
     topic: str = "test",
     partition: int = 0,
@@ -32,6 +36,7 @@ def make_record(  # noqa: PLR0913 - what a record may have, by name
     ``value``, ``key`` and ``headers`` are written as for ``TestApp.send``, ``timestamp`` is in
     milliseconds since 1970. UsageError for a value that JSON cannot say.
     """
+    key = key(value) if callable(key) else key
     message = FakeMessage(
         TopicPartition(topic, partition),
         offset,

@@ -304,6 +304,6 @@ def _wrong(letter: Letter, copy: Copy, run: WatchedRun) -> list[str]:
         found.append(f"{names.REDRIVES} is {redrives} after {letter.record.redrives}")
     to = run.rules.to
     number = letter.record.hop.origin.partition
-    if to.partitions == to.source_partitions and copy.partition != number:
+    if number < to.partitions and copy.partition != number:
         found.append(f"partition {copy.partition} instead of its lane's")
     return found

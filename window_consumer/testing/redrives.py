@@ -188,7 +188,7 @@ class Redrives:
         count = self._topics.partitions
         facts = self._topics.facts(dead_letters)
         return RedriveRules(
-            to=Destination(entry, count(entry), count(wish.source), of_the_ladder=True),
+            to=Destination(entry, count(entry), of_the_ladder=True),
             state_topic=state_topic(GROUP),
             by=f"{GROUP}.redrive.{wish.source}.{wish.what}",
             topic_id=None if facts is None else facts.topic_id,

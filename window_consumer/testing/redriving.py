@@ -64,7 +64,7 @@ class TestRedrive:
         source = count(letter.original_topic)
         if not count(entry):
             self._make_topic(entry, source)
-        return Destination(entry, count(entry), source, of_the_ladder=True)
+        return Destination(entry, count(entry), of_the_ladder=True)
 
     def _value(self, message: FakeMessage, headers: DeadLetterHeaders) -> bytes | None:
         """Return the record's value, from its source topic where a reference stands for it."""

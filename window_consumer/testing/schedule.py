@@ -97,7 +97,7 @@ Action = Literal[
     "halt",
 ]
 
-_ALWAYS: dict[Action, float] = {
+QUIET_WEIGHTS: dict[Action, float] = {
     "turn": 45.0,
     "work": 30.0,
     "produce": 8.0,
@@ -106,6 +106,9 @@ _ALWAYS: dict[Action, float] = {
     "news": 0.5,
     "start": 4.0,
 }
+
+QUIET = frozenset(QUIET_WEIGHTS)
+"""Where nothing else happens nothing goes wrong but for what handlers do."""
 
 _NOW_AND_THEN: dict[Action, float] = {
     "rebalance": 1.5,
@@ -150,6 +153,9 @@ _FOR_CLIMBING: dict[Action, float] = {
 """In those, much is done and little is disturbed."""
 
 
+_WIDER = 0.1
+"""In so many schedules retry topics are wider than their sources."""
+
 _LIMITED = 0.15
 _RATED = 0.2
 """So many schedules have a limit that changes, and so many a rate."""
@@ -178,6 +184,10 @@ class Plan:
     handlers: Handlers
     waits_s: tuple[float, ...] = (0.001, 0.02, 0.2, 1.0, 20.0)
     """How long the world may stand still for everyone."""
+    wider: int = 0
+    """How many more partitions retry topics have than their sources."""
+    strays: float = 0.0
+    """The share of copies in retry topics that are written by key, as by an earlier version."""
     calm_step_s: float = 0.3
     """How much time passes in a round without a fault."""
     values: tuple[bytes, ...] = ()
@@ -229,7 +239,7 @@ def _batches(rng: Random, engine: EngineRules) -> BatchRules:
 
 def _drawn(rng: Random) -> Plan:
     actions = {
-        **_ALWAYS,
+        **QUIET_WEIGHTS,
         **{action: weight for action, weight in _NOW_AND_THEN.items() if rng.random() < 0.5},
     }
     on_no_offset: OnNoOffset = "latest" if rng.random() < 0.15 else "earliest"
@@ -283,6 +293,8 @@ def _paced(rng: Random, plan: Plan) -> Plan:
         per: Per = rng.choice(("worker", "key", "partition"))
         rate = RateRules(rng.choice((10.0, 100.0, 1000.0)), per, rng.choice((1, 2, 5)))
         engine = evolve(engine, rate=rate)
+    if rng.random() < _WIDER:
+        plan = evolve(plan, wider=rng.randint(1, 3), strays=rng.choice((0.0, 0.3)))
     return evolve(plan, engine=engine)
 
 
@@ -391,7 +403,7 @@ def _climbing(rng: Random, plan: Plan) -> Plan:
     )
     disturbances = [each for each in plan.actions if each in _NOW_AND_THEN]
     few = rng.sample(disturbances, min(3, len(disturbances)))
-    actions = {**_ALWAYS, **{each: _NOW_AND_THEN[each] for each in few}, **_FOR_CLIMBING}
+    actions = {**QUIET_WEIGHTS, **{each: _NOW_AND_THEN[each] for each in few}, **_FOR_CLIMBING}
     return evolve(
         plan,
         engine=evolve(

@@ -45,6 +45,7 @@ class Simulation:
         """Members that were killed and that the group still counts."""
         self.redrives = Redrives(scene, weather, self._meanwhile)
         self._born = 0
+        self._most_members = plan.members
         self._deadly = 0
         self._actions: dict[Action, Callable[[], None]] = {
             "turn": self._turn,
@@ -168,7 +169,7 @@ class Simulation:
 
     def start(self) -> None:
         """Start a member where one is missing."""
-        if len(self.members) < self.plan.members:
+        if len(self.members) < self._most_members:
             self._born += 1
             member = SimulatedMember(f"m{self._born}", self.scene, self.weather, self.pass_time)
             self.history.say(f"{member} joins")
@@ -407,4 +408,9 @@ class Simulation:
         for topic in self.scene.ladder.names:
             self.broker.topics.by_name[topic].max_message_bytes = 10**6
         self.notice_the_dead()
+        if self.plan.wider:
+            # Where counts differ so do the members' shares: copies may wait until one has all.
+            self._most_members = 1
+            while len(self.members) > 1:
+                self.stop(self.members[-1])
         self.broker.group(GROUP).rebalance()

@@ -252,6 +252,11 @@ class SteppedWorker:
         if self.loop.failure is not None and failure is None:
             raise self.loop.failure
 
+    def lose_all(self) -> None:
+        """Let its session time out; others are taken to have had its partitions meanwhile."""
+        self.loop._parts.assignments.kept.remembers = False  # noqa: SLF001 - the worst case
+        self._scenery.broker.evict(self.source)
+
     def die(self) -> None:
         """End as by kill -9; the group notices at once."""
         self.source.die()

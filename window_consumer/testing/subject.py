@@ -11,6 +11,7 @@ from attrs import frozen
 
 from window_consumer.core.copies import Origin, Target, copy_of
 from window_consumer.core.engine import Engine, MakeEngine
+from window_consumer.core.kept import KeptOutcomes
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.observer import Observer
 from window_consumer.core.rungs import Rung, is_read_on
@@ -36,5 +37,6 @@ class Subject:
     make_copy: MakeCopy = copy_of
     make_redrive: MakeRedrive = Redrive
     reads_on: ReadsOn = is_read_on
+    make_kept: Callable[[bool], KeptOutcomes] = lambda ordered: KeptOutcomes(ordered=ordered)
     make_audit: MakeAudit | None = None
     """None keeps no audit: what looks for other bugs is faster without."""

@@ -18,12 +18,15 @@ from attrs import frozen
 from window_consumer.config.masking import MaskRules
 from window_consumer.core.cell_details import (
     CellDetails,
+    Failing,
+    blocking,
     cell_details,
     failing,
     held_message,
     number_of,
 )
 from window_consumer.core.engine import Engine
+from window_consumer.core.interventions import Intervention, Verdict
 from window_consumer.core.snapshot import CallPicture, Snapshot, picture
 from window_consumer.model.protocols import Clock
 from window_consumer.model.record import Message, TopicPartition
@@ -35,6 +38,7 @@ from window_consumer.runtime.worker import Worker
 from window_consumer.telemetry.pictures import plain
 from window_consumer.web.frames import worker_frame
 from window_consumer.web.history import History
+from window_consumer.web.intervening import intervene
 from window_consumer.web.shown_records import ShownRecords
 
 ANSWER_S: Final = 1.0
@@ -64,6 +68,12 @@ class Board(Protocol):
         """Pause a worker or a partition, or let it go on; False where there is no such.
 
         None where it did not answer in time.
+        """
+
+    def intervene(self, at: CellPlace, wanted: Intervention) -> Verdict | None:
+        """Skip a failed record, or send it to the dead letters, and say what became of it.
+
+        None where its worker did not answer in time.
         """
 
     def look(self) -> None:
@@ -138,7 +148,7 @@ class BoardOfWorkers:
             fields = {
                 **self._head(worker),
                 "busy_ratio": past.busy_ratio(),
-                "time_to_drain_s": None if seen is None else past.time_to_drain_s(seen),
+                **past.drain(seen),
                 "samples": past.after(since),
             }
         return fields | ({} if seen is None else worker_frame(seen))
@@ -189,13 +199,21 @@ class BoardOfWorkers:
         worker = self._worker(at.worker)
         return False if worker is None else worker.halt(at.partition, halted=halted)
 
+    def intervene(self, at: CellPlace, wanted: Intervention) -> Verdict | None:
+        """Skip a failed record, or send it to the dead letters, and say what became of it."""
+        worker = self._worker(at.worker)
+        if worker is None or at.offset is None:
+            return Verdict.NOT_ASSIGNED
+        return intervene(worker, at.partition, at.offset, wanted)
+
     def _worker(self, name: str) -> Worker | None:
         return next((each for each in self._workers if each.name == name), None)
 
     def _fields(self, worker: Worker, *, stacks: bool, history: bool) -> dict[str, Any]:
         seen = worker.snapshot(ANSWER_S)
         told = seen and self._shown.snapshot(seen, worker.setup.told_key)
-        records = [] if seen is None else self._failing(worker)
+        records = [] if seen is None else self._records(worker, failing)
+        blocks = [] if seen is None else self._records(worker, blocking)
         with self._lock:
             past = self._history_of(worker)
             fields = {
@@ -203,16 +221,19 @@ class BoardOfWorkers:
                 "slots": worker.setup.engine.slots,
                 "snapshot": None if told is None else plain(told),
                 "failing": records,
+                "blocking": blocks,
                 "busy_ratio": past.busy_ratio(),
-                "time_to_drain_s": None if seen is None else past.time_to_drain_s(seen),
+                **past.drain(seen),
                 "history": list(past.samples) if history else [],
             }
         if stacks and seen is not None:
             fields["stacks"] = self._stacks(seen, worker.places())
         return fields
 
-    def _failing(self, worker: Worker) -> list[dict[str, Any]]:
-        found = worker.loop.ask(lambda engine, clock: failing(engine, clock.now()), ANSWER_S) or []
+    def _records(
+        self, worker: Worker, look: Callable[[Engine, float], list[Failing]]
+    ) -> list[dict[str, Any]]:
+        found = worker.loop.ask(lambda engine, clock: look(engine, clock.now()), ANSWER_S) or []
         return [
             {"topic": each.name.topic, "partition": each.name.partition, **record}
             for each in found

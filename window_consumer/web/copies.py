@@ -12,16 +12,21 @@ from urllib.parse import quote, urlencode
 
 from attrs import define, field
 
+from window_consumer.core.interventions import Intervention, Verdict
 from window_consumer.model.record import TopicPartition
 from window_consumer.telemetry.copies import ask
 from window_consumer.telemetry.health import Answer
 from window_consumer.web.board import ANSWER_S, CellPlace, Place, now_ms
+from window_consumer.web.intervening import PATIENCE_S
 
 _LONGER_S: Final = 0.5
 """A copy takes this much longer than its poll threads, each of which is waited for."""
 
 _HALT_S: Final = 11.0
 """Longer than a poll thread is given to pause."""
+
+_INTERVENE_S: Final = _HALT_S + PATIENCE_S
+"""What passes by itself is waited for."""
 
 
 @define
@@ -73,6 +78,17 @@ class BoardOfCopies:
             return None if at.partition is None and None in answers.values() else True
         return None if None in answers.values() else False
 
+    def intervene(self, at: CellPlace, wanted: Intervention) -> Verdict | None:
+        """Let the copy that has the record's partition take it out of the way."""
+        numbers = [at.process] if at.process else list(self.sockets)
+        path = _path(at.worker, at.partition, f"records/{at.offset}/{wanted}")
+        answers = self._ask(numbers, path, "POST", _INTERVENE_S)
+        verdicts = [_verdict_of(each) for each in answers.values()]
+        known = [each for each in verdicts if each not in {None, Verdict.NOT_ASSIGNED}]
+        if known:
+            return known[0]
+        return None if None in verdicts else Verdict.NOT_ASSIGNED
+
     def look(self) -> None:
         """Nothing to do: the copies take their samples themselves."""
 
@@ -103,6 +119,12 @@ def _path(worker: str, partition: TopicPartition | None, rest: str) -> str:
     if partition is not None:
         place += f"/partitions/{quote(partition.topic, safe='')}/{partition.partition}"
     return f"{place}/{rest}"
+
+
+def _verdict_of(answer: Answer | None) -> Verdict | None:
+    if answer is None or answer.status == http.client.GATEWAY_TIMEOUT:
+        return None
+    return Verdict(json.loads(answer.text)["verdict"])
 
 
 def _json_of(answer: Answer | None) -> dict[str, Any] | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.web.board import Board, now_ms
 from window_consumer.web.history import EVERY_S
 
@@ -28,7 +28,7 @@ _AGAIN_MS: Final = 6000
 _SILENT_S: Final = 5.0
 """After so long without a frame a page is told that there is none, and that we are there."""
 
-_log = logging.getLogger("window_consumer")
+_log = own_logger()
 
 
 class Feed:

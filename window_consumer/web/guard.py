@@ -8,14 +8,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
-import logging
 import secrets
 from collections.abc import Mapping
 from hashlib import sha256
 from http import HTTPStatus
+from ipaddress import ip_address
 from time import time
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -26,11 +25,12 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from window_consumer.runtime.guarded_log import own_logger
+from window_consumer.web.wrong_tokens import WrongTokens
+
 SESSION_S: Final = 12 * 3600
 """A working day, after which the token has to be shown again."""
 
-_WRONG_TOKEN_S: Final = 0.5
-"""How long the answer to a wrong token takes."""
 
 _LONGEST_FORM: Final = 4096
 
@@ -57,7 +57,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
 }
 
-_log = logging.getLogger("window_consumer")
+_log = own_logger()
 
 
 @frozen
@@ -66,9 +66,12 @@ class Gate:
 
     token: str | None = field(default=None, repr=False)
     hosts: frozenset[str] | None = None
-    """The names by which this address may be called; None for any."""
+    """The names by which this address may be called, in small letters; None for any."""
+    any_ip_address: bool = False
+    """Every IP address is such a name, too: nobody's page comes from one that is ours."""
     port: int = 0
     is_tls: bool = False
+    wrong_tokens: WrongTokens = field(factory=WrongTokens, init=False, repr=False, eq=False)
     _secret: bytes = field(factory=lambda: secrets.token_bytes(32), init=False, repr=False)
 
     @property
@@ -99,7 +102,8 @@ class Gate:
         """Tell whether the name in the request is one of this address."""
         if self.hosts is None:
             return True
-        return _host_of(f"//{headers.get('host', '')}") in self.hosts
+        host = (_host_of(f"//{headers.get('host', '')}") or "").removesuffix(".")
+        return host in self.hosts or (self.any_ip_address and _is_ip_address(host))
 
     def is_from_elsewhere(self, method: str, headers: Headers) -> bool:
         """Tell whether another site's page has sent a request."""
@@ -110,7 +114,10 @@ class Gate:
         if origin is None:
             # Browsers name the origin of whatever changes something; programs have no cookies.
             return method not in _SAFE and "cookie" in headers
-        return urlsplit(origin).netloc != headers.get("host", "")
+        try:
+            return urlsplit(origin).netloc != headers.get("host", "")
+        except ValueError:
+            return True
 
     def _is_session(self, given: str) -> bool:
         until, _, signed = given.partition(".")
@@ -143,6 +150,8 @@ class Guard:
 
         refusal = self._refusal(scope)
         try:
+            if refusal is not None and _shows_something(refusal, scope):
+                await self._gate.wrong_tokens.delay(_address_of(scope))
             await (refusal or self._inner)(scope, receive, send_guarded)
         except Exception:
             _log.exception("admin: a request failed; please report this bug")
@@ -156,7 +165,8 @@ class Guard:
         if not gate.is_called_rightly(headers):
             return error(
                 HTTPStatus.MISDIRECTED_REQUEST,
-                "this address does not go by that name: use the host that admin.listen names",
+                "this address does not go by that name: use the host that admin.listen names, or"
+                " list this one in admin.hosts",
             )
         is_page = scope["method"] in _SAFE and not path.startswith("/api/")
         if not is_page and gate.is_from_elsewhere(scope["method"], headers):
@@ -172,11 +182,23 @@ class Guard:
         return refused
 
 
+def _shows_something(refusal: Response, scope: Scope) -> bool:
+    """Tell whether a request was refused although it shows a token."""
+    return refusal.status_code == HTTPStatus.UNAUTHORIZED and "authorization" in Headers(
+        scope=scope
+    )
+
+
+def _address_of(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
 async def log_in(request: Request, gate: Gate) -> Response:
     """Answer to the form: a session for the right token, the form once more for a wrong one."""
     form = await _form_of(request)
     if gate.token is not None and not gate.is_token(form.get("token", "")):
-        await asyncio.sleep(_WRONG_TOKEN_S)
+        await gate.wrong_tokens.delay(_address_of(request.scope))
         return RedirectResponse("login?wrong", HTTPStatus.SEE_OTHER)
     answer = RedirectResponse("./", HTTPStatus.SEE_OTHER)
     answer.set_cookie(
@@ -224,3 +246,11 @@ def _host_of(url: str) -> str | None:
         return urlsplit(url).hostname
     except ValueError:
         return None
+
+
+def _is_ip_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, Final
@@ -46,9 +47,15 @@ class History:
         """Return the share of the slots' time that calls took in the last minute."""
         return self._trend.busy_ratio(self._slots)
 
-    def time_to_drain_s(self, picture: Snapshot) -> float | None:
-        """Return how long all that lags would take at the pace of the last minute."""
-        return self._trend.time_to_drain_s(picture)
+    def drain(self, picture: Snapshot | None) -> dict[str, float | bool | None]:
+        """Return how long all that lags would take at the pace of the last minute, for JSON.
+
+        There is no infinity in JSON: where something lags and nothing was finished, it ``stands
+        still`` and has no time.
+        """
+        seconds = None if picture is None else self._trend.time_to_drain_s(picture)
+        stands_still = seconds is not None and math.isinf(seconds)
+        return {"time_to_drain_s": None if stands_still else seconds, "stands_still": stands_still}
 
 
 def _now(picture: Snapshot) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import uvicorn
 from window_consumer.config.certificates import certificate_problems
 from window_consumer.config.listening import Address, AdminConfig
 from window_consumer.model.errors import UsageError
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.web.board import Board
 from window_consumer.web.guard import Gate
 from window_consumer.web.protocol import PatientProtocol
@@ -33,7 +34,7 @@ _END_S: Final = 5.0
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
-_log = logging.getLogger("window_consumer")
+_log = own_logger()
 
 
 @contextmanager
@@ -71,9 +72,19 @@ def serving_on(board: Board, path: Path, *, values: bool = False) -> Iterator[No
 
 
 def _gate_of(admin: AdminConfig, address: Address, port: int) -> Gate:
-    # Who listens for others, too, may be called by any name; a token or a proxy is before it then.
-    hosts = _LOOPBACK | {address.host} if address.is_loopback else None
-    return Gate(admin.token, hosts, port, admin.tls.certificate is not None)
+    hosts: frozenset[str] | None = _LOOPBACK | {
+        each.strip("[]").removesuffix(".").casefold() for each in (address.host, *admin.hosts)
+    }
+    any_ip_address = False
+    if not (admin.hosts or address.is_loopback):
+        # No other site's page has the token, or a session under its own name. Without a token a
+        # foreign name that leads here would be enough to read and to pause.
+        if admin.token is not None:
+            hosts = None
+        else:
+            hosts = (hosts or frozenset()) | {socket.gethostname().casefold()}
+            any_ip_address = True
+    return Gate(admin.token, hosts, any_ip_address, port, admin.tls.certificate is not None)
 
 
 def _config_of(site: Site, tls: Mapping[str, str]) -> uvicorn.Config:

@@ -16,6 +16,7 @@ from window_consumer.core.cell_details import RecordDetails
 from window_consumer.core.snapshot import PartitionPicture, Snapshot
 from window_consumer.model.contents import (
     TOO_LARGE,
+    TOO_MUCH,
     content_of,
     header_text,
     key_text,
@@ -25,7 +26,7 @@ from window_consumer.model.contents import (
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.mask import MASKED
 from window_consumer.model.record import Message
-from window_consumer.runtime.reports import ToldKey
+from window_consumer.runtime.current import ToldKey
 
 MOST_OF_A_KEY: Final = 200
 MOST_HEADERS: Final = 32
@@ -41,6 +42,7 @@ _MOST_LOOKED_INTO: Final = 1024 * 1024
 """Bytes of all values of one answer in which fields are looked for that errors may quote."""
 
 _TEXT_WITHHELD: Final = f"what it says is not shown: the value is {TOO_LARGE}"
+_TEXTS_WITHHELD: Final = f"what it says is not shown: {TOO_MUCH}"
 
 _ERROR: Final = re.compile("error|exception|stack", re.IGNORECASE)
 """In the names of headers that copies have, ours and those of other frameworks."""
@@ -83,6 +85,8 @@ class ShownRecords:
         """
         mask = self.rules.of([message.topic(), source])
         told = content_of(message.value(), "value", mask, MOST_JSON)
+        if told is not None and mask.is_full:
+            told = {"form": "hidden", "bytes": told["bytes"], "why": TOO_MUCH}
         if told is None:
             return {"form": "null", "bytes": 0, "text": "", "is_cut": False}
         form, size = told["form"], told["bytes"]
@@ -93,7 +97,7 @@ class ShownRecords:
         else:
             text = told["why"] if form == "hidden" else told["text"]
         is_cut = len(text) > MOST_OF_A_VALUE or (form == "binary" and size > _BINARY)
-        text = self.mask(mask.text(text))[:MOST_OF_A_VALUE]
+        text = self.mask(text if form == "hidden" else mask.text(text))[:MOST_OF_A_VALUE]
         return {"form": form, "bytes": size, "text": text, "is_cut": is_cut}
 
     def snapshot(self, picture: Snapshot, told_key: ToldKey) -> Snapshot:
@@ -125,6 +129,8 @@ class ShownRecords:
             masked = [
                 (name, MASKED if text and _ERROR.search(name) else text) for name, text in masked
             ]
+        elif mask.is_full:
+            error = error and f"{error.partition(':')[0]} ({_TEXTS_WITHHELD})"
 
         def told(text: str | None, most: int) -> str | None:
             return None if text is None else _cut(self.mask(mask.text(text)), most)
@@ -135,14 +141,18 @@ class ShownRecords:
             "key": told(key, MOST_OF_A_KEY),
             "bytes": None if message is None else len(message),
             "headers": [
-                [told(name, MOST_OF_A_NAME), told(text, MOST_OF_A_HEADER)]
+                [
+                    _cut(name, MOST_OF_A_NAME) if mask.is_full else told(name, MOST_OF_A_NAME),
+                    told(text, MOST_OF_A_HEADER),
+                ]
                 for name, text in masked[:MOST_HEADERS]
             ],
             "more_headers": max(0, len(masked) - MOST_HEADERS),
             "attempts": each.attempts,
-            "error": self.mask(mask.text(error)),
+            "error": self.mask(error if mask.is_full else mask.text(error)),
             "due_s": each.due_s,
             "running_s": each.running_s,
+            "behind": each.behind,
         }
 
 

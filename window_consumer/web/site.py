@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
@@ -16,9 +15,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from window_consumer.core.interventions import Intervention, Verdict
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.web.board import Board, CellPlace, Place, number_named, partition_named
 from window_consumer.web.feed import Feed
 from window_consumer.web.guard import Gate, Guard, Json, error, log_in, log_out
+from window_consumer.web.intervening import DONE, STATUS, WORDS
 from window_consumer.web.trace import FILES, Trace, TracePages
 
 _NO_NUMBER: Final = "partitions, cells and offsets are whole numbers"
@@ -27,7 +29,10 @@ _NO_VALUES: Final = (
     " hides what has to stay hidden all the same"
 )
 
-_log = logging.getLogger("window_consumer")
+_NO_ANSWER: Final = "the poll thread did not answer in time; look, and ask again"
+_NO_INTERVENTION: Final = "of a record there are value, skip and dead-letter"
+
+_log = own_logger()
 
 _WORKER: Final = "/api/workers/{worker}"
 _PARTITION: Final = _WORKER + "/partitions/{topic}/{partition}"
@@ -58,6 +63,7 @@ class Site:
             Route(_PARTITION + "/cells/{number}", self._cell),
             Route(_PARTITION + "/records/{offset}", self._cell),
             Route(_PARTITION + "/records/{offset}/value", self._value, methods=["POST"]),
+            Route(_PARTITION + "/records/{offset}/{wanted}", self._intervene, methods=["POST"]),
             Route(_WORKER + "/{what}", self._halt, methods=["POST"]),
             Route(_PARTITION + "/{what}", self._halt, methods=["POST"]),
             *self._trace.routes(),
@@ -132,6 +138,20 @@ class Site:
             _log.info("%s: %s asked for the value of %s", at.worker, request.client.host, place)
         return Json(found)
 
+    async def _intervene(self, request: Request) -> Response:
+        at = _cell_place(request)
+        given = request.path_params["wanted"]
+        if at is None or given not in set(Intervention):
+            return error(HTTPStatus.NOT_FOUND, _NO_NUMBER if at is None else _NO_INTERVENTION)
+        wanted = Intervention(given)
+        verdict = await _elsewhere(lambda: self._board.intervene(at, wanted))
+        _log_intervention(request, at, wanted, verdict)
+        if verdict is None:
+            return error(HTTPStatus.GATEWAY_TIMEOUT, _NO_ANSWER)
+        status = STATUS.get(verdict, HTTPStatus.CONFLICT)
+        told = {} if verdict in DONE else {"error": WORDS[verdict]}
+        return Json({"verdict": verdict, **told}, status)
+
     async def _halt(self, request: Request) -> Response:
         given = request.path_params
         what, process = given["what"], request.query_params.get("process", "")
@@ -144,12 +164,41 @@ class Site:
                 return error(HTTPStatus.NOT_FOUND, "a partition is a whole number")
         at = Place(given["worker"], partition, process)
         done = await _elsewhere(lambda: self._board.halt(at, halted=what == "pause"))
+        _log_halt(request, at, what, done=done)
         if done is None:
-            why = "the poll thread did not answer in time; look, and ask again"
-            return error(HTTPStatus.GATEWAY_TIMEOUT, why)
+            return error(HTTPStatus.GATEWAY_TIMEOUT, _NO_ANSWER)
         if not done:
             return error(HTTPStatus.NOT_FOUND, "there is no such worker here, or it has not got it")
         return Json({"paused": what == "pause"})
+
+
+def _log_halt(request: Request, at: Place, what: str, *, done: bool | None) -> None:
+    """Write down who wanted what, like ``_log_intervention``."""
+    if request.client is not None and request.client.host:
+        _log.warning(
+            "%s: %s asked to %s %s: %s",
+            at.worker,
+            request.client.host,
+            what,
+            "the worker" if at.partition is None else at.partition,
+            _NO_ANSWER if done is None else "done" if done else "not here",
+        )
+
+
+def _log_intervention(
+    request: Request, at: CellPlace, wanted: Intervention, verdict: Verdict | None
+) -> None:
+    """Write down who wanted what; whoever keeps several copies does so for them."""
+    if request.client is not None and request.client.host:
+        _log.warning(
+            "%s: %s asked to %s %s@%d: %s",
+            at.worker,
+            request.client.host,
+            wanted,
+            at.partition,
+            at.offset,
+            _NO_ANSWER if verdict is None else WORDS[verdict],
+        )
 
 
 async def _refused(_: Request, refusal: Exception) -> Response:

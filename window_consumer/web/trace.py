@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -15,6 +14,7 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from window_consumer.model.errors import WindowConsumerError
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.web.guard import Json, error
 
 FILES: Final = Path(__file__).parent / "static"
@@ -27,7 +27,7 @@ _NOT_HERE: Final = (
     " the table of the trace is"
 )
 
-_log = logging.getLogger("window_consumer")
+_log = own_logger()
 
 
 class Trace(Protocol):

@@ -54,8 +54,11 @@ _UNREMARKABLE: Final = frozenset(
 )
 
 
-def print_json(report: Report, since_ms: int, now_ms: int) -> set[str]:
-    """Print a JSON object a line: each bucket, then latencies. Return what is found in them."""
+def print_json(report: Report, since_ms: int, now_ms: int, seen: Mapping[str, Any]) -> set[str]:
+    """Print a JSON object a line: each bucket, then latencies. Return what is found in them.
+
+    ``seen`` are further fields of the last object, which is about the report.
+    """
     found = set()
     in_order = report.findings.cache().orderBy("bucket_ms", "topic", "group")
     for row in in_order.toLocalIterator():
@@ -65,7 +68,7 @@ def print_json(report: Report, since_ms: int, now_ms: int) -> set[str]:
     for latency in _latencies(report):
         click.echo(json.dumps({"what": "latency", **latency}))
     asked = {"what": "report", "since": name_of(since_ms), "at": name_of(now_ms)}
-    click.echo(json.dumps({**asked, "lost": bool(ALARMING.intersection(found))}))
+    click.echo(json.dumps({**asked, **seen, "lost": bool(ALARMING.intersection(found))}))
     return found
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from attrs import frozen
 
 from window_consumer.cli.audit.alerts import Alerts
 from window_consumer.cli.audit.bucket import Bucket
 from window_consumer.cli.audit.explaining import findings_in, print_explanation
 from window_consumer.cli.audit.printing import print_json, print_report
-from window_consumer.cli.audit.standing import Standing, standing
+from window_consumer.cli.audit.reach import Seen, reach_ms
+from window_consumer.cli.audit.standing import standing
 from window_consumer.cli.durations import Duration
 from window_consumer.cli.errors import LOST, OK, explain
 from window_consumer.cli.pipeline.plans import plan_of
@@ -104,14 +105,16 @@ def report_command(  # noqa: PLR0913 - an argument for each option
             from window_consumer.pipeline.audit_report import Scope  # noqa: PLC0415 - optional, slow
 
             scope = Scope(since_ms=since_ms, topics=topics, groups=groups)
-            ask = partial(standing, client=client, log=log)
-            report = _reported(spark, loaded, now_ms, scope, ask)
+            asked = _Asked(loaded, plan, client, log)
+            report, seen = asked.report(spark, now_ms, scope, fresh=not no_refresh)
             if bucket_ms is not None:
                 findings = findings_in(report, bucket_ms)
                 print_explanation(report.explain(bucket_ms), as_json=as_json)
                 return _code(findings)
-            tell = print_json if as_json else print_report
-            findings = tell(report, since_ms, now_ms)
+            if as_json:
+                findings = print_json(report, since_ms, now_ms, seen.as_fields())
+            else:
+                findings = print_report(report, since_ms, seen.reach_ms or now_ms)
             to = alerts_topic or loaded.config.audit.alerts_topic
             if to is not None and ALARMING.intersection(findings):
                 own = {**loaded.config.kafka.common, **loaded.config.kafka.producer}
@@ -156,29 +159,50 @@ def _alarming(report: Report) -> list[dict[str, Any]]:
     return [row.asDict() for row in in_order.toLocalIterator()]
 
 
-def _reported(
-    spark: SparkSession,
-    loaded: LoadedPipeline,
-    now_ms: int,
-    scope: Scope,
-    ask: Callable[[list[tuple[str, str]]], Standing],
-) -> Report:
-    from window_consumer.pipeline import audit_report  # noqa: PLC0415 - optional, and slow
-    from window_consumer.pipeline.audit_findings import Rules  # noqa: PLC0415 - as above
+@frozen
+class _Asked:
+    """Who asks for a report."""
 
-    section = loaded.config.audit
-    rows = audit_report.counts(spark, plan_of(loaded).table("audit"), scope.since_ms)
-    known = ask([(row.topic, row.group) for row in audit_report.places(rows, scope).collect()])
-    if known.problem is not None:
-        text = "a loss in the last bucket of a partition is told later, when a later one is counted"
-        click.echo(f"Kafka did not tell where all groups are ({known.problem}): {text}", err=True)
-    rules = Rules(
-        now_ms=now_ms,
-        grace_ms=int(section.grace * 1000),
-        unaudited=section.unaudited,
-        compacted=known.compacted,
-    )
-    caught_up = spark.createDataFrame(
-        list(known.caught_up), "`group` string, topic string, partition int"
-    )
-    return audit_report.report(rows, rules, scope, caught_up)
+    loaded: LoadedPipeline
+    plan: Plan
+    client: Mapping[str, Any]
+    log: ClientLog
+
+    def report(
+        self, spark: SparkSession, now_ms: int, scope: Scope, *, fresh: bool
+    ) -> tuple[Report, Seen]:
+        """Return the report, and how much of the counts it has seen, after saying so.
+
+        ``fresh``: the table has just been brought up to date.
+        """
+        from window_consumer.pipeline import audit, audit_report  # noqa: PLC0415 - optional, and slow
+        from window_consumer.pipeline.audit_findings import Rules  # noqa: PLC0415 - as above
+        from window_consumer.pipeline.audit_places import HELD  # noqa: PLC0415 - as above
+
+        section, quarantine = self.loaded.config.audit, self.plan.table("quarantine")
+        rows = audit_report.counts(spark, self.plan.table("audit"), scope.since_ms)
+        reach = None if fresh else reach_ms(spark, self.plan, rows, self.client, self.log)
+        broken = audit_report.quarantined(spark, quarantine, scope.since_ms)
+        seen = Seen(reach, now_ms, 0 if broken is None else broken.count(), quarantine)
+        if broken is not None:
+            rows = rows.unionByName(audit.unread(broken))
+        places = audit_report.places(rows, scope).collect()
+        grace_ms = int(section.grace * 1000)
+        known = standing(
+            [(row.topic, row.group) for row in places],
+            self.client,
+            self.log,
+            until_ms=now_ms - grace_ms,
+        )
+        seen.say(known.problem)
+        rules = Rules(
+            now_ms=now_ms if reach is None else min(now_ms, reach),
+            grace_ms=grace_ms,
+            unaudited=section.unaudited,
+            compacted=known.compacted,
+        )
+        # Who has read everything by now was counted beyond what the table has.
+        through = list(known.caught_up) if reach is None else []
+        caught_up = spark.createDataFrame(through, "`group` string, topic string, partition int")
+        held = spark.createDataFrame(list(known.held), HELD) if known.held else None
+        return audit_report.report(rows, rules, scope, caught_up, held), seen

@@ -69,10 +69,11 @@ def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
             raise LifespanError(
                 f"the application's lifespan raised {type(error).__name__}: {error}"
             ) from error
+        first = letter.original or letter.position
         record = make_record(
-            topic=letter.original_topic or letter.position.topic,
-            partition=letter.original_partition or 0,
-            offset=letter.original_offset or 0,
+            topic=letter.original_topic or first.topic,
+            partition=first.partition,
+            offset=first.offset,
             timestamp=letter.original_timestamp,
             key=letter.key,
             value=letter.value,

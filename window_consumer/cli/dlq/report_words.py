@@ -78,6 +78,8 @@ def keys_in_words(keys: Keys) -> str:
         case "one":
             return f"one key has {share} of them: {top}"
         case "few":
+            if len(keys.top) == keys.distinct:
+                return f"{keys.distinct} keys have all of them, the most frequent has {share}"
             few = percent(sum(each for _, each in keys.top), keys.count)
             return f"{len(keys.top)} of {keys.distinct:,} keys have {few} of them"
         case "many":

@@ -35,7 +35,7 @@ config_option = click.option(
     type=Duration(),
     default=None,
     metavar="DURATION",
-    help="Go on, and take what has come so often.",
+    help="Go on: so often take all that is there, and tell it in a line.",
 )
 @click.option(
     "--restart",

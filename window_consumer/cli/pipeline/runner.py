@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -17,27 +16,33 @@ from attrs import frozen
 
 from window_consumer.cli.pipeline.skipped import Beginnings, Skipped
 from window_consumer.cli.pipeline.spark import session_for
+from window_consumer.cli.pipeline.turns import Turn, run_every, run_once
 from window_consumer.cli.run import Signals
 from window_consumer.config.pipeline import LoadedPipeline
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_id import cluster_id, topic_id, topic_ids
 from window_consumer.kafka.topic_reader import TopicReader
-from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
+from window_consumer.model.errors import (
+    BrokerUnavailableError,
+    RunError,
+    UsageError,
+    WindowConsumerError,
+)
 from window_consumer.model.mask import Mask
 from window_consumer.pipeline.plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from window_consumer.pipeline.checkpoints import Origin, Spans
+    from window_consumer.pipeline.checkpoints import Origin, Place, Spans
     from window_consumer.pipeline.jobs import Running
 
 AGAIN_S: Final = 10.0
 """Between two attempts of a job that goes on, while Kafka does not answer."""
 Origins = dict[str, "Origin"]
 """Where the records of jobs come from, by the names of the jobs."""
-BATCH_S: Final = 30.0
-"""How long a batch that runs may take when the end is asked for; the next run does it again."""
+Logs = Callable[[Sequence[str]], Mapping["Place", tuple[int, int]]]
+"""Returns the first offset and the end of each partition; raises a WindowConsumerError."""
 
 
 @frozen
@@ -62,6 +67,8 @@ class Runner:
     cluster_id: Callable[[], str | None] = lambda: None
     """Asks the cluster who it is; raises a WindowConsumerError where it is away: Spark by itself
     tries for minutes."""
+    logs: Logs | None = None
+    """Asks the cluster which offsets the partitions of topics have now."""
 
     def run(self, names: Sequence[str], every_s: float | None, *, restart: bool = False) -> bool:
         """Run jobs by their names, every so many seconds, or once for None.
@@ -69,22 +76,22 @@ class Runner:
         False where it was ended before all was read that was there.
         """
         origins = self._origins_of(names)
+        restarts = set(names) if restart else set()
         with ExitStack() as held:
             for name in names:
                 held.enter_context(_alone(self.plan.directory, name))
             spark = held.enter_context(session_for(self.plan))
             stop = self.listen()
             while not stop.is_set():
-                if self._ended(spark, origins, every_s, stop, restart=restart):
+                if self._ended(spark, origins, every_s, stop, restarts):
                     break
-                restart = False
         return every_s is not None or not stop.is_set()
 
     def refresh(self, spark: SparkSession, name: str) -> None:
         """Run a job once, in a session that is there."""
         origins = self._origins_of([name])
         with _alone(self.plan.directory, name):
-            self._ended(spark, origins, None, threading.Event(), restart=False)
+            self._ended(spark, origins, None, threading.Event(), set())
 
     def _ended(
         self,
@@ -92,50 +99,90 @@ class Runner:
         origins: Origins,
         every_s: float | None,
         stop: threading.Event,
-        *,
-        restart: bool,
+        restarts: set[str],
     ) -> bool:
-        """Run jobs until they end, or have to; False where they are to be run again."""
+        """Run jobs until they end, or have to; False where they are to be run again.
+
+        ``restarts`` are those that begin anew; each is taken out when it has begun.
+        """
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - optional, and slow
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
         jobs = _jobs()
-        every = None if every_s is None else f"{int(every_s * 1000)} milliseconds"
-        running: list[Running] = []
+        start = partial(self._start, spark, dict(origins), restarts)
+        turns = [Turn(name, start) for name in origins]
         try:
-            for name, origin in origins.items():
-                how = jobs.How(
-                    every=every,
-                    origin=origin,
-                    origin_now=partial(self._origin_of, name),
-                    restart=restart,
-                    before_batch=self._look_of(name),
-                )
-                running.append(jobs.start(spark, self.plan, jobs.JOBS[name], how))
-            _wait_for(running, stop)
+            self._run_all(turns, every_s, stop)
             if stop.is_set():
                 # What is cut off is no news, and Spark tells it with the stack of each thread.
                 spark.sparkContext.setLogLevel("OFF")
         except (PySparkException, Py4JJavaError) as error:
-            if every is None or not jobs.is_absence(error):
+            if every_s is None or not jobs.is_absence(error):
                 raise RunError(jobs.explained(error)) from error
             click.echo(f"Kafka does not answer, tried again in {AGAIN_S:g} s", err=True)
         except BrokerUnavailableError as error:
-            if every is None:
+            if every_s is None:
                 raise
             click.echo(f"{error}; tried again in {AGAIN_S:g} s", err=True)
         else:
-            for each in running:
-                job = each.sink.job
-                text = f"{job.name}: {each.sink.records:,} records read into {each.sink.path}"
-                click.echo(text, err=self.aside)
+            self._tell_of_end(turns)
             return True
         finally:
-            for each in running:
-                each.stop()
+            for turn in turns:
+                turn.stop()
         stop.wait(AGAIN_S)
         self._until_there(origins, stop)
         return False
+
+    def _run_all(self, turns: Sequence[Turn], every_s: float | None, stop: threading.Event) -> None:
+        if every_s is None:
+            run_once(turns, stop)
+        else:
+            run_every(turns, every_s, stop, self._tell_of_tick)
+
+    def _start(
+        self, spark: SparkSession, origins: Origins, restarts: set[str], name: str
+    ) -> Running:
+        """Start a run of a job; the first takes its origin out of ``origins``, later ones ask."""
+        jobs = _jobs()
+        how = jobs.How(
+            origin=origins.pop(name, None) or self._origin_of(name),
+            origin_now=partial(self._origin_of, name),
+            restart=name in restarts,
+            before_batch=self._look_of(name),
+        )
+        running: Running = jobs.start(spark, self.plan, jobs.JOBS[name], how)
+        restarts.discard(name)
+        return running
+
+    def _tell_of_end(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            if turn.path:
+                text = f"{turn.name}: {turn.records:,} records read into {turn.path}"
+                click.echo(text, err=self.aside)
+
+    def _tell_of_tick(self, name: str, running: Running) -> None:
+        """Tell in a line what a tick has read, and what has come meanwhile."""
+        sink = running.sink
+        click.echo(
+            f"{name}: {sink.records:,} records, {sink.rows:,} rows, lag"
+            f" {self._lag_of(name, running.read_to())}, quarantine {sink.quarantined:,}",
+            err=self.aside,
+        )
+
+    def _lag_of(self, name: str, read_to: Mapping[Place, int]) -> str:
+        """Return how many offsets of Kafka's the table has not, in words."""
+        if self.logs is None:
+            return "unknown"
+        job = _jobs().JOBS[name]
+        topic = job.topic_of(self.plan)
+        try:
+            topics = list(self.topic_ids(topic)) if job.is_pattern else [topic]
+            logs = self.logs(topics)
+        except WindowConsumerError as error:
+            return f"unknown ({error})"
+        left = (end - max(first, read_to.get(at, 0)) for at, (first, end) in logs.items())
+        return f"{sum(max(0, each) for each in left):,}"
 
     def _look_of(self, job: str) -> Callable[[Spans], None] | None:
         if self.beginnings is None or self.plan.fail_on_data_loss:
@@ -170,9 +217,13 @@ def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Run
     client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
     log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
 
-    def beginnings(topic: str) -> dict[int, int]:
+    def logs(topics: Sequence[str]) -> dict[Place, tuple[int, int]]:
         with TopicReader(client, log) as reader:
-            return {name.partition: span.first for name, span in reader.spans(topic).items()}
+            spans = [each for topic in topics for each in reader.spans(topic).items()]
+        return {(at.topic, at.partition): (span.first, span.end) for at, span in spans}
+
+    def beginnings(topic: str) -> dict[int, int]:
+        return {partition: first for (_, partition), (first, _) in logs([topic]).items()}
 
     return Runner(
         plan,
@@ -182,25 +233,8 @@ def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Run
         lambda: Signals.install().stop,
         aside,
         lambda: cluster_id(client, log),
+        logs,
     )
-
-
-def _wait_for(running: Sequence[Running], stop: threading.Event) -> None:
-    """Wait for all to end; what one of them ends with is raised at once.
-
-    Where the end is asked for, each batch that runs may end first.
-    """
-    left = list(running)
-    while left and not stop.is_set():
-        left = [each for each in left if not each.wait(1)]
-    busy = [(each, each.batches()) for each in left]
-    deadline = time.monotonic() + BATCH_S
-    while busy and time.monotonic() < deadline:
-        busy = [
-            (each, batches)
-            for each, batches in busy
-            if each.is_busy() and each.batches() == batches and not each.wait(1)
-        ]
 
 
 def _jobs() -> Any:

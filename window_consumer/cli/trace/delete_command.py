@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import click
+from attrs import frozen
 
 from window_consumer.app.journeys import Journeys
 from window_consumer.cli.errors import OK, explain
@@ -15,6 +17,7 @@ from window_consumer.cli.pipeline.upkeep import maintenance
 from window_consumer.config.pipeline import LoadedPipeline, load_pipeline
 from window_consumer.model.errors import UsageError
 from window_consumer.model.mask import Mask
+from window_consumer.pipeline.plan import Plan
 
 
 @click.command("delete")
@@ -24,34 +27,71 @@ from window_consumer.model.mask import Mask
 @click.option("--yes", is_flag=True, help="Delete: without it nothing is.")
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
 def delete_command(*, config: Path, key: str, dry_run: bool, yes: bool, master: str | None) -> int:
-    """Delete all steps of the records with a key from the tables, and from their files, for good.
+    """Delete all steps and dead letters of the records with a key from the tables, for good.
 
-    The topic of events keeps them until its own retention, and what is not in the table yet
-    comes in with the next run: delete again after that.
+    The files that had them go, too. Kafka's topics keep them until their own retention, and what
+    is not in the tables yet comes in with the next run: delete again after that.
     """
     loaded = load_pipeline(config)
     try:
-        journeys = Journeys(loaded, indexed_only=True)
-        form = journeys.key(key)
-        would = f"{journeys.count_of_key(form):,} steps with this key are in {journeys.path}"
+        plan = plan_of(loaded, master)
+        found = _find(loaded, plan, key)
         if dry_run:
-            click.echo(would)
+            click.echo(found.text)
             return OK
         if yes:
-            click.echo(_deleted(loaded, master, form))
+            click.echo(_delete(plan, key, found))
             return OK
     except BaseException as error:
         return explain(error, Mask(loaded.secrets))
-    raise UsageError(f"{would}: add --yes to delete them for good")
+    raise UsageError(f"{found.text}: add --yes to delete them for good")
 
 
-def _deleted(loaded: LoadedPipeline, master: str | None, form: str) -> str:
+@frozen
+class _Found:
+    """What the tables have of a key."""
+
+    form: str | None
+    """The key as the trace has it; None where the trace has no keys, or there is none."""
+    letters: tuple[str, ...]
+    """Its forms in the table of dead letters."""
+    text: str
+
+
+def _find(loaded: LoadedPipeline, plan: Plan, key: str) -> _Found:
+    """Look into the tables that are there; raises UsageError where none can have the key."""
+    letters_of_key = _letters_of_key()
+    told, form, records = [], None, []
+    has_trace = letters_of_key.is_there(plan, "trace") and loaded.config.trace.keys != "off"
+    if has_trace or not letters_of_key.is_there(plan, "dead_letters"):
+        journeys = Journeys(loaded, indexed_only=True)
+        form = journeys.key(key)
+        records = journeys.records_of_key(form)
+        told.append(f"{journeys.count_of_key(form):,} steps with this key are in {journeys.path}")
+    letters = letters_of_key.find(plan, key, records)
+    if letters is not None:
+        told.append(f"{letters.count:,} dead letters with this key are in {letters.path}")
+    return _Found(form, () if letters is None else letters.forms, "\n".join(told))
+
+
+def _letters_of_key() -> ModuleType:
+    try:
+        from window_consumer.pipeline import letters_of_key  # noqa: PLC0415 - optional, and slow
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"there is no {error.name}: pip install 'window-consumer[spark]'"
+        ) from error
+    return letters_of_key
+
+
+def _delete(plan: Plan, key: str, found: _Found) -> str:
     """Delete them; return what was done, and what was not."""
-    upkeep, plan = maintenance(), plan_of(loaded, master)
+    upkeep = maintenance()
     with session_for(plan) as spark:
-        steps, others = upkeep.forget(spark, plan, form)
+        gone = upkeep.forget(spark, plan, key, found.form, found.letters)
     return (
-        f"deleted: {steps:,} steps, {others:,} records of the quarantine, and the files that had"
-        f" them\nwhat stays: {plan.trace_topic} in Kafka has its events until its retention takes"
-        " them, and those that are not in the table yet come in with the next run"
+        f"deleted: {gone.steps:,} steps, {gone.letters:,} dead letters, {gone.quarantined:,}"
+        " records of the quarantine, and the files that had them\nwhat stays: in Kafka,"
+        f" {plan.trace_topic} and the dead-letter topics have theirs until their retention takes"
+        " them (`dlq purge`: earlier), and what is not in the tables yet comes in with the next run"
     )

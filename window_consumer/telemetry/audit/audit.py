@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import threading
@@ -15,6 +14,7 @@ from attrs import evolve, field, frozen
 
 from window_consumer.model.audit_count import AuditCount, Tier, decode
 from window_consumer.model.protocols import Clock
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.runtime.worker import SystemClock
 from window_consumer.telemetry.audit import sends
 from window_consumer.telemetry.audit.consumer import AuditRules, ConsumerAudit
@@ -24,6 +24,7 @@ from window_consumer.telemetry.audit.journal import (
     Journal,
     Lair,
     abandon,
+    is_begun,
     is_lair,
     lock,
     new_incarnation,
@@ -40,7 +41,7 @@ FLUSH_S: Final = 1.0
 LAST_PATIENCE_S: Final = 3.0
 """For the acks of the last counts: who ends is waited for."""
 
-_LOG = logging.getLogger("window_consumer")
+_LOG = own_logger()
 
 
 @frozen(kw_only=True)
@@ -193,15 +194,19 @@ class Audit:
     def _adopt(self) -> None:
         """Look after what processes have left behind that are gone."""
         for path in sorted(self._settings.directory.iterdir()):
-            if path == self._lair.path or not is_lair(path):
+            if path == self._lair.path or not (is_lair(path) or is_begun(path)):
                 continue
-            descriptor = lock(path)
+            try:
+                descriptor = lock(path)
+            except FileNotFoundError:
+                continue  # its process has just named it, or somebody has removed it
             if descriptor is None:
                 continue
             try:
-                inherit(path, self._identity, self._settings.rules)
-                if self._shipper is not None:
-                    self._shipper.ship(path, is_over=lambda _client: True)
+                if is_lair(path):
+                    inherit(path, self._identity, self._settings.rules)
+                    if self._shipper is not None:
+                        self._shipper.ship(path, is_over=lambda _client: True)
             finally:
                 abandon(path, descriptor)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from attrs import field, frozen
 
+from window_consumer.core.kept import Kept
 from window_consumer.core.ladder import FailedRecord
 from window_consumer.core.metadata import decode
 from window_consumer.core.observer import Observer
@@ -23,6 +25,7 @@ from window_consumer.model.hop import Hop, of_copy
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.record_identity import given_id
 from window_consumer.telemetry.audit.gathered import SHORT_RECORDS, Gathered
 from window_consumer.telemetry.audit.pending import Pending, Stretch
 from window_consumer.telemetry.audit.skew import SkewWatch
@@ -84,18 +87,26 @@ class ConsumerAudit(Observer):
         self._write_rows = write
         self._wall_ms = wall_ms
         self._tenures: dict[Partition, _Tenure] = {}
+        self._kept: WeakKeyDictionary[Kept, Pending] = WeakKeyDictionary()
+        """Of lost partitions that may come back: as long as anybody remembers what had finished."""
         self._epoch_ms = 0
 
     def assigned(self, partition: Partition, now: float) -> None:
         """Begin to count a partition."""
         # Two assignments of one worker never have the same number, however coarse the clock is.
         self._epoch_ms = max(int(self._wall_ms()), self._epoch_ms + 1)
-        pending = Pending(partition.finished_ranges(), self._rules.bucket_ms)
+        recalled = partition.recalled
+        pending = None if recalled is None else self._kept.pop(recalled, None)
+        if pending is None:
+            pending = Pending(partition.finished_ranges(), self._rules.bucket_ms)
         self._tenures[partition] = _Tenure(self._epoch_ms, pending, SkewWatch(now))
 
     def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
-        """Forget what no commit has covered: it runs again."""
-        self._tenures.pop(partition, None)
+        """Forget what no commit has covered: it runs again, unless it is kept."""
+        tenure = self._tenures.pop(partition, None)
+        if tenure is not None and partition.kept is not None:
+            self._add_gathered(tenure, partition)
+            self._kept[partition.kept] = tenure.pending
 
     def taken(self, partition: Partition, messages: Sequence[Message], now: float) -> None:
         """Look at what the clocks say."""
@@ -254,17 +265,9 @@ def _hashes(
     if not any(given):
         return id_hashes([b"%s%d" % (place, offset) for offset in offsets])
     return id_hashes(
-        _own_id(headers) or b"%s%d" % (place, offset)
+        given_id(headers) or b"%s%d" % (place, offset)
         for headers, offset in zip(given, offsets, strict=True)
     )
-
-
-def _own_id(headers: Sequence[tuple[str, bytes | None]] | None) -> bytes | None:
-    """Return the id that a record brings along."""
-    for header, value in headers or ():
-        if header == names.ID and value:
-            return value
-    return None
 
 
 def _dense(messages: Sequence[Message]) -> Sequence[int]:

@@ -10,20 +10,21 @@ that cannot be written is lost, and the next one that can be says how many recor
 
 from __future__ import annotations
 
+import errno
 import fcntl
-import logging
 import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final
 
 from attrs import frozen
 
 from window_consumer.model.audit_count import AuditCount, encode
 from window_consumer.model.errors import UsageError
+from window_consumer.runtime.guarded_log import own_logger
 
 SEGMENT_BYTES: Final = 1 << 20
 SEGMENT_S: Final = 10.0
@@ -33,8 +34,9 @@ MOST_BYTES: Final = 256 << 20
 """What one writer keeps at most while nothing can be shipped: days of counts."""
 
 SAY_AGAIN_S: Final = 60.0
+_AGAIN_S: Final = 0.01
 
-_LOG = logging.getLogger("window_consumer")
+_LOG = own_logger()
 
 
 @frozen
@@ -56,7 +58,12 @@ _INCARNATION: Final = re.compile(r"[0-9]{13}-[0-9a-f]{8}")
 
 def is_lair(path: Path) -> bool:
     """Tell whether a process has made this directory; one that it is making now is none yet."""
-    return _INCARNATION.fullmatch(path.name) is not None and (path / "lock").exists()
+    return _INCARNATION.fullmatch(path.name) is not None
+
+
+def is_begun(path: Path) -> bool:
+    """Tell whether a process makes this directory, or has died while it did."""
+    return path.name.startswith(".") and is_lair(path.with_name(path.name[1:]))
 
 
 class Lair:
@@ -67,17 +74,31 @@ class Lair:
         self.path = directory / incarnation
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            # Nobody looks into it before it is locked: it would be taken for one that is left over.
-            hidden = directory / f".{incarnation}"
-            hidden.mkdir()
-            self._lock = lock(hidden)
-            hidden.rename(self.path)
+            self._lock = self._made(directory / f".{incarnation}")
         except OSError as error:
             why = error.strerror or str(error)
             raise UsageError(
                 f"audit.directory: cannot write to {directory}: {why}; choose a directory that"
                 " this process may write to and that outlives it"
             ) from error
+
+    def _made(self, hidden: Path) -> int | None:
+        """Make it by another name: unlocked it would be taken for one that is left over."""
+        while True:
+            hidden.mkdir(exist_ok=True)
+            try:
+                descriptor = lock(hidden)
+            except FileNotFoundError:
+                continue  # it was taken for one whose process has died over making it
+            if descriptor is None:
+                sleep(_AGAIN_S)  # somebody is about to
+                continue
+            try:
+                hidden.rename(self.path)
+            except FileNotFoundError:  # as above
+                os.close(descriptor)
+            else:
+                return descriptor
 
     def close(self) -> None:
         """Unlock it, and remove it where nothing is left in it."""
@@ -88,7 +109,7 @@ class Lair:
 
 def lock(path: Path) -> int | None:
     """Lock a process's directory; None where its process lives. Raises OSError."""
-    descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -107,7 +128,8 @@ def abandon(path: Path, descriptor: int) -> None:
             (path / "lock").unlink()
             path.rmdir()
     except OSError as error:
-        _LOG.warning("audit: %s could not be removed: %s", path, error)
+        if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:  # else somebody else does it
+            _LOG.warning("audit: %s could not be removed: %s", path, error)
     finally:
         os.close(descriptor)
 
@@ -205,7 +227,7 @@ class Journal:
             self._number += 1
             path = self._lair / segment_name(self.client, self._number)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._file = os.open(path, flags, 0o644)
+            self._file = os.open(path, flags, 0o600)
             self._size, self._opened_at = 0, now
         written = os.write(self._file, line)
         if written != len(line):

@@ -180,7 +180,7 @@ class Sends:
 
 def _mapped(path: Path) -> mmap.mmap:
     """Make a file of rows and map it; raises OSError, and leaves none, where there is no room."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         # Without it a full disk would end the process at some later store.
         os.posix_fallocate(descriptor, 0, ROWS * _ROW_BYTES)
@@ -195,7 +195,7 @@ def _mapped(path: Path) -> mmap.mmap:
 def _append(path: Path, line: str, at: int) -> None:
     """Write a whole line at the end, which is at so many bytes; or nothing, with an OSError."""
     whole = line.encode()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         is_whole = os.pwrite(descriptor, whole, at) == len(whole)
         if not is_whole:

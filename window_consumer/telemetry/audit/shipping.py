@@ -8,7 +8,6 @@ crash between ack and deletion; its audit id tells.
 from __future__ import annotations
 
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,9 +17,10 @@ from typing import Any, Final, Protocol
 
 from window_consumer.model.audit_count import FORMAT
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.telemetry.audit.journal import SAY_AGAIN_S, segments
 
-_LOG = logging.getLogger("window_consumer")
+_LOG = own_logger()
 
 MOST_BYTES: Final = 512 * 1024
 """Of a log that are shipped in one go, as long as no single line is longer."""

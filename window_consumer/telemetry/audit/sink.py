@@ -31,11 +31,13 @@ class CountingSink:
         )
 
         def answer(error: PublishFailedError | None) -> None:
-            if error is None:
-                self._audit.acked(token, partition, -1)
-            else:
-                self._audit.failed(token, error)
-            on_delivery(error)
+            try:
+                if error is None:
+                    self._audit.acked(token, partition, -1)
+                else:
+                    self._audit.failed(token, error)
+            finally:
+                on_delivery(error)
 
         self._sink.write(copy._replace(timestamp=stamp), answer)
 

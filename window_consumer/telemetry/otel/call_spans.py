@@ -20,14 +20,17 @@ from window_consumer.telemetry.otel.propagation import propagator
 from window_consumer.telemetry.otel.spans import MOST_LINKS, Budget, Spans, fail
 from window_consumer.telemetry.otel.traces import Place
 
-Describe = Callable[[BaseException], Fault]
+Describe = Callable[[BaseException, Sequence[Message]], Fault]
 
 
 class CallSpans:
     """Makes the spans of one worker's calls, see ``runtime.spanned``. Any slot may ask."""
 
     def __init__(self, spans: Spans, budget: Budget, describe: Describe):
-        """``describe`` puts an exception into words, secrets masked, and leaves it as it is."""
+        """``describe`` puts an exception into words, with nothing in them that must not be told.
+
+        It leaves the exception as it is, and takes the records of the call, too.
+        """
         self.spans = spans
         self.budget = budget
         self.describe = describe
@@ -129,6 +132,7 @@ class _RecordSpan(_CallSpan):
     def __init__(self, maker: CallSpans, span: Span, context: Context, record: Record):
         super().__init__(maker, span, context)
         self._call = record._call  # noqa: SLF001 - the record may be used again
+        self._message: Message = record._message  # noqa: SLF001 - likewise
 
     def _end(self, error: BaseException | None) -> None:
         span = self._span
@@ -137,7 +141,7 @@ class _RecordSpan(_CallSpan):
         if error is not None and isinstance(meant_by(error), Skip):
             span.set_attribute(names.OUTCOME, "skipped")
         elif error is not None:
-            fail(span, self._maker.describe(error))
+            fail(span, self._maker.describe(error, (self._message,)))
         span.end()
 
 
@@ -165,14 +169,30 @@ class _BatchSpan(_CallSpan):
         if failed:
             self._span.set_attribute(names.FAILED, len(failed))
         if error is not None and len(failed) == len(self._records):
-            fail(self._span, self._maker.describe(error))
+            messages = [record._message for record in self._records]  # noqa: SLF001 - as all layers do
+            fail(self._span, self._maker.describe(error, messages))
         self._span.end()
+        faults = self._faults(failed)
         for record, place in self._wanted[:MOST_LINKS]:
             if self._maker.budget.is_spent():
                 break
-            self._of_record(record, place, failed.get(id(record)))
+            self._of_record(record, place, faults.get(id(failed.get(id(record)))))
 
-    def _of_record(self, record: Record, place: Place, error: BaseException | None) -> None:
+    def _faults(self, failed: Mapping[int, BaseException]) -> Mapping[int, Fault]:
+        """Return the reasons in words, by their ids: each may quote all records that it is for."""
+        reasons = {id(reason): reason for reason in failed.values()}
+        quoted: dict[int, list[Message]] = {each: [] for each in reasons}
+        for record in self._records:
+            if id(record) in failed:
+                quoted[id(failed[id(record)])].append(record._message)  # noqa: SLF001 - as all layers do
+        wanted = {id(failed.get(id(record))) for record, _ in self._wanted[:MOST_LINKS]}
+        return {
+            each: self._maker.describe(reason, quoted[each])
+            for each, reason in reasons.items()
+            if each in wanted
+        }
+
+    def _of_record(self, record: Record, place: Place, fault: Fault | None) -> None:
         message: Message = record._message  # noqa: SLF001 - as all layers do
         spans = self._maker.spans
         is_first = record.attempt == 1 and not record.is_copy
@@ -181,8 +201,8 @@ class _BatchSpan(_CallSpan):
             self._maker.budget.spend()
             span.set_attribute(names.ATTEMPT, record.attempt)
             span.add_link(self._span.get_span_context())
-            if error is not None:
-                fail(span, self._maker.describe(error))
+            if fault is not None:
+                fail(span, fault)
         span.end()
 
 

@@ -6,7 +6,6 @@ then there is nothing to do here, and nothing to end.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from attrs import define, field
 from opentelemetry import metrics, trace
 from opentelemetry.trace import Tracer
 
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.telemetry.otel import names
 from window_consumer.telemetry.otel.environment import Asked, Signal, missing_files
 from window_consumer.telemetry.otel.instruments import Figures, instrument
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FLUSH_S: Final = 2.0
 """How long the process waits at its end for a collector to take what is left."""
 
-_log = logging.getLogger("window_consumer")
+_log = own_logger()
 
 
 @define(eq=False)

@@ -24,9 +24,12 @@ from window_consumer.core.stalls import Stalled
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message, TopicPartition
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.telemetry.otel import names
 from window_consumer.telemetry.otel.spans import Budget, Spans, context_below, links_of
 from window_consumer.telemetry.otel.traces import LOW, Place
+
+_log = own_logger()
 
 MOST_NOTES: Final = 1024
 MOST_BYTES: Final = 8 * 1024**2
@@ -74,7 +77,10 @@ class NoteTaker:
 
     def _run(self) -> None:
         while (note := self._notes.get()) is not None:
-            note()
+            try:
+                note()
+            except Exception as error:
+                _log.warning("OpenTelemetry: a span is lost: %r", error)
             del note
             if self._notes.empty():
                 self._ends.wait(GATHER_S)

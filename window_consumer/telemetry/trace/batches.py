@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 from window_consumer.model import header_values, headers, hop
 from window_consumer.model.key_forms import KeyForm
 from window_consumer.model.record import Message
+from window_consumer.model.record_identity import id_text
 from window_consumer.model.trace_batch import AnyColumn, Column, Keys, Places, encoded
 from window_consumer.model.trace_event import Role, Step
 from window_consumer.telemetry.trace.notes import Group, Note
@@ -202,8 +203,7 @@ def _column(values: Sequence[Any]) -> Column:
 
 
 def _short(value: bytes | None) -> str | None:
-    text = header_values.text(value)
-    return text and text[:_MAX_TEXT]
+    return id_text(value)[:_MAX_TEXT] if value else None
 
 
 def _back(group: Group, note: Note) -> Note | None:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from window_consumer.core.ordering import ByKey
 from window_consumer.core.partition import Partition
-from window_consumer.model import headers, hop
+from window_consumer.model import hop
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
+from window_consumer.model.record_identity import given_id
 from window_consumer.model.trace_sampling import Sampling, seed_of
 from window_consumer.telemetry.trace.notes import Group, Line
 
@@ -90,7 +91,7 @@ class Deliveries:
             if before.record_id == place.encode():
                 return sampling.takes_place(seed_of(*before.origin), before.offset)
             return sampling.takes(before.record_id)
-        name = dict(pairs or ()).get(headers.ID)
+        name = given_id(pairs)
         if name:
             return sampling.takes(name)
         return sampling.takes_place(self._seed, message.offset())

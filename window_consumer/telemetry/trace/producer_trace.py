@@ -7,7 +7,6 @@ from time import monotonic
 
 from attrs import frozen
 
-from window_consumer.model import header_values, headers
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.record import TIMESTAMP_NOT_AVAILABLE, Record
 from window_consumer.model.trace_event import Step
@@ -94,7 +93,7 @@ class ProducerTrace:
         is_traced = self._sampling.takes_all or self._sampling.takes(name)
         root = self._current()
         if root is not None:
-            headers = [*headers, (ROOT, _id_of(root))]
+            headers = [*headers, (ROOT, root.id.encode())]
         return Sent(topic, key, headers, monotonic(), is_traced)
 
     def acked(self, token: Sent, partition: int, offset: int) -> None:
@@ -130,10 +129,3 @@ class ProducerTrace:
 
 def _is_refused(error: BufferError | PublishFailedError) -> bool:
     return isinstance(error, BufferError) or error.refused
-
-
-def _id_of(record: Record) -> bytes:
-    """Return the id of a record in hand: of a copy that of the record that it was made of."""
-    given = record.header(headers.ID)
-    text = header_values.text(given)
-    return (text or f"{record.topic}/{record.partition}/{record.offset}").encode()

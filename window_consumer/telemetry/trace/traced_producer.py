@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,13 +20,14 @@ from window_consumer.model.sending import SendWatcher
 from window_consumer.model.trace_event import Role
 from window_consumer.model.trace_sampling import By, Sampling
 from window_consumer.runtime.current import current_record
+from window_consumer.runtime.guarded_log import own_logger
 from window_consumer.telemetry.trace.host import host_address
 from window_consumer.telemetry.trace.notes import Writer
 from window_consumer.telemetry.trace.producer_trace import ProducerTrace
 from window_consumer.telemetry.trace.ways import CLIENT_ID, way_out
 from window_consumer.telemetry.trace.writer import TraceWriter
 
-LOGGER: Final = logging.getLogger("window_consumer")
+LOGGER: Final = own_logger()
 
 _CALLABLES: Final = ("_cb", "logger", "on_delivery", "partitioner")
 """Parts of the names of properties that are the application's own functions."""

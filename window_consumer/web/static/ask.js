@@ -21,6 +21,14 @@ export async function valueOf(worker, partition, offset) {
   return answer(await fetch(path(worker, partition, `records/${offset}/value`), { method: "POST" }));
 }
 
+// `wanted` is skip or dead-letter; what could not be done is an error that says why.
+export async function intervene(worker, partition, offset, wanted) {
+  const response = await fetch(path(worker, partition, `records/${offset}/${wanted}`), { method: "POST" });
+  if (response.status === 401) location.assign("login");
+  const body = await response.json();
+  if (response.status !== 200) throw new Error(body.error ?? response.statusText);
+}
+
 export async function halt(worker, partition, halted) {
   const done = await answer(await fetch(path(worker, partition, halted ? "pause" : "resume"), { method: "POST" }));
   if (done === null) throw new Error("it is not here any more");

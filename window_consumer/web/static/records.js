@@ -1,10 +1,15 @@
 // The records of a cell as a table; headers of each, and its value for who asks for it.
-import { valueOf } from "./ask.js";
+import { intervene, valueOf } from "./ask.js";
 import { make } from "./dom.js";
 import { count, duration } from "./words.js";
 
-const COLUMNS = ["offset", "state", "key", "attempts", "last error", "next call", "headers, value"];
+const COLUMNS = ["offset", "state", "key", "attempts", "last error", "next call", "headers, value", "by hand"];
 const NUMBERS = new Set(["offset", "attempts"]);
+const SURE_MS = 4000;
+const INTERVENTIONS = {
+  skip: { ask: "Skip", sure: "Really skip? No copy is kept", done: "skipped" },
+  "dead-letter": { ask: "Dead letter", sure: "Really? It leaves for the dead letters", done: "among the dead letters" },
+};
 const NO_VALUE = "Values are not shown here: admin.values is false.";
 const FORMS = { json: "JSON", text: "text", binary: "binary", null: "null, a tombstone", hidden: "hidden" };
 
@@ -15,6 +20,8 @@ export class RecordsTable {
     this.redraw = redraw;
     this.opened = new Map(); // offset -> whether somebody has opened or closed it
     this.values = new Map(); // offset -> the value as it was told
+    this.sure = null; // the button that has been pressed once
+    this.said = null; // what became of the record that somebody took out of the way
   }
 
   draw(cell) {
@@ -22,7 +29,8 @@ export class RecordsTable {
     this.alone = held.length === 1 ? held[0].offset : null;
     const head = make("tr", {}, ...COLUMNS.map((text) => make("th", { text, scope: "col", cls: NUMBERS.has(text) ? "number" : "" })));
     const rows = runsOf(cell.records).flatMap((each) => this.rowsOf(each, cell.values));
-    return make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
+    const table = make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
+    return this.said ? make("div", {}, make("p", this.said), table) : table;
   }
 
   isOpen(offset) {
@@ -37,11 +45,42 @@ export class RecordsTable {
       make("td", { cls: "number", text: each.attempts ? String(each.attempts) : "" }),
       make("td", { cls: each.error ? "error" : "", text: each.error }),
       make("td", { text: each.due_s === null ? "" : each.due_s ? `in ${duration(each.due_s)}` : "due" }),
-      make("td", {}, ...(each.bytes === null ? [] : [this.opener(each)])));
+      make("td", {}, ...(each.bytes === null ? [] : [this.opener(each)])),
+      make("td", {}, ...this.buttonsOf(each)));
     if (each.bytes === null || !this.isOpen(each.offset)) return [row];
     row.classList.add("opened");
     const more = make("td", { colspan: COLUMNS.length }, this.headersOf(each), this.valueOf(each, mayShow));
     return [row, make("tr", { cls: "more" }, more)];
+  }
+
+  // Only what has failed, and waits, can be taken out of the way.
+  buttonsOf(each) {
+    if (each.bytes === null || !each.error || each.running_s !== null) return [];
+    return Object.entries(INTERVENTIONS).map(([wanted, words]) => {
+      const isSure = this.sure === `${wanted} ${each.offset}`;
+      const button = make("button", { type: "button", cls: isSure ? "sure" : "quiet", text: isSure ? words.sure : words.ask, "aria-label": `Offset ${each.offset}: ${isSure ? words.sure : words.ask}`, "data-keep": `${wanted} ${each.offset}` });
+      button.addEventListener("click", () => this.press(each.offset, wanted, isSure));
+      return button;
+    });
+  }
+
+  async press(offset, wanted, isSure) {
+    clearTimeout(this.calming);
+    this.sure = isSure ? null : `${wanted} ${offset}`;
+    if (isSure) {
+      this.said = { role: "status", text: `Offset ${offset}: asking …` };
+    } else {
+      this.calming = setTimeout(() => { this.sure = null; this.redraw(); }, SURE_MS);
+    }
+    this.redraw();
+    if (!isSure) return;
+    try {
+      await intervene(this.place.worker, this.place.partition, offset, wanted);
+      this.said = { role: "status", text: `Offset ${offset} is ${INTERVENTIONS[wanted].done}.` };
+    } catch (error) {
+      this.said = { role: "alert", cls: "error", text: `Offset ${offset}: ${error.message}` };
+    }
+    this.redraw();
   }
 
   opener(each) {

@@ -12,6 +12,12 @@ function whyOf(call, offset) {
   return `offset ${call.offset}, attempt ${call.attempt}, has been running for ${time}`;
 }
 
+const HELD = {
+  open: "; nothing starts until its cool-down is over",
+  paused: "; most new records asked to be called later, nothing starts until then",
+  "half-open": "; one call at a time finds out whether it is over",
+};
+
 export function troublesOf(worker) {
   if (!worker.partitions) {
     return [{ bad: true, what: "Silent", text: `the poll thread does not answer, for ${duration(worker.silent_s)}` }];
@@ -23,7 +29,7 @@ export function troublesOf(worker) {
   const isHeld = breaker.state !== "closed"; // windows that hover without a call do so for that
   if (isHeld) {
     const failed = breaker.calls ? `${breaker.failed} of the last ${breaker.calls} calls failed` : "calls failed one after another";
-    const held = breaker.state === "open" ? "; nothing starts until its cool-down is over" : "; one call at a time finds out whether it is over";
+    const held = HELD[breaker.state] ?? "";
     found.push({ bad: true, what: "Breaker", text: `${breaker.state} for ${duration(breaker.seconds)}: ${failed}${held}` });
   }
   if (worker.abandoned) found.push({ bad: true, what: "Abandoned", text: `${worker.abandoned} ${worker.abandoned === 1 ? "call was given up and still runs" : "calls were given up and still run"}` });

@@ -1,0 +1,181 @@
+"""What cannot work is refused where it is decorated, not when the first record comes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from window_consumer import App, Record, UsageError
+
+HERE = r"test_refused_at_decoration\.py:\d+: "
+
+
+@pytest.fixture
+def app() -> App:
+    return App("shop")
+
+
+def handle(_record: Record) -> None: ...
+
+
+class Shop:
+    def charge(self, order: Record) -> None: ...
+
+    def around(self, record: Record, call_next: Callable[[Record], object]) -> object: ...
+
+    def untyped(self, order: Any) -> None: ...
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        yield 1
+
+    @staticmethod
+    def alone(order: Record) -> None: ...
+
+
+def test_decorators_without_parentheses_are_refused(app: App) -> None:
+    untyped: Any = app
+    with pytest.raises(UsageError, match=HERE + r"@app\.handler is used without parentheses"):
+        untyped.handler(handle)
+    with pytest.raises(UsageError, match=HERE + r"@app\.batch_handler is used without"):
+        untyped.batch_handler(handle)
+
+
+def test_topics_in_a_list_are_refused(app: App) -> None:
+    untyped: Any = app
+    with pytest.raises(UsageError, match=r"topics are texts.*\['orders'\] is none"):
+        untyped.handler(["orders"])
+
+
+def test_methods_without_their_object_are_refused(app: App) -> None:
+    untyped: Any = app
+    decorators = (untyped.handler("orders"), untyped.batch_handler("orders"), untyped.middleware)
+    for decorate in decorators:
+        for function in (Shop.charge, Shop.untyped, Shop.around):
+            with pytest.raises(UsageError, match=HERE + r"@app\.\w+.* is a method, .*its 'self'"):
+                decorate(function)
+    with pytest.raises(UsageError, match=r"Shop\.opened is a method"):
+        untyped.lifespan(Shop.opened)
+
+
+def test_methods_with_their_object_are_accepted(app: App) -> None:
+    shop = Shop()
+    app.handler("orders")(shop.charge)
+    app.handler("orders")(shop.untyped)
+    app.handler("orders")(Shop.alone)
+    app.middleware(shop.around)
+    app.lifespan(shop.opened)
+
+
+def takes_the_record(record: Record) -> None: ...
+
+
+def takes_three(record: Record, call_next: object, more: object) -> None: ...
+
+
+def takes_it_by_name(record: Record, *, call_next: object) -> None: ...
+
+
+@pytest.mark.parametrize("function", [handle, takes_the_record, takes_three, takes_it_by_name])
+def test_middleware_that_cannot_be_called_is_refused(app: App, function: Any) -> None:
+    with pytest.raises(UsageError, match=r"is called with \(record, call_next\), and takes \("):
+        app.middleware(function)
+    with pytest.raises(UsageError, match=r"is called with \(records, call_next\), and takes \("):
+        app.middleware(around="batches")(function)
+
+
+def takes_anything(*given: object) -> None: ...
+
+
+def takes_more_by_itself(record: Record, call_next: object, log: object = None) -> None: ...
+
+
+@pytest.mark.parametrize("function", [takes_anything, takes_more_by_itself])
+def test_middleware_that_can_be_called_is_accepted(app: App, function: Any) -> None:
+    app.middleware(function)
+
+
+def test_conditions_redactors_and_tokens_of_another_form_are_refused(app: App) -> None:
+    untyped: Any = app
+    with pytest.raises(UsageError, match=r"is called with \(record\)"):
+        untyped.handler("orders", when=lambda: True)(handle)
+    with pytest.raises(UsageError, match=r"is called with \(text\)"):
+        untyped.redact(lambda: "")
+    with pytest.raises(UsageError, match=r"is called with \(config\)"):
+        untyped.oauth_token(lambda: ("", 0.0))
+
+
+def opens_nothing() -> None:
+    handle.__name__.upper()
+
+
+def returns_a_number() -> int:
+    return 5
+
+
+def leaves_early() -> None:
+    if handle.__name__:
+        return
+    handle.__name__.upper()
+
+
+async def awaits_nothing() -> int:
+    return 5
+
+
+def wants_the_application(app: App) -> Iterator[App]:
+    yield app
+
+
+@pytest.mark.parametrize(
+    "function", [opens_nothing, returns_a_number, leaves_early, awaits_nothing, lambda: None]
+)
+def test_a_lifespan_without_a_yield_is_refused(app: App, function: Any) -> None:
+    with pytest.raises(UsageError, match=HERE + r"@app\.lifespan: \S+ has no yield"):
+        app.lifespan(function)
+
+
+def test_a_lifespan_that_takes_something_is_refused(app: App) -> None:
+    untyped: Any = app
+    with pytest.raises(UsageError, match=r"is called with \(\), and takes \(app: "):
+        untyped.lifespan(wants_the_application)
+
+
+def returns_one() -> AbstractContextManager[int]:
+    return contextlib.nullcontext(1)
+
+
+def returns_one_or_another(which: int = 1) -> AbstractContextManager[int] | None:
+    return contextlib.nullcontext(1) if which else None
+
+
+def returns_one_or_a_number() -> Any:
+    return handle.__doc__ or 5
+
+
+def always_raises() -> AbstractContextManager[int]:
+    raise ConnectionError
+
+
+async def yields_later() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        returns_one,
+        returns_one_or_another,
+        always_raises,
+        yields_later,
+        contextlib.nullcontext,
+        contextlib.contextmanager(lambda: iter([1])),
+        returns_one_or_a_number,
+    ],
+)
+def test_a_lifespan_that_may_open_something_is_accepted(app: App, function: Any) -> None:
+    app.lifespan(function)

@@ -1,0 +1,13 @@
+"""An application whose handler quotes what it was called for."""
+
+from __future__ import annotations
+
+from window_consumer import App, Record
+
+app = App("quoting")
+
+
+@app.handler("orders", group="quoting")
+def charge(record: Record) -> None:
+    """Raise what quotes a field."""
+    raise KeyError(record.json()["card"])

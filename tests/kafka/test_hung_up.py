@@ -1,0 +1,77 @@
+"""A port that expects TLS or SASL only hangs up: a start says what to set."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.web.certificates import make_certificate
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.model.errors import BrokerUnavailableError
+from window_consumer.testing.real_kafka import RealKafka
+
+LOG = ClientLog(logging.getLogger("window_consumer.client"))
+
+
+@pytest.fixture
+def tls_port(tmp_path: Path) -> Iterator[str]:
+    """A listener that speaks TLS alone."""
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    make_certificate(certificate, key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with suppress(OSError), connection:
+                        context.wrap_socket(connection, server_side=True).close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+def reasons(settings: dict[str, str]) -> list[str]:
+    """Return what is told while nobody answers, and at the end."""
+    told: list[str] = []
+    with pytest.raises(BrokerUnavailableError) as raised:
+        Cluster(settings, LOG).wait_until_there(3.0, lambda reason, _: told.append(reason))
+    return [*told, str(raised.value)]
+
+
+def test_a_port_for_tls_that_gets_plaintext(tls_port: str) -> None:
+    for told in reasons({"bootstrap.servers": tls_port})[1:]:
+        assert "may expect TLS or SASL: set security.protocol to SSL, SASL_SSL or" in told
+
+
+def test_a_port_for_tls_that_gets_sasl_alone(tls_port: str) -> None:
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "a", "sasl.password": "b"}
+    settings = {"bootstrap.servers": tls_port, "security.protocol": "SASL_PLAINTEXT", **login}
+    for told in reasons(settings)[1:]:
+        assert "may expect TLS: set security.protocol: SASL_SSL" in told
+
+
+def test_a_port_for_sasl_that_gets_plaintext(kafka: RealKafka) -> None:
+    for told in reasons({"bootstrap.servers": kafka.sasl_bootstrap})[1:]:
+        assert "may expect SASL: set security.protocol" in told
+        assert "sasl.mechanism, sasl.username and sasl.password" in told
+
+
+def test_where_nobody_listens_no_protocol_is_guessed() -> None:
+    assert not any("security.protocol" in told for told in reasons({"bootstrap.servers": NOBODY}))
+
+
+NOBODY = "127.0.0.1:1"

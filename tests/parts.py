@@ -1,0 +1,94 @@
+"""The parts that tests use as their users do: ``python -m tests.parts`` brings what is missing.
+
+Debian's Chromium and promtool, Apache Kafka's jars and Spark's connectors with their archive of
+classes. What may not be brought here is named, and the tests that need it are skipped; with CI set
+it is an error, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.pipeline import class_archive, jars, java
+from window_consumer.testing import real_kafka_jars
+
+PACKAGES = {
+    "chromium": ("chromium", "chromium-browser", "google-chrome"),
+    "prometheus": ("promtool",),
+}
+"""Debian's packages, and the programs of which one is enough."""
+
+
+class PartMissingError(WindowConsumerError):
+    """A part is missing and may not be brought; the message says what to do."""
+
+
+def packages() -> None:
+    """Install the packages that are missing, where this user may."""
+    missing = [name for name, programs in PACKAGES.items() if not any(map(shutil.which, programs))]
+    if not missing:
+        return
+    advice = f"apt-get install {' '.join(missing)}"
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        raise PartMissingError(f"run `{advice}`, or its like, as root")
+    options = ["-yqq", "--no-install-recommends"]
+    for command in (["update", "-qq"], ["install", *options, *missing]):
+        _apt_get(command, advice)
+
+
+def _apt_get(command: Sequence[str], advice: str) -> None:
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    ended = subprocess.run(
+        ["apt-get", *command], env=environment, capture_output=True, text=True, check=False
+    )
+    if ended.returncode != 0:
+        raise PartMissingError(f"`{advice}` failed: {(ended.stdout + ended.stderr)[-2000:]}")
+
+
+def kafka() -> None:
+    """Fetch Apache Kafka."""
+    real_kafka_jars.find_java()
+    real_kafka_jars.fetch_jars(real_kafka_jars.default_directory())
+
+
+def spark() -> None:
+    """Fetch Spark's connectors."""
+    java.check()
+    jars.fetch(jars.default_directory())
+
+
+def archive() -> None:
+    """Make the archive of classes that Spark starts from."""
+    class_archive.make(jars.ready(jars.default_directory()))
+
+
+SKIPPED = "tests that need it are skipped"
+PARTS: Sequence[tuple[str, Callable[[], None], str]] = (
+    ("Chromium and promtool", packages, SKIPPED),
+    ("Apache Kafka", kafka, SKIPPED),
+    ("Spark's connectors", spark, SKIPPED),
+    ("Spark's archive of classes", archive, "its tests take longer"),
+)
+
+
+def main() -> int:
+    """Bring all parts; return the exit code."""
+    missing = 0
+    for name, bring, without in PARTS:
+        try:
+            bring()
+        except WindowConsumerError as error:
+            missing += 1
+            print(f"{name}: missing, {without}: {error}", file=sys.stderr)
+        else:
+            print(f"{name}: there")
+    return 1 if missing and os.environ.get("CI") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
