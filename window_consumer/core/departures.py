@@ -97,13 +97,18 @@ class Departures:
     def _start(self, decisions: Decisions, now: float) -> None:
         """Hand out what may start without a commit that names it; see ``turns``."""
         dispatcher, turns = self._dispatcher, self._dispatcher.turns
-        if dispatcher.has_new:
+        if dispatcher.has_new and self._has_any_again:
             while turns.is_due and (slice_ := self._again(now)):
                 turns.charge(slice_, dispatcher.cost_s)
                 decisions.dispatch.append(slice_)
         decisions.dispatch.extend(self._called(dispatcher.slices(now), now))
-        while slice_ := self._again(now):
+        while self._has_any_again and (slice_ := self._again(now)):
             decisions.dispatch.append(slice_)
+
+    @property
+    def _has_any_again(self) -> bool:
+        """Calls may wait to be made again; normally there are none."""
+        return self._failures.has_ready or self._dispatcher.has_copies
 
     def _called(self, slices: Iterable[Slice], now: float) -> Iterator[Slice]:
         """Yield those for the slots; records that nobody can call leave at once."""

@@ -248,6 +248,11 @@ class Dispatcher:
         """New records may wait for a slot."""
         return bool(self._partitions)
 
+    @property
+    def has_copies(self) -> bool:
+        """Copies in retry levels may wait for a slot."""
+        return bool(self._copies)
+
     def break_up(self, partition: Partition) -> None:
         """Let go of records that were chosen and have not gone out; only batches have such."""
 

@@ -233,6 +233,11 @@ class Failures:
             else:
                 self._leaving.append(failed)
 
+    @property
+    def has_ready(self) -> bool:
+        """The next call of some record may be due."""
+        return bool(self._ready)
+
     def next_calls(self, at_most: int) -> list[FailedRecord]:
         """Return records of one partition, called equally often, whose next call is due.
 
