@@ -20,15 +20,15 @@ bytecode: $(DEV_STAMP)
 parts: bytecode
 	@$(BIN)/python -m tests.parts
 
-test: test-consumer test-spark lint
+# The checks of the code come first: they take a minute, the tests half an hour.
+test: lint parts
+	$(BIN)/python -m tests.suite
 
 test-consumer: parts
-	$(BIN)/python -m pytest -m "not kafka and not alone and not spark" -n 3 --dist loadfile
-	$(BIN)/python -m pytest -m "kafka and not alone and not spark" -n 3 --dist loadfile
-	$(BIN)/python -m pytest -m "alone and not spark"
+	$(BIN)/python -m tests.suite consumer
 
 test-spark: parts
-	$(BIN)/python -m pytest -m spark tests/backfill tests/pipeline -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m tests.suite spark
 
 bench: $(DEV_STAMP)
 	$(BIN)/python -m benchmarks all

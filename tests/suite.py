@@ -1,0 +1,116 @@
+"""The whole suite, as ``make test`` runs it: ``python -m tests.suite [consumer|spark]``.
+
+A test that fails is run three more times alone. If it passes each time the suite goes on and names
+it at the end under ``unstable``: fix it before anything else. More than two such tests fail the
+suite, and so does each failing test of the rules, whose result depends on no machine.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import Factory, define
+
+ROOT = Path(__file__).parents[1]
+
+RERUNS = 3
+MOST_UNSTABLE = 2
+NEVER_UNSTABLE = ("tests/core/", "tests/model/", "tests/simulation/")
+"""Their tests have no threads, brokers or clocks: what fails there is wrong."""
+
+_PYTEST_FAILED = 1
+
+CONSUMER = (
+    ("-m", "not kafka and not alone and not spark", "-n", "3", "--dist", "loadfile"),
+    ("-m", "kafka and not alone and not spark", "-n", "3", "--dist", "loadfile"),
+    ("-m", "alone and not spark"),
+)
+SPARK = (
+    (
+        *("-m", "spark", "tests/backfill", "tests/pipeline"),
+        *("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"),
+    ),
+)
+STAGES = {"consumer": CONSUMER, "spark": SPARK, "all": (*CONSUMER, *SPARK)}
+
+
+@define
+class Suite:
+    """Runs stages of pytest in a directory, and knows which tests were unstable."""
+
+    directory: Path = ROOT
+    unstable: list[str] = Factory(list)
+
+    def run(self, stages: Sequence[Sequence[str]]) -> int:
+        """Run stages until one fails; return the exit code."""
+        code = 0
+        for stage in stages:
+            code = self._stage(stage)
+            if code:
+                break
+        if self.unstable:
+            print("unstable: failed once, and passed alone three times")
+            for test in self.unstable:
+                print(f"  {test}")
+        return code
+
+    def _stage(self, arguments: Sequence[str]) -> int:
+        with tempfile.TemporaryDirectory(prefix="wc-suite-") as cache:
+            code = self._pytest([*arguments, "-o", f"cache_dir={cache}"])
+            if code != _PYTEST_FAILED:
+                return code
+            failed = _failed(Path(cache))
+        if why := self._why_final(failed):
+            print(f"not run again: {why}")
+            return code
+        for test in failed:
+            for again in range(1, RERUNS + 1):
+                print(f"\n{test} failed: alone, time {again} of {RERUNS}", flush=True)
+                if self._pytest([test, "-p", "no:cacheprovider"]):
+                    return code
+            self.unstable.append(test)
+        return 0
+
+    def _why_final(self, failed: Sequence[str]) -> str:
+        """Return why failures count as they are; empty where their tests are to be run again."""
+        if not failed:
+            return "pytest named no test"
+        if files := [test for test in failed if "::" not in test]:
+            return f"not a test: {', '.join(files)}"
+        if rules := [test for test in failed if test.startswith(NEVER_UNSTABLE)]:
+            return f"the rules depend on no machine: {', '.join(rules)}"
+        if len(failed) + len(self.unstable) > MOST_UNSTABLE:
+            return f"more than {MOST_UNSTABLE} tests failed"
+        return ""
+
+    def _pytest(self, arguments: Sequence[str]) -> int:
+        command = [sys.executable, "-m", "pytest", *arguments]
+        return subprocess.run(command, cwd=self.directory, check=False).returncode
+
+
+def _failed(cache: Path) -> list[str]:
+    """Return the tests, or files, that failed in a run with this cache."""
+    path = cache / "v" / "cache" / "lastfailed"
+    return sorted(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+
+
+def main() -> int:
+    """Run the stages that are named, all by default."""
+    began = time.monotonic()
+    names = sys.argv[1:] or ["all"]
+    if unknown := [name for name in names if name not in STAGES]:
+        print(f"{unknown[0]}: expected one of {', '.join(STAGES)}", file=sys.stderr)
+        return 2
+    code = Suite().run([stage for name in names for stage in STAGES[name]])
+    print(f"{', '.join(names)}: {'failed' if code else 'passed'}, {time.monotonic() - began:.0f} s")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

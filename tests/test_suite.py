@@ -1,0 +1,87 @@
+"""Tests that fail once are run again, and only those that may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.suite import RERUNS, Suite
+
+FAILS_ONCE = """
+from pathlib import Path
+
+def test_{name}():
+    ran = Path(__file__).with_suffix(".{name}")
+    first = not ran.exists()
+    ran.write_text(ran.read_text() + "x" if ran.exists() else "x")
+    assert not first
+"""
+
+
+def written(directory: Path, source: str, name: str = "tests/kafka/test_it.py") -> Path:
+    path = directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source, encoding="utf-8")
+    return path
+
+
+def run(directory: Path, *arguments: str) -> tuple[int, list[str]]:
+    suite = Suite(directory)
+    return suite.run([("-q", *arguments)]), suite.unstable
+
+
+def test_a_test_that_fails_once_is_unstable_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, FAILS_ONCE.format(name="one"))
+    assert run(tmp_path) == (0, ["tests/kafka/test_it.py::test_one"])
+    assert len(path.with_suffix(".one").read_text(encoding="utf-8")) == 1 + RERUNS
+    assert "unstable" in capsys.readouterr().out
+
+
+def test_a_test_that_fails_again_fails_the_suite(tmp_path: Path) -> None:
+    written(tmp_path, "def test_one():\n    assert False\n")
+    assert run(tmp_path) == (1, [])
+
+
+def test_three_that_fail_once_fail_the_suite(tmp_path: Path) -> None:
+    names = ("one", "two", "three")
+    written(tmp_path, "".join(FAILS_ONCE.format(name=name) for name in names))
+    assert run(tmp_path) == (1, [])
+
+
+def test_unstable_tests_of_several_stages_add_up(tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        written(tmp_path, FAILS_ONCE.format(name=name), f"tests/kafka/test_{name}.py")
+    suite = Suite(tmp_path)
+    stages = [("-q", f"tests/kafka/test_{name}.py") for name in ("one", "two", "three")]
+    assert suite.run(stages) == 1
+    assert len(suite.unstable) == 2
+
+
+@pytest.mark.parametrize("folder", ["core", "model", "simulation"])
+def test_a_test_of_the_rules_is_never_unstable(tmp_path: Path, folder: str) -> None:
+    written(tmp_path, FAILS_ONCE.format(name="one"), f"tests/{folder}/test_it.py")
+    assert run(tmp_path) == (1, [])
+
+
+def test_a_file_that_cannot_be_read_is_no_unstable_test(tmp_path: Path) -> None:
+    written(tmp_path, "import nothing_of_this_name\n")
+    code, unstable = run(tmp_path)
+    assert code != 0
+    assert unstable == []
+
+
+def test_nothing_to_run_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    code, _ = run(tmp_path)
+    assert code != 0
+
+
+def test_no_stage_runs_after_one_that_failed(tmp_path: Path) -> None:
+    written(tmp_path, "def test_one():\n    assert False\n")
+    later = written(tmp_path, FAILS_ONCE.format(name="two"), "tests/kafka/test_later.py")
+    suite = Suite(tmp_path)
+    assert suite.run([("tests/kafka/test_it.py",), ("tests/kafka/test_later.py",)]) == 1
+    assert not later.with_suffix(".two").exists()
