@@ -17,6 +17,8 @@ from window_consumer.runtime.returns import note_results
 if TYPE_CHECKING:
     from window_consumer.runtime.thread_pool import Caller
 
+__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+
 BatchHandler = Callable[[list[Record]], object]
 
 MOST_SPARES: Final = 10_000

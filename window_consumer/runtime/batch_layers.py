@@ -27,6 +27,8 @@ from window_consumer.runtime.expiry import Warn, with_expiry
 if TYPE_CHECKING:
     from window_consumer.runtime.routing import Otherwise
 
+__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+
 LaneOfRecord = Callable[[Record], Hashable | None]
 
 

@@ -24,6 +24,8 @@ from window_consumer.runtime.current import Slot, current_slot
 from window_consumer.runtime.returns import note_results
 from window_consumer.runtime.thread_pool import Caller
 
+__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+
 
 class Interrupted:
     """A call is ended because its partition is given up; its record stays open."""

@@ -10,6 +10,8 @@ from window_consumer.model.record import Record
 from window_consumer.model.record_lookup import IsCopy, WallMs, first_timestamp
 from window_consumer.runtime.thread_pool import Handler
 
+__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+
 Warn = Callable[[str], None]
 
 _SHOWN_BYTES = 40

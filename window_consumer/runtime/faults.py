@@ -30,22 +30,11 @@ _CACHED_PLACES = 256
 _MAX_FRAMES = 50
 _MAX_CHAIN = 5
 
-_LAYERS = frozenset(
-    f"window_consumer.runtime.{layer}"
-    for layer in (
-        "owed",
-        "routing",
-        "expiry",
-        "coroutine_calls",
-        "hand_loop",
-        "batch_calls",
-        "batch_layers",
-        "spanned",
-    )
-)
-"""What stands between a slot's loop and the handlers."""
+LAYER = "__handler_layer__"
+"""The global that a module sets whose frames stand between a slot's loop and the handlers ..."""
 
-_SLOTS = "window_consumer.runtime.thread_pool"
+SLOT = "__handler_slot__"
+"""... and the one of the loop's own module."""
 
 Place = tuple[tuple[CodeType, int], ...]
 
@@ -225,7 +214,7 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     ours = True  # the slot's loop
     while ours and trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-        ours = trace.tb_frame.f_globals.get("__name__") in _LAYERS
+        ours = LAYER in trace.tb_frame.f_globals
     return trace
 
 
@@ -237,7 +226,7 @@ def handlers_part(frame: FrameType | None) -> Where:
     ours = [
         index
         for index, (each, _) in enumerate(frames)
-        if each.f_globals.get("__name__") in _LAYERS | {_SLOTS}
+        if LAYER in each.f_globals or SLOT in each.f_globals
     ]
     return frames[ours[-1] + 1 :] if ours else frames
 
@@ -257,8 +246,9 @@ def _frame_name(each: tuple[FrameType, int] | traceback.FrameSummary) -> str:
 
 def handlers_lines(lines: Lines) -> Lines:
     """Do the same with what another process has told."""
-    modules = [sys.modules.get(name) for name in _LAYERS | {_SLOTS}]
-    files = {module.__file__ for module in modules if module is not None}
+    # None stands there for modules that must not be imported, and anything may be put there.
+    modules = [getattr(each, "__dict__", {}) for each in list(sys.modules.values())]
+    files = {each.get("__file__") for each in modules if LAYER in each or SLOT in each}
     ours = [index for index, each in enumerate(lines) if each.filename in files]
     return lines[ours[-1] + 1 :] if ours else lines
 

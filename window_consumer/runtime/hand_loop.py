@@ -16,6 +16,8 @@ from window_consumer.model.errors import UsageError
 from window_consumer.model.record import Record
 from window_consumer.runtime.event_loop import make_loop
 
+__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+
 T = TypeVar("T")
 
 

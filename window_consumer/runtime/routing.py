@@ -11,6 +11,8 @@ from window_consumer.model.errors import PassedOver, Unroutable
 from window_consumer.model.record import Record
 from window_consumer.runtime.thread_pool import Handler
 
+__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+
 Otherwise = Literal["dead_letter", "skip", "stop"]
 
 

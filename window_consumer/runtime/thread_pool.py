@@ -23,6 +23,8 @@ from window_consumer.runtime.faults import Faults, Lines, Where, handlers_part
 from window_consumer.runtime.returns import note_results
 from window_consumer.runtime.watched_thread import WatchedThread
 
+__handler_slot__ = True  # its frames are no part of a failure, see faults.py
+
 Handler = Callable[[Record], object]
 
 
