@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from window_consumer.core.ladder import FailedRecord
@@ -48,6 +49,24 @@ class AllEpochsAreOne(ConsumerAudit):
         super().__init__(*arguments)
         write = self._write_rows
         self._write_rows = lambda rows: write([{**row, "epoch_ms": 0} for row in rows])
+
+
+_epochs = count(1)
+"""Of all members together: each count is later than all before it."""
+
+
+class CountsAsOfTheCommit(ConsumerAudit):
+    """What is counted last replaces what was counted before, whoever was assigned later."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        write = self._write_rows
+
+        def as_of_now(rows: Rows) -> None:
+            epoch_ms = next(_epochs)
+            write([{**row, "epoch_ms": epoch_ms} for row in rows])
+
+        self._write_rows = as_of_now
 
 
 class CountsInOneStretch(ConsumerAudit):

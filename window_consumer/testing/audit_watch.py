@@ -51,6 +51,8 @@ class _Notes:
     """What was heard of the records of one assignment."""
 
     place: TopicPartition
+    number: int
+    """A later assignment has a higher one, whoever's it is."""
     fates: dict[int, _Fate] = field(factory=dict)
 
 
@@ -66,7 +68,8 @@ class Witness(Observer):
         """A partition is somebody's."""
         recalled = partition.recalled
         notes = None if recalled is None else self._kept.get(recalled)
-        self._notes[partition] = notes or _Notes(partition.name)
+        fates = {} if notes is None else notes.fates
+        self._notes[partition] = _Notes(partition.name, self._watch.next_number(), fates)
 
     def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
         """What had finished of a lost partition may go on to count."""
@@ -93,12 +96,11 @@ class Witness(Observer):
         """A commit is sent: what it covers is so from now on."""
         notes = self._notes[partition]
         note = decode(commit.metadata)
-        fates = self._watch.fates[notes.place]
         for offset in list(notes.fates):
             if offset < commit.next_offset or (
                 note is not None and any(offset in each for each in note.finished)
             ):
-                fates[offset] = notes.fates.pop(offset)
+                self._watch.covered(notes.place, offset, notes.number, notes.fates.pop(offset))
 
     def _note(self, partition: Partition, message: Message, outcome: Outcome) -> None:
         hop = of_copy(message) if partition.rung.is_copy else of_source(message)
@@ -113,10 +115,28 @@ class AuditWatch:
         self._history = history
         self.counts: list[AuditCount] = []
         self.fates: defaultdict[TopicPartition, dict[int, _Fate]] = defaultdict(dict)
-        """By offset: what a commit has covered last."""
+        """By offset: what a commit of the latest assignment that has one has covered."""
         self.tampered: set[str] = set()
         """Topics of which an offset was moved by hand, or whose offsets come twice."""
         self._born = 0
+        self._numbers = 0
+        self._covered_by: dict[tuple[TopicPartition, int], int] = {}
+        """Which assignment's fate it is."""
+
+    def next_number(self) -> int:
+        """Number an assignment that begins."""
+        self._numbers += 1
+        return self._numbers
+
+    def covered(self, place: TopicPartition, offset: int, number: int, fate: _Fate) -> None:
+        """Take what became of a record in one assignment, of which a commit tells now.
+
+        Who is thrown out while it waits for its calls makes its last commit after its successor's
+        first. It is refused, and so it takes nothing back.
+        """
+        if number >= self._covered_by.get((place, offset), 0):
+            self._covered_by[place, offset] = number
+            self.fates[place][offset] = fate
 
     def listeners(self, member: SimulatedMember, make_audit: MakeAudit) -> Sequence[Observer]:
         """Return who listens to a member."""
