@@ -28,7 +28,7 @@ def charge(order: Record) -> None:
         wait_for_the_bank()
     if "broken" in order.text():
         raise ValueError(order.text())
-    print("charged", order.text(), flush=True)
+    print(f"charged {order.text()}\\n", end="", flush=True)
 
 
 def wait_for_the_bank() -> None:

@@ -19,7 +19,7 @@ app = App("shop")
 def charge(order: Record) -> None:
     if order.text() == "broken":
         raise ValueError
-    print("charged", order.text(), flush=True)
+    print(f"charged {order.text()}\\n", end="", flush=True)
 """
 
 

@@ -30,7 +30,7 @@ def install():
 @app.handler("orders", group="shop", concurrency=2, pool="{pool}",
              retry={{"attempts": 2, "backoff": "10ms..10ms"}})
 def charge(order: Record) -> None:
-    print("called", order.text(), flush=True)
+    print(f"called {{order.text()}}\\n", end="", flush=True)
     if order.text() == "bad":
         raise ValueError
     if order.text() == "stop":

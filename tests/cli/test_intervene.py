@@ -24,7 +24,7 @@ def charge(order: Record) -> None:
         threading.Event().wait()
     if order.text() == "poison":
         raise ValueError(order.text())
-    print("charged", order.text(), flush=True)
+    print(f"charged {order.text()}\\n", end="", flush=True)
 """
 TOKEN = "0123456789abcdef"  # noqa: S105 - no secret of anybody
 

@@ -22,17 +22,17 @@ MINE = {"group": "shop", "ordering": "key",
 def paid(order: Record) -> None:
     if order.text() == "poison":
         raise ValueError("broken")
-    print("paid", order.text(), flush=True)
+    print(f"paid {order.text()}\\n", end="", flush=True)
 
 
 @app.handler("orders", **MINE)
 def refunded(order: Record) -> None:
-    print("refunded", order.text(), flush=True)
+    print(f"refunded {order.text()}\\n", end="", flush=True)
 
 
 @app.middleware
 def around(record, call_next):
-    print("around", record.text(), flush=True)
+    print(f"around {record.text()}\\n", end="", flush=True)
     return call_next(record)
 """
 
