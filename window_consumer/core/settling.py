@@ -392,7 +392,7 @@ class Settling:
         for first, count, each in calls:
             if each is None:
                 self._breaker.returned(count, now, slice_, is_new=is_new)
-                if is_new:
+                if is_new and slice_.lanes:
                     begin = slice_.seqs.index(first)
                     lanes = [lane_in(slice_, begin + index) for index in range(count)]
                     self._bad_lanes.returned(lanes, now)
