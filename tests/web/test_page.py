@@ -190,7 +190,9 @@ def test_what_comes_from_outside_never_runs(look: Look) -> None:
     assert page.evaluate("window.ran") is None
     assert page.evaluate("document.querySelectorAll('script:not([src]), main img').length") == 0
     # Even if something were markup, the policy would not let it run.
-    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=data:,x onerror=ran=1>')")
+    page.evaluate(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=data:,x onerror=ran=1>')"
+    )
     page.wait_for_timeout(50)
     assert page.evaluate("window.ran") is None
     assert any("Content Security Policy" in each for each in looking.complaints)
