@@ -155,8 +155,13 @@ class Child:
 
     def frames(self) -> list[FrameSummary]:
         """Return where its main thread stands, the innermost frame last; empty if it is silent."""
-        self.ask_for_frames()
-        return self.asked_frames(perf_counter() + STACK_S)
+        deadline = perf_counter() + STACK_S
+        while True:
+            self.ask_for_frames()
+            frames = self.asked_frames(min(deadline, perf_counter() + STACK_S / 5))
+            # While an answer is being written another thread takes the signal, and nothing comes.
+            if frames or perf_counter() >= deadline:
+                return frames
 
     def ask_for_frames(self) -> None:
         """Ask where its main thread stands, without waiting for the answer."""
