@@ -18,7 +18,7 @@ from benchmarks.results import Measured, exit_code
 from benchmarks.runs import measure
 from benchmarks.topics import Topics
 from benchmarks.workloads import WORKLOADS, Workload
-from window_consumer.cli.errors import guarded
+from window_consumer.cli.output import guarded
 from window_consumer.config.problems import did_you_mean
 
 Command = Callable[..., Any]

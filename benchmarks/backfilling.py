@@ -14,15 +14,24 @@ from pyspark.sql import SparkSession
 from benchmarks.results import Run
 from benchmarks.workloads import Workload
 from window_consumer import App, Record
-from window_consumer.app.patience import LOGGER
-from window_consumer.backfill import planning, ranges
-from window_consumer.backfill.backlog import Backlog
-from window_consumer.backfill.ledger import About, Ledger
-from window_consumer.backfill.ranges import Spans
+from window_consumer.app.start_timeout import LOGGER
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import RunError
-from window_consumer.pipeline import jars, session
+from window_consumer.spark import (
+    jars,
+    session,
+)
+from window_consumer.spark.backfill import (
+    planning,
+    ranges,
+)
+from window_consumer.spark.backfill.backlog import Backlog
+from window_consumer.spark.backfill.ledger import (
+    About,
+    Ledger,
+)
+from window_consumer.spark.backfill.ranges import Spans
 
 MASTER: Final = "local[2]"
 WAIT_S: Final = 0.001

@@ -20,7 +20,7 @@ _TAIL_CHARS = 2_000
 
 
 def run(part: str, **arguments: Any) -> Any:
-    """Run a part (see ``child``) to its end and return its answer.
+    """Run a part (see ``child_process``) to its end and return its answer.
 
     Raises RunError with the end of what the process said where it fails.
     """

@@ -14,10 +14,10 @@ from benchmarks import framework, usage
 from benchmarks.results import Run
 from benchmarks.workloads import PARTITIONS, Work, Workload
 from window_consumer import Fatal, Record
-from window_consumer.core.counters import Counters
+from window_consumer.engine.counters import Counters
 from window_consumer.model import headers as names
+from window_consumer.model.copy_headers import of_copy
 from window_consumer.model.errors import RunError
-from window_consumer.model.hop import of_copy
 from window_consumer.runtime.running import Running
 
 LEVELS = ("1s", "2s", "5s")

@@ -12,7 +12,10 @@ from benchmarks import framework, usage
 from benchmarks.handlers import nothing
 from benchmarks.results import Run
 from benchmarks.workloads import Workload
-from window_consumer.kafka.settings import ConsumerNeeds, consumer_settings
+from window_consumer.kafka.settings import (
+    ConsumerNeeds,
+    consumer_settings,
+)
 from window_consumer.model.errors import RunError
 
 Settings = Literal["tuned", "default"]

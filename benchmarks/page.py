@@ -15,7 +15,7 @@ from playwright.sync_api import Page, sync_playwright
 from benchmarks.results import Run
 from window_consumer import App, Record
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.embedded_capacity import NewRecord
+from window_consumer.kafka.embedded.capacity import NewRecord
 from window_consumer.model.errors import RunError
 
 PARTITIONS: Final = 64

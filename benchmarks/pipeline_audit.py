@@ -17,11 +17,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from benchmarks import children
 from benchmarks.results import Run
-from window_consumer.model.audit_states import Finding
-from window_consumer.pipeline import jars, session
-from window_consumer.pipeline.audit_findings import Rules
-from window_consumer.pipeline.audit_report import Scope, counts, report
-from window_consumer.pipeline.schemas import AUDIT_COUNTS
+from window_consumer.audit.spark.findings import Rules
+from window_consumer.audit.spark.report import (
+    Scope,
+    counts,
+    report,
+)
+from window_consumer.audit.states import Finding
+from window_consumer.spark import (
+    jars,
+    session,
+)
+from window_consumer.spark.schemas import AUDIT_COUNTS
 
 PARTITIONS: Final = 4
 MINUTES: Final = 1440

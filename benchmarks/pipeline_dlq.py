@@ -19,7 +19,7 @@ from benchmarks.topics import Topics
 from benchmarks.workloads import PARTITIONS, Workload
 from window_consumer.model import headers as names
 from window_consumer.model.errors import RunError
-from window_consumer.model.fingerprints import fingerprint
+from window_consumer.model.fault import fingerprint
 
 CAUSES = ("shop.NoConnection", "shop.InvalidOrder", "ValueError", "TimeoutError", "KeyError")
 KEYS = 100_000

@@ -23,7 +23,13 @@ from benchmarks.results import Run
 from benchmarks.topics import Topics
 from benchmarks.workloads import PARTITIONS, Workload
 from window_consumer.model.errors import RunError
-from window_consumer.model.trace_batch import AnyColumn, Column, Keys, Places, encoded
+from window_consumer.trace.event_batch import (
+    AnyColumn,
+    Column,
+    Keys,
+    Places,
+    encoded,
+)
 
 BATCH = 2_000
 """Records of one batch, as a slice of quick calls has them."""
@@ -98,8 +104,12 @@ def index(
     bootstrap: str, topic: str, directory: str, master: str = "local[*]", memory: str = _MEMORY
 ) -> dict[str, Any]:
     """Read on in the topic to its end; timed without the start of Spark."""
-    from window_consumer.pipeline import jars, jobs, session  # noqa: PLC0415 - an optional extra
-    from window_consumer.pipeline.plan import Plan  # noqa: PLC0415 - as above
+    from window_consumer.spark import (  # noqa: PLC0415 - an optional extra
+        jars,
+        jobs,
+        session,
+    )
+    from window_consumer.spark.plan import Plan  # noqa: PLC0415 - as above
 
     plan = Plan(kafka={"bootstrap.servers": bootstrap}, directory=directory, trace_topic=topic)
     properties = {"spark.driver.memory": memory}
@@ -115,8 +125,8 @@ def search(bootstrap: str, topic: str, directory: str, events: int) -> dict[str,
     """Ask for ids and keys, in this process and with the command; count what is there."""
     import duckdb  # noqa: PLC0415 - an optional extra
 
-    from window_consumer.pipeline.question import Question  # noqa: PLC0415 - as above
-    from window_consumer.pipeline.search import Index  # noqa: PLC0415 - as above
+    from window_consumer.trace.question import Question  # noqa: PLC0415 - as above
+    from window_consumer.trace.spark.search import Index  # noqa: PLC0415 - as above
 
     table = Index(f"{directory}/tables/trace")
     rng = random.Random(1)

@@ -25,9 +25,9 @@ from benchmarks.results import Run
 from benchmarks.workloads import PARTITIONS, Workload
 from window_consumer import Record
 from window_consumer.config.units import parse_duration
-from window_consumer.core.counters import Counters
-from window_consumer.core.ladder import RetryRules
-from window_consumer.core.rungs import Level
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.retry.policy import RetryRules
+from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model import headers as names
 from window_consumer.model.errors import RunError
 from window_consumer.runtime.running import Running

@@ -16,8 +16,8 @@ from typing import Any, Final
 from attrs import evolve, field, frozen
 
 from benchmarks.results import Run
+from window_consumer.metrics.otel import sdk
 from window_consumer.model.errors import RunError
-from window_consumer.telemetry.otel import sdk
 
 COLLECTOR: Final = """
 import http.server

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import children
 from benchmarks.workloads import PARTITIONS, TopicSpec
-from window_consumer.kafka.group_offsets import committed_offsets
+from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.model.errors import RunError
 
 _ANSWER_S = 10.0

@@ -6,7 +6,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from window_consumer.messaging.redrive import BATCH_RECORDS
+from window_consumer.dlq.redrive import BATCH_RECORDS
 
 Ordering = Literal["unordered", "key", "partition"]
 Work = Literal[
@@ -90,7 +90,7 @@ class Workload:
     work: Work = "noop"
     ordering: Ordering = "unordered"
     variants: tuple[str, ...] = ()
-    """The kinds of telemetry that it runs with, see ``telemetry``, beside a run without."""
+    """The kinds of telemetry that it runs with, see ``metrics``, beside a run without."""
     slots: int = 16
     processes: bool = False
     """Its slots are child processes."""

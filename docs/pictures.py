@@ -11,10 +11,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from window_consumer.cli.demo.command import run_demo
-from window_consumer.cli.live_view import view
-from window_consumer.cli.scene import Scene
-from window_consumer.core.snapshot import CellState
+from window_consumer.admin.commands.live_view import view
+from window_consumer.admin.commands.scene import Scene
+from window_consumer.demo.cli import run_demo
+from window_consumer.engine.snapshot import CellState
 
 PICTURE = Path(__file__).parent / "images" / "live-window.svg"
 WIDTH = 88

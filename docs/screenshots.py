@@ -23,7 +23,7 @@ from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 from window_consumer import App, Fatal, Record
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.embedded_capacity import NewRecord
+from window_consumer.kafka.embedded.capacity import NewRecord
 from window_consumer.model.errors import RunError
 
 IMAGES = Path(__file__).parent / "images"

@@ -20,8 +20,14 @@ from tests import topics
 from tests.commands import Commands
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.model.errors import WindowConsumerError
-from window_consumer.pipeline import jars, java
-from window_consumer.testing.real_kafka import KafkaUnavailableError, RealKafka
+from window_consumer.spark import (
+    jars,
+    java,
+)
+from window_consumer.testing.real_kafka import (
+    KafkaUnavailableError,
+    RealKafka,
+)
 
 MakeTopic = Callable[..., str]
 WITH_SPARK = {"backfill", "pipeline"}

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 
 RERUNS = 3
 MOST_UNSTABLE = 2
-NEVER_UNSTABLE = ("tests/core/", "tests/model/", "tests/simulation/")
+NEVER_UNSTABLE = ("tests/engine/", "tests/model/", "tests/simulation/")
 """Their tests have no threads, brokers or clocks: what fails there is wrong."""
 
 _PYTEST_FAILED = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.parts import PARTS
-from window_consumer.pipeline import jars
+from window_consumer.spark import jars
 from window_consumer.testing import real_kafka_jars
 
 ROOT = Path(__file__).parents[1]

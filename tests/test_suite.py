@@ -60,7 +60,7 @@ def test_unstable_tests_of_several_stages_add_up(tmp_path: Path) -> None:
     assert len(suite.unstable) == 2
 
 
-@pytest.mark.parametrize("folder", ["core", "model", "simulation"])
+@pytest.mark.parametrize("folder", ["engine", "model", "simulation"])
 def test_a_test_of_the_rules_is_never_unstable(tmp_path: Path, folder: str) -> None:
     written(tmp_path, FAILS_ONCE.format(name="one"), f"tests/{folder}/test_it.py")
     assert run(tmp_path) == (1, [])

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from benchmarks.micro.messages import ORDERS, messages
-from window_consumer.core.decisions import Assigned, EngineRules, OrderingName
-from window_consumer.core.engine import Engine
+from window_consumer.engine.decisions import (
+    Assigned,
+    EngineRules,
+    OrderingName,
+)
+from window_consumer.engine.engine import Engine
 from window_consumer.model.protocols import Batch
 
 RECORDS = 16_000

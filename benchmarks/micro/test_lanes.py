@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from benchmarks.micro.messages import messages
-from window_consumer.core.ordering import ByKey, Ordering, Unordered
-from window_consumer.core.runs import Run
-from window_consumer.core.slices import Lane
+from window_consumer.engine.scheduling.ordering import (
+    ByKey,
+    Ordering,
+    Unordered,
+)
+from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.slices import Lane
 
 RECORDS = 2_000
 SLICE = 100

@@ -6,15 +6,24 @@ from typing import Any
 
 from benchmarks.handlers import nothing
 from benchmarks.micro.messages import ORDERS, messages
-from window_consumer.core.decisions import Assigned, EngineRules
-from window_consumer.core.engine import Engine
-from window_consumer.core.partition import Partition
-from window_consumer.core.slices import Slice, SliceLength
+from window_consumer.engine.decisions import (
+    Assigned,
+    EngineRules,
+)
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.scheduling.slices import (
+    Slice,
+    SliceLength,
+)
 from window_consumer.model.errors import Skip
 from window_consumer.model.record import Record
-from window_consumer.runtime.current import Slot
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.thread_pool import Caller, call_each
+from window_consumer.runtime.context import Slot
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.pools.threads import (
+    Caller,
+    call_each,
+)
 
 RECORDS = 500
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from window_consumer.core.window import Window
+from window_consumer.engine.window import Window
 from window_consumer.model.outcome import Outcome
 
 CELLS, CELL_RECORDS = 32, 500

@@ -23,7 +23,7 @@ from benchmarks.peers.runners.trial import FIRST_S, STOP_S
 from benchmarks.peers.verdict import Verdict, judge
 from benchmarks.peers.workloads import PeerWorkload
 from benchmarks.topics import Topics
-from window_consumer.kafka.group_offsets import committed_offsets
+from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.model.errors import RunError
 
 _SPARE_S = 20.0

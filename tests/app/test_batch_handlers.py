@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from tests.integration.members import wait_until
 from window_consumer import App, PartialFailure, Record, UsageError
-from window_consumer.app.worker_keys import WorkerKeys
+from window_consumer.app.application import WorkerKeys
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 

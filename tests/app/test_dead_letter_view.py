@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from time import thread_time
 
-from tests.core.support import Note
-from window_consumer.app.dead_letter_view import view_of
-from window_consumer.model.dead_letter import read_dead_letter
+from tests.engine.support import Note
+from window_consumer.dlq.dead_letter import read_dead_letter
+from window_consumer.dlq.reader import view_of
 from window_consumer.model.field_mask import FieldMask
 
 HEADERS = [

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import Note
+from tests.engine.support import Note
 from window_consumer import App, Record, UsageError
-from window_consumer.app.handlers import Layer, with_middleware
+from window_consumer.app.handlers import (
+    Layer,
+    with_middleware,
+)
 from window_consumer.app.lifespans import as_context
 from window_consumer.model.record import Call
 

@@ -10,12 +10,15 @@ import pytest
 
 from tests.model.test_journey import story
 from tests.pipeline.test_search import write
-from window_consumer.app import journeys as module
-from window_consumer.app.journeys import Journeys
-from window_consumer.config.pipeline import load_pipeline
-from window_consumer.kafka import event_tail
-from window_consumer.kafka.event_tail import EventTail, Tail
-from window_consumer.model.trace_event import TraceEvent
+from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.trace import event_tail
+from window_consumer.trace import lookup as module
+from window_consumer.trace.event import TraceEvent
+from window_consumer.trace.event_tail import (
+    EventTail,
+    Tail,
+)
+from window_consumer.trace.lookup import Journeys
 
 asked: list[Mapping[int, int] | None] = []
 

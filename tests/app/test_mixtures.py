@@ -13,10 +13,16 @@ import pytest
 
 from tests.testing.shops import config
 from window_consumer import App, ConfigError, Record, UsageError
-from window_consumer.app.bounds import RESIDENT_BYTES_PER_COROUTINE, bounds_of
 from window_consumer.app.handlers import is_async
 from window_consumer.app.lifespans import is_async_lifespan
-from window_consumer.testing import DONE, TestApp
+from window_consumer.app.limits import (
+    RESIDENT_BYTES_PER_COROUTINE,
+    bounds_of,
+)
+from window_consumer.testing import (
+    DONE,
+    TestApp,
+)
 
 
 async def coroutine(_record: Record) -> None: ...

@@ -14,12 +14,15 @@ from opentelemetry.trace import Tracer
 
 from tests.telemetry.otel.memory import SAMPLED, Memory, record
 from window_consumer import App, Record
-from window_consumer.app import Plan
-from window_consumer.app.opentelemetry import metering, spanning
-from window_consumer.runtime.faults import Faults
-from window_consumer.telemetry.health import Health
-from window_consumer.telemetry.otel.instruments import Figures
-from window_consumer.telemetry.otel.sdk import Sdk
+from window_consumer.app.plan import Plan
+from window_consumer.metrics.health import Health
+from window_consumer.metrics.otel.instruments import Figures
+from window_consumer.metrics.otel.sdk import Sdk
+from window_consumer.metrics.otel.wire import (
+    metering,
+    spanning,
+)
+from window_consumer.runtime.error_report import Faults
 
 
 class Recording(Sdk):

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from window_consumer.app.process_bounds import ProcessBounds, container_limit
+from window_consumer.app.limits.process import (
+    ProcessBounds,
+    container_limit,
+)
 
 GIB = 2**30
 

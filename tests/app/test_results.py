@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from window_consumer import App, Produce, Record
-from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.kafka.embedded import (
+    EmbeddedBroker,
+    NewRecord,
+)
 from window_consumer.runtime.running import Running
 
 PATIENCE_S = 60.0

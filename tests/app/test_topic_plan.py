@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from window_consumer.app.ladder_topics import Model
-from window_consumer.app.topic_plan import _states
+from window_consumer.topics.ladder_topics import Model
+from window_consumer.topics.plan import _states
 
 
 def test_what_a_group_remembers_is_kept_as_safe_as_its_safest_source() -> None:

@@ -16,20 +16,35 @@ from tests.backfill.plans import configuration
 from tests.backfill.shop import app
 from tests.integration.members import wait_until
 from tests.raw_records import write_raw
-from window_consumer.app.patience import LOGGER
-from window_consumer.backfill import planning, ranges
-from window_consumer.cli.times import since_1970
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.cli.options import since_1970
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import (
+    Span,
+    TopicReader,
+)
 from window_consumer.model import headers as names
-from window_consumer.model.errors import RunError, UsageError
-from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.errors import (
+    RunError,
+    UsageError,
+)
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+from window_consumer.spark.backfill import (
+    planning,
+    ranges,
+)
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from window_consumer.backfill.backlog import Backlog, Progress
+    from window_consumer.spark.backfill.backlog import (
+        Backlog,
+        Progress,
+    )
 
 PARTITIONS = 3
 NEW_YEAR = 1_767_225_600_000
@@ -68,8 +83,11 @@ class Place:
     def backlog(
         self, spark: SparkSession, worker: str, overrides: Sequence[str] = (), **more: Any
     ) -> Backlog:
-        from window_consumer.backfill import backlog  # noqa: PLC0415 - it needs Spark
-        from window_consumer.backfill.ledger import About, Ledger  # noqa: PLC0415 - as above
+        from window_consumer.spark.backfill import backlog  # noqa: PLC0415 - it needs Spark
+        from window_consumer.spark.backfill.ledger import (  # noqa: PLC0415 - as above
+            About,
+            Ledger,
+        )
 
         chosen = self.chosen(worker, *overrides)
         about = About("one", worker, chosen.worker.config.group, self.topic, None, "all")
@@ -197,7 +215,7 @@ def test_records_of_a_key_are_dealt_out_to_one_task_in_their_order(
 ) -> None:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; optional
 
-    from window_consumer.backfill import reading  # noqa: PLC0415 - it needs Spark
+    from window_consumer.spark.backfill import job as reading  # noqa: PLC0415 - it needs Spark
 
     place.produce(300)
     consumer = {"bootstrap.servers": place.bootstrap, "fetch.queue.backoff.ms": 5}
@@ -220,7 +238,7 @@ def test_records_without_a_key_are_dealt_out_to_all_tasks(
     """... as the consumer calls them on all slots; those with a key stay together."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; optional
 
-    from window_consumer.backfill import reading  # noqa: PLC0415 - it needs Spark
+    from window_consumer.spark.backfill import job as reading  # noqa: PLC0415 - it needs Spark
 
     producer = Producer({"bootstrap.servers": place.bootstrap})
     for number in range(400):

@@ -17,19 +17,22 @@ from window_consumer.model.errors import RunError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from window_consumer.backfill.ledger import About, Ledger
-    from window_consumer.backfill.ranges import Spans
+    from window_consumer.spark.backfill.ledger import (
+        About,
+        Ledger,
+    )
+    from window_consumer.spark.backfill.ranges import Spans
 
 
 def ledger(spark: SparkSession, directory: Path) -> Ledger:
     """Return the ledger of another driver: one with a session of its own."""
-    from window_consumer.backfill.ledger import Ledger  # noqa: PLC0415 - it needs Spark
+    from window_consumer.spark.backfill.ledger import Ledger  # noqa: PLC0415 - it needs Spark
 
     return Ledger(spark.newSession(), str(directory))
 
 
 def about(name: str = "one") -> About:
-    from window_consumer.backfill.ledger import About  # noqa: PLC0415 - it needs Spark
+    from window_consumer.spark.backfill.ledger import About  # noqa: PLC0415 - it needs Spark
 
     return About(name, "charge", "shop", "orders", None, "all")
 
@@ -83,7 +86,7 @@ def test_of_two_drivers_that_run_a_chunk_at_once_one_records_it(
 def test_a_driver_that_begins_what_another_has_just_begun_runs_that_ones_range(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from window_consumer.backfill.ledger import Ledger  # noqa: PLC0415 - it needs Spark
+    from window_consumer.spark.backfill.ledger import Ledger  # noqa: PLC0415 - it needs Spark
 
     other = ledger(spark, tmp_path)
 

@@ -13,11 +13,15 @@ import pytest
 
 from tests.backfill import loops, quoting, shop
 from tests.backfill.plans import arrow, plan_of, with_rate, worker_plan
-from window_consumer.backfill.messages import messages_of
-from window_consumer.backfill.task import Task, WorkerPlan, run
-from window_consumer.core.breaker import BreakerRules
+from window_consumer.engine.guards.circuit_breaker import BreakerRules
 from window_consumer.model.errors import UsageError
 from window_consumer.model.headers import LostHeaders
+from window_consumer.spark.backfill.messages import messages_of
+from window_consumer.spark.backfill.task import (
+    Task,
+    WorkerPlan,
+    run,
+)
 
 Row = Sequence[Any]
 

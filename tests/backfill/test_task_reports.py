@@ -14,10 +14,17 @@ from attrs import asdict, evolve
 
 from tests.backfill.plans import arrow, worker_plan
 from tests.integration.members import wait_until
-from window_consumer.backfill.task import Task
-from window_consumer.backfill.task_reports import Mailbox, Reporter, TaskReport
-from window_consumer.cli.backfill_progress import in_words
-from window_consumer.core.breaker import BreakerNews, BreakerState
+from window_consumer.engine.guards.circuit_breaker import (
+    BreakerNews,
+    BreakerState,
+)
+from window_consumer.spark.backfill.progress import in_words
+from window_consumer.spark.backfill.task import Task
+from window_consumer.spark.backfill.task_reports import (
+    Mailbox,
+    Reporter,
+    TaskReport,
+)
 
 PATIENCE_S = 60.0
 
@@ -110,7 +117,7 @@ def test_a_driver_that_is_away_is_no_trouble() -> None:
 
 
 def test_progress_within_a_chunk_and_open_breakers_are_shown() -> None:
-    backlog = pytest.importorskip("window_consumer.backfill.backlog")
+    backlog = pytest.importorskip("window_consumer.spark.backfill.backlog")
     progress = backlog.Progress(
         total=1000, done=200, failed=0, seconds=10.0, here=200, tasks=(1, 4), running=300, held_up=2
     )

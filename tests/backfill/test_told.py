@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from window_consumer.backfill.backlog import told
+from window_consumer.spark.backfill.backlog import told
 
 FRAMES = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:1)\n"
 

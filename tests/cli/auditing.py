@@ -22,8 +22,12 @@ from attrs import define, frozen
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from window_consumer.model.audit_balance import effective
-from window_consumer.model.audit_count import AuditCount, Tier, decode
+from window_consumer.audit.balance import effective
+from window_consumer.audit.count import (
+    AuditCount,
+    Tier,
+    decode,
+)
 
 ORDERS = "audited-orders"
 RETRY, DLQ = f"audited.{ORDERS}.retry.100ms", f"audited.{ORDERS}.dlq"
@@ -51,8 +55,8 @@ import time
 from pathlib import Path
 
 from window_consumer import TracedProducer
-from window_consumer.telemetry.audit.audit import Audit, AuditSettings
-from window_consumer.telemetry.audit.consumer import AuditRules
+from window_consumer.audit.process_audit import Audit, AuditSettings
+from window_consumer.audit.consumer import AuditRules
 
 bootstrap, directory, first, stop, per_s = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 rules = AuditRules(bucket_ms=3_600_000, ids=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from window_consumer.pipeline.dead_letter_findings import (
+from window_consumer.dlq.spark.findings import (
     HOUR_MS,
     SIDES,
     Cause,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.admin.admin import Asking
 from tests.commands import PATIENCE_S, Command, Commands, kafka_of
-from tests.web.admin import Asking
+from window_consumer.admin.snapshots import snapshot_of
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.telemetry.pictures import snapshot_of
 
 SHOP = """
 import threading

@@ -10,9 +10,17 @@ import pytest
 
 from tests.cli import auditing
 from tests.commands import Commands, kafka_of
+from window_consumer.audit.balance import (
+    Verdict,
+    balance,
+    effective,
+)
+from window_consumer.audit.count import (
+    AuditCount,
+    Tier,
+    decode,
+)
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.model.audit_balance import Verdict, balance, effective
-from window_consumer.model.audit_count import AuditCount, Tier, decode
 
 SHOP = """
 from window_consumer import App, Produce, Record, Skip

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from window_consumer.cli.audit import alerts as alerts_of_audit
-from window_consumer.cli.audit.alerts import Alerts
+from window_consumer.audit.commands import alerts as alerts_of_audit
+from window_consumer.audit.commands.alerts import Alerts
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
+from window_consumer.kafka.embedded import (
+    ApiKey,
+    EmbeddedBroker,
+    ErrorCode,
+)
 from window_consumer.model.errors import RunError
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))

@@ -8,7 +8,11 @@ import click
 import pytest
 
 from tests.commands import Commands
-from window_consumer.cli.audit.bucket import WITHOUT_TIMESTAMP, Bucket, name_of
+from window_consumer.audit.commands.bucket import (
+    WITHOUT_TIMESTAMP,
+    Bucket,
+    name_of,
+)
 
 NOON = "2026-01-31T12:00:00Z"
 NOON_MS = 1_769_860_800_000

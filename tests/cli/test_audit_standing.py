@@ -9,9 +9,12 @@ from contextlib import AbstractContextManager
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from window_consumer.cli.audit import standing as standing_of_audit
-from window_consumer.cli.audit.standing import standing
-from window_consumer.core.metadata import CommitNote, encode
+from window_consumer.audit.commands import kafka_state as standing_of_audit
+from window_consumer.audit.commands.kafka_state import standing
+from window_consumer.engine.commit_metadata import (
+    CommitNote,
+    encode,
+)
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.testing.real_kafka import RealKafka
 

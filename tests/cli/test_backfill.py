@@ -10,15 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.commands import Commands, kafka_of, produce
-from window_consumer.backfill.ranges import Wanted, next_chunk, resolve, warnings, without
-from window_consumer.backfill.shares import shared_out
-from window_consumer.cli.backfill_command import backfill_command
-from window_consumer.cli.backfill_progress import duration
-from window_consumer.cli.times import since_1970
+from window_consumer.cli.options import since_1970
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.topic_reader import Span, TopicReader
+from window_consumer.kafka.topic_reader import (
+    Span,
+    TopicReader,
+)
 from window_consumer.model.errors import UsageError
-from window_consumer.pipeline import jars
+from window_consumer.spark import jars
+from window_consumer.spark.backfill.cli import backfill_command
+from window_consumer.spark.backfill.progress import duration
+from window_consumer.spark.backfill.ranges import (
+    Wanted,
+    next_chunk,
+    resolve,
+    warnings,
+    without,
+)
+from window_consumer.spark.backfill.shares import shared_out
 
 SHOP = """
 from window_consumer import App

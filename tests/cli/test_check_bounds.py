@@ -10,7 +10,7 @@ import pytest
 from tests.applications import SHOP
 from tests.commands import Commands
 from window_consumer import App
-from window_consumer.app.process_bounds import BASE_BYTES
+from window_consumer.app.limits.process import BASE_BYTES
 from window_consumer.cli.check import check
 
 MIB = 2**20

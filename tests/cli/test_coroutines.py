@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.commands import Commands, kafka_of
+from window_consumer.dlq.dead_letter import read_dead_letter
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.model.dead_letter import read_dead_letter
 
 SHOP = """
 import asyncio

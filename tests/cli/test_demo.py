@@ -10,9 +10,16 @@ import pytest
 from rich.console import Console
 
 from tests.commands import Commands
-from window_consumer.cli.demo.checker import Evidence, judge
-from window_consumer.cli.demo.command import conclude
-from window_consumer.cli.demo.shop import ORDERS, Call, orders
+from window_consumer.demo.checker import (
+    Evidence,
+    judge,
+)
+from window_consumer.demo.cli import conclude
+from window_consumer.demo.shop import (
+    ORDERS,
+    Call,
+    orders,
+)
 
 KEYS = {
     "produced",

@@ -13,17 +13,27 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.reports import NOW_MS, cause, example, findings, hours_ago, share
-from window_consumer.cli.dlq import dlq_group
-from window_consumer.cli.dlq.redrive import redrive_command
-from window_consumer.cli.dlq.report_command import check_output, without_secrets, write
-from window_consumer.cli.dlq.report_page import page
-from window_consumer.cli.dlq.report_text import print_findings
-from window_consumer.cli.dlq.show_command import show_command
-from window_consumer.cli.dlq.ways_back import redrive_of, why_none
 from window_consumer.cli.main import main
+from window_consumer.dlq.cli import dlq_group
+from window_consumer.dlq.commands.redrive import redrive_command
+from window_consumer.dlq.commands.report import (
+    check_output,
+    without_secrets,
+    write,
+)
+from window_consumer.dlq.commands.show import show_command
+from window_consumer.dlq.report.page import page
+from window_consumer.dlq.report.suggested_commands import (
+    redrive_of,
+    why_none,
+)
+from window_consumer.dlq.report.text import print_findings
+from window_consumer.dlq.spark.findings import (
+    Cause,
+    Keys,
+)
 from window_consumer.model.errors import UsageError
-from window_consumer.model.mask import Mask
-from window_consumer.pipeline.dead_letter_findings import Cause, Keys
+from window_consumer.model.redaction import Mask
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\x00\u202e&amp;\udc80"
 

@@ -16,14 +16,24 @@ from confluent_kafka import Consumer, Producer
 
 from tests.commands import PATIENCE_S, Command, Commands, Ended, kafka_of
 from tests.telemetry.workers import a_snapshot, fake_worker, told
-from window_consumer.app.dead_letter_source import load_without_handlers
-from window_consumer.cli.doctor import processes_of
-from window_consumer.cli.errors import guarded
+from window_consumer.admin.client import (
+    Access,
+    AdminAddress,
+    ask,
+)
+from window_consumer.admin.commands.doctor import processes_of
+from window_consumer.admin.doctor.collection import Process
+from window_consumer.admin.doctor.rules.stuck import (
+    HOVERS_S,
+    MANY_REBALANCES,
+)
 from window_consumer.cli.main import cli
-from window_consumer.doctor.asking import Process
-from window_consumer.doctor.standing import HOVERS_S, MANY_REBALANCES
-from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
-from window_consumer.telemetry.admin_client import Access, AdminAddress, ask
+from window_consumer.cli.output import guarded
+from window_consumer.dlq.source import load_without_handlers
+from window_consumer.kafka.embedded import (
+    EmbeddedBroker,
+    NewRecord,
+)
 
 SICK = """
 import threading

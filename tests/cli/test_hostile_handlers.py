@@ -9,8 +9,8 @@ from attrs import frozen
 
 from tests.commands import PATIENCE_S, Commands, Ended, kafka_of
 from tests.integration.members import wait_until
+from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.group_offsets import committed_offsets
 from window_consumer.model import headers as names
 from window_consumer.model.record import Message
 

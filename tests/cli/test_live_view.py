@@ -10,13 +10,23 @@ import pytest
 from rich.console import Console
 
 from tests.telemetry.workers import a_snapshot
-from window_consumer.cli.live_view import duration, view
-from window_consumer.cli.scene import Memory, Scene, WorkerScene
-from window_consumer.core.breaker import BreakerState
-from window_consumer.core.counters import Counters
-from window_consumer.core.durations import BOUNDS_S, Histogram
-from window_consumer.core.lag import Lag
-from window_consumer.core.snapshot import (
+from window_consumer.admin.commands.live_view import (
+    duration,
+    view,
+)
+from window_consumer.admin.commands.scene import (
+    Memory,
+    Scene,
+    WorkerScene,
+)
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.guards.circuit_breaker import BreakerState
+from window_consumer.engine.lag import Lag
+from window_consumer.engine.latency_histogram import (
+    BOUNDS_S,
+    Histogram,
+)
+from window_consumer.engine.snapshot import (
     BreakerPicture,
     CallPicture,
     CellPicture,

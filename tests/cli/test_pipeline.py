@@ -14,12 +14,21 @@ from typing import Any
 import pytest
 
 from tests.commands import Commands
-from window_consumer.cli.pipeline import runner, turns
-from window_consumer.cli.pipeline.plans import plan_of
-from window_consumer.cli.pipeline.runner import Runner
-from window_consumer.config.pipeline import load_pipeline
-from window_consumer.model.errors import BrokerUnavailableError, RunError, UsageError
-from window_consumer.pipeline.plan import Plan
+from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.model.errors import (
+    BrokerUnavailableError,
+    RunError,
+    UsageError,
+)
+from window_consumer.spark.commands import (
+    runner,
+)
+from window_consumer.spark.commands import (
+    schedule as turns,
+)
+from window_consumer.spark.commands.plans import plan_of
+from window_consumer.spark.commands.runner import Runner
+from window_consumer.spark.plan import Plan
 
 
 @pytest.mark.parametrize(

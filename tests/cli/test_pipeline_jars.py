@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 
 from window_consumer.model.errors import UsageError
-from window_consumer.pipeline import jars
-from window_consumer.pipeline.jars import Jar, JarsNotFetchedError, MissingJarsError
+from window_consumer.spark import jars
+from window_consumer.spark.jars import (
+    Jar,
+    JarsNotFetchedError,
+    MissingJarsError,
+)
 
 
 class Maven:
@@ -152,7 +156,7 @@ def test_java_is_looked_at_before_spark_is_started(
         java = tmp_path / "java"
         java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
         java.chmod(0o755)
-    code = "from window_consumer.pipeline import java; java.check()"
+    code = "from window_consumer.spark import java; java.check()"
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -174,7 +178,7 @@ def test_a_java_that_cannot_be_started_is_told(content: str, tmp_path: Path) -> 
     java.parent.mkdir()
     java.write_text(content)
     java.chmod(0o755 if content else 0o644)
-    code = "from window_consumer.pipeline import java; java.check()"
+    code = "from window_consumer.spark import java; java.check()"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "JAVA_HOME": str(tmp_path)},

@@ -14,7 +14,7 @@ import pytest
 
 from tests.commands import PATIENCE_S, Command, Commands, kafka_of
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.embedded_reading import read_all
+from window_consumer.kafka.embedded.reading import read_all
 
 SHOP = """
 import os

@@ -5,14 +5,18 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from window_consumer.app.patience import LOGGER
-from window_consumer.app.put_back import PutBack, put_back
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.dlq.dead_letter import Position
+from window_consumer.dlq.redrive_state import (
+    PutBack,
+    Resolution,
+    put_back,
+    state_topic,
+)
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.settings import admin_settings
-from window_consumer.messaging.state import Resolution, state_topic
-from window_consumer.model.dead_letter import Position
 
 LOG = ClientLog(LOGGER)
 
@@ -52,7 +56,7 @@ def test_where_nothing_was_put_back_there_is_no_memory(embedded: EmbeddedBroker)
 
 
 def test_a_report_stands_where_the_memory_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("window_consumer.app.put_back.ANSWER_S", 0.5)
+    monkeypatch.setattr("window_consumer.dlq.redrive_state.ANSWER_S", 0.5)
     found = put_back({"bootstrap.servers": "127.0.0.1:1"}, LOG, [])
     assert found.runs == ()
     assert found.unknown is not None

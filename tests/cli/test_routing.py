@@ -7,8 +7,8 @@ import time
 from confluent_kafka import Producer
 
 from tests.commands import PATIENCE_S, Commands, kafka_of
+from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.group_offsets import committed_offsets
 
 SHOP = """
 from window_consumer import App, Record, header

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from tests.commands import Command, Commands, kafka_of, produce
-from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.kafka.embedded import (
+    EmbeddedBroker,
+    NewRecord,
+)
 
 SHOP = """
 import logging

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from tests.applications import SHOP
 from tests.commands import Commands
-from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker
+from window_consumer.kafka.embedded import (
+    ApiKey,
+    EmbeddedBroker,
+)
 
 
 def test_a_broker_without_the_consumer_protocol_is_joined_with_classic(

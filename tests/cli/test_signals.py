@@ -16,9 +16,9 @@ from tests.cli.test_health import address_of
 from tests.commands import PATIENCE_S, Command, Commands, Ended, kafka_of
 from tests.integration.members import wait_until
 from tests.telemetry.asking import asked
-from window_consumer.core.metadata import decode
+from window_consumer.engine.commit_metadata import decode
+from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.group_offsets import committed_offsets
 
 SHOP = """
 import time

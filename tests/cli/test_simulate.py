@@ -15,10 +15,13 @@ from tests.commands import Commands
 from tests.simulation import mutants
 from tests.testing.shops import Shop, config
 from window_consumer import App, Record, header
-from window_consumer.cli.simulate import Task, run
-from window_consumer.testing.likeness import Likeness
-from window_consumer.testing.schedule import DEATHS
-from window_consumer.testing.subject import Subject
+from window_consumer.simulator.cli import (
+    Task,
+    run,
+)
+from window_consumer.simulator.likeness import Likeness
+from window_consumer.simulator.schedule import DEATHS
+from window_consumer.simulator.system_under_test import Subject
 
 SHOP = """
 from window_consumer import App, Fatal, Record

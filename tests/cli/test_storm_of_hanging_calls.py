@@ -6,7 +6,10 @@ import re
 from time import perf_counter
 
 from tests.commands import Commands, kafka_of
-from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.kafka.embedded import (
+    EmbeddedBroker,
+    NewRecord,
+)
 
 SHOP = """
 import os

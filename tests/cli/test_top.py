@@ -18,9 +18,9 @@ import pytest
 
 from tests.commands import PATIENCE_S, Commands, Ended
 from tests.telemetry.workers import fake_worker, told
-from window_consumer.cli.errors import guarded
 from window_consumer.cli.main import cli
-from window_consumer.telemetry.health import Answer
+from window_consumer.cli.output import guarded
+from window_consumer.metrics.health import Answer
 
 Top = Callable[..., Ended]
 

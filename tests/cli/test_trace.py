@@ -14,8 +14,8 @@ import pytest
 from tests.commands import Ended
 from tests.model.test_journey import event, sent, story
 from tests.pipeline.test_search import write
-from window_consumer.cli.errors import guarded
 from window_consumer.cli.main import cli
+from window_consumer.cli.output import guarded
 
 
 @attrs.frozen

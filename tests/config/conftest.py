@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from window_consumer.config import Loaded, load
+from window_consumer.config import (
+    Loaded,
+    load,
+)
 from window_consumer.model.errors import ConfigError
 
 

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from window_consumer.config import Loaded, load
+from window_consumer.config import (
+    Loaded,
+    load,
+)
 from window_consumer.model.errors import ConfigError
 
 Load = Callable[..., Loaded]

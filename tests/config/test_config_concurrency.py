@@ -6,8 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from window_consumer.config import Loaded, loading
-from window_consumer.config.concurrency import AutoConcurrency, concurrency_kind
+from window_consumer.config import (
+    Loaded,
+    loading,
+)
+from window_consumer.config.sections.concurrency import (
+    AutoConcurrency,
+    concurrency_kind,
+)
 
 Load = Callable[..., Loaded]
 Refuse = Callable[..., str]

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from window_consumer.config import Loaded, load
+from window_consumer.config import (
+    Loaded,
+    load,
+)
 
 Load = Callable[..., Loaded]
 Refuse = Callable[..., str]

@@ -4,7 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from window_consumer.config import Loaded, effective_kafka
+from window_consumer.config import (
+    Loaded,
+    effective_kafka,
+)
 
 Load = Callable[..., Loaded]
 Refuse = Callable[..., str]

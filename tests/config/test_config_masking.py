@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import Note
-from window_consumer.config import Loaded, MaskRule, MaskRules
-from window_consumer.model.mask import MASKED
+from tests.engine.support import Note
+from window_consumer.config import (
+    Loaded,
+    MaskRule,
+    MaskRules,
+)
+from window_consumer.model.redaction import MASKED
 
 WORKER = "workers: {a: {topics: [t], group: g}}\n"
 RULES = """\

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from window_consumer.config import Loaded
-from window_consumer.config.rate import rate_kind
+from window_consumer.config.sections.rate import rate_kind
 
 Load = Callable[..., Loaded]
 Refuse = Callable[..., str]

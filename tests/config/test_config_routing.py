@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from window_consumer.config import Loaded
-from window_consumer.config.ttl import HeaderTtl
+from window_consumer.config.sections.ttl import HeaderTtl
 
 Load = Callable[..., Loaded]
 Refuse = Callable[..., str]

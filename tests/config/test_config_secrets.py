@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.config import Loaded, Mask, is_secret_key
+from window_consumer.config import (
+    Loaded,
+    Mask,
+    is_secret_key,
+)
 
 Load = Callable[..., Loaded]
 Refuse = Callable[..., str]

@@ -6,7 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from window_consumer.config import Loaded, Mask, Sample
+from window_consumer.config import (
+    Loaded,
+    Mask,
+    Sample,
+)
 
 WORKER = "workers: {a: {topics: [t], group: g}}\n"
 

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from window_consumer.config import Loaded, example, load
-from window_consumer.model.errors import ConfigError, UsageError
+from window_consumer.config import (
+    Loaded,
+    example,
+    load,
+)
+from window_consumer.model.errors import (
+    ConfigError,
+    UsageError,
+)
 
 Load = Callable[..., Loaded]
 Refuse = Callable[..., str]

@@ -10,8 +10,12 @@ import pytest
 from tests.conformance.conftest import Full, Quiet
 from tests.conformance.stages import PATIENCE_S, Stage
 from window_consumer.model.errors import PublishFailedError
-from window_consumer.model.protocols import Copy, Headers, Sink
-from window_consumer.testing.fake_topics import partition_of
+from window_consumer.model.protocols import (
+    Copy,
+    Headers,
+    Sink,
+)
+from window_consumer.testing.fakes.topics import partition_of
 
 
 class Answers:

@@ -10,7 +10,10 @@ from tests.conformance.conftest import BY_RANGE, Full, kinds
 from tests.conformance.reader import Event, Reader
 from tests.conformance.stages import PATIENCE_S, Stage
 from window_consumer.model.errors import RunError
-from window_consumer.model.protocols import Commit, Committed
+from window_consumer.model.protocols import (
+    Commit,
+    Committed,
+)
 from window_consumer.model.record import TopicPartition
 
 ReaderOn = Callable[[Stage], Reader]

@@ -13,10 +13,10 @@ from types import ModuleType
 
 import pytest
 
+from tests.admin.certificates import make_certificate
 from tests.commands import PATIENCE_S, Commands
 from tests.docs.pages import PAGES, ROOT, blocks, module_of
-from tests.web.certificates import make_certificate
-from window_consumer.config.pipeline import load_pipeline
+from window_consumer.config.sections.pipeline import load_pipeline
 from window_consumer.testing import TestApp
 
 README = ROOT / "README.md"

@@ -14,10 +14,10 @@ from tests.commands import Commands
 from tests.docs.pages import ROOT, blocks
 from window_consumer.config import load
 from window_consumer.config.units import parse_size
-from window_consumer.telemetry.exposition import prometheus_name
-from window_consumer.telemetry.health import Health
-from window_consumer.telemetry.listening import routes_of
-from window_consumer.telemetry.metrics import METRICS
+from window_consumer.metrics.catalog import METRICS
+from window_consumer.metrics.exposition import prometheus_name
+from window_consumer.metrics.health import Health
+from window_consumer.metrics.wire import routes_of
 
 PAGE = ROOT / "docs/kubernetes.md"
 MOUNTED = "/run/secrets/kafka/password"

@@ -7,9 +7,17 @@ from typing import Any
 
 from attrs import evolve
 
-from window_consumer.core.durations import BOUNDS_S, Histogram
-from window_consumer.doctor.evidence import Evidence
-from window_consumer.doctor.looks import BreakerLook, CallLook, PartitionLook, WorkerLook
+from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.samples import (
+    BreakerLook,
+    CallLook,
+    PartitionLook,
+    WorkerLook,
+)
+from window_consumer.engine.latency_histogram import (
+    BOUNDS_S,
+    Histogram,
+)
 from window_consumer.model.record import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

@@ -10,15 +10,22 @@ from time import monotonic
 import pytest
 
 from tests.telemetry.workers import fake_worker, told
-from window_consumer.app.dead_letter_source import load_without_handlers
-from window_consumer.doctor.asking import Examination, Process, Seen
-from window_consumer.doctor.causes import CauseKind
+from window_consumer.admin.client import (
+    Access,
+    AdminAddress,
+)
+from window_consumer.admin.doctor.causes import CauseKind
+from window_consumer.admin.doctor.collection import (
+    Examination,
+    Process,
+    Seen,
+)
+from window_consumer.dlq.source import load_without_handlers
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.settings import admin_settings
-from window_consumer.telemetry.admin_client import Access, AdminAddress
-from window_consumer.telemetry.health import Answer
+from window_consumer.metrics.health import Answer
 
 
 @pytest.fixture

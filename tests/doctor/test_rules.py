@@ -18,12 +18,12 @@ from tests.doctor.made_up import (
     partition,
     working,
 )
-from window_consumer.core.snapshot import LoopPicture
-from window_consumer.doctor.causes import Cause
-from window_consumer.doctor.diagnosis import diagnose
-from window_consumer.doctor.evidence import Evidence
-from window_consumer.doctor.looks import GroupLook
-from window_consumer.telemetry.admin_client import ToldFailing
+from window_consumer.admin.client import ToldFailing
+from window_consumer.admin.doctor.causes import Cause
+from window_consumer.admin.doctor.diagnosis import diagnose
+from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.samples import GroupLook
+from window_consumer.engine.snapshot import LoopPicture
 
 
 def found(seen: Evidence) -> list[str]:

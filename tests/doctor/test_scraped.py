@@ -5,13 +5,17 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tests.core.support import Driven, notes
-from window_consumer.core.snapshot import LoopPicture, Snapshot, picture
-from window_consumer.doctor.looks import look_at
-from window_consumer.doctor.scraped import looks_at
-from window_consumer.telemetry.admin_client import ToldWorker
-from window_consumer.telemetry.exposition import exposition
-from window_consumer.telemetry.measures import Measures
+from tests.engine.support import Driven, notes
+from window_consumer.admin.client import ToldWorker
+from window_consumer.admin.doctor.samples import look_at
+from window_consumer.admin.doctor.scraped import looks_at
+from window_consumer.engine.snapshot import (
+    LoopPicture,
+    Snapshot,
+    picture,
+)
+from window_consumer.metrics.exposition import exposition
+from window_consumer.metrics.measures import Measures
 
 
 def a_picture() -> Snapshot:

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from window_consumer.kafka.group_offsets import committed_offsets
+from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.model.errors import BrokerUnavailableError
 from window_consumer.testing.events import (
     Committed,

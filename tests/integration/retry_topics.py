@@ -10,8 +10,8 @@ import attrs
 from attrs import frozen
 
 from tests.integration.shop import Call, Shop
-from window_consumer.kafka import embedded_reading as reading
-from window_consumer.kafka.group_offsets import committed_offsets
+from window_consumer.kafka.cluster.groups import committed_offsets
+from window_consumer.kafka.embedded import reading
 from window_consumer.model import headers as names
 from window_consumer.model.errors import BrokerUnavailableError
 from window_consumer.model.record import Message
@@ -25,7 +25,12 @@ from window_consumer.testing.events import (
     Started,
     in_order,
 )
-from window_consumer.testing.guarantees import CommittedReachesEnd, Guarantee, NothingLost, check
+from window_consumer.testing.guarantees import (
+    CommittedReachesEnd,
+    Guarantee,
+    NothingLost,
+    check,
+)
 
 CALM: Mapping[str, Any] = {"enabled": False}
 """No circuit breaker: in these tests most calls fail."""

@@ -27,13 +27,15 @@ from tests import topics
 from tests.integration.members import wait_until
 from tests.integration.stalls import Stalls
 from window_consumer import App, Record
-from window_consumer.core.metadata import decode
-from window_consumer.kafka import embedded_reading as reading
-from window_consumer.kafka.embedded import NewRecord
+from window_consumer.engine.commit_metadata import decode
+from window_consumer.kafka.cluster.groups import committed_offsets
+from window_consumer.kafka.embedded import NewRecord, reading
 from window_consumer.kafka.errors import translate
-from window_consumer.kafka.group_offsets import committed_offsets
 from window_consumer.model import headers as names
-from window_consumer.model.errors import BrokerUnavailableError, Fatal
+from window_consumer.model.errors import (
+    BrokerUnavailableError,
+    Fatal,
+)
 from window_consumer.model.record import Message
 from window_consumer.runtime.running import Running
 from window_consumer.testing.events import (

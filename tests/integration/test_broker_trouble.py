@@ -19,10 +19,18 @@ from tests.integration.retry_topics import CALM, RetryTopics
 from tests.integration.shop import PATIENCE_S, Shop, fails_on
 from tests.kafka.fenced_broker import FencedBroker
 from window_consumer import Record
-from window_consumer.kafka import lifeline
-from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
-from window_consumer.runtime.reports import QUIET_S
-from window_consumer.testing.guarantees import NoDuplicates, OneAtATimePerKey
+from window_consumer.kafka.embedded import (
+    ApiKey,
+    EmbeddedBroker,
+    ErrorCode,
+    NewRecord,
+)
+from window_consumer.kafka.watchdogs import client as lifeline
+from window_consumer.runtime.worker_log import QUIET_S
+from window_consumer.testing.guarantees import (
+    NoDuplicates,
+    OneAtATimePerKey,
+)
 from window_consumer.testing.real_kafka import RealKafka
 
 GONE_S = 30.0

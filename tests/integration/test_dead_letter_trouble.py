@@ -11,8 +11,16 @@ import pytest
 from tests.integration.conftest import ShopOn
 from tests.integration.shop import PATIENCE_S, Shop, fails_on
 from window_consumer import Record
-from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
-from window_consumer.model.errors import Fatal, WorkerStoppedError
+from window_consumer.kafka.embedded import (
+    ApiKey,
+    EmbeddedBroker,
+    ErrorCode,
+    NewRecord,
+)
+from window_consumer.model.errors import (
+    Fatal,
+    WorkerStoppedError,
+)
 from window_consumer.testing.guarantees import NoDuplicates
 
 LIMIT = 6_000

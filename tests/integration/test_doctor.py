@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.conftest import ConsumerOf, MakeTopic
-from window_consumer.cli.errors import guarded
 from window_consumer.cli.main import cli
+from window_consumer.cli.output import guarded
 from window_consumer.testing.real_kafka import RealKafka
 
 

@@ -9,8 +9,7 @@ from confluent_kafka import Producer
 
 from tests.integration.conftest import ShopOn
 from tests.integration.shop import Shop, fails_on
-from window_consumer.kafka import embedded_reading as reading
-from window_consumer.kafka.embedded import NewRecord
+from window_consumer.kafka.embedded import NewRecord, reading
 from window_consumer.testing.guarantees import NoDuplicates
 
 COMPACTED = {

@@ -18,7 +18,7 @@ import time
 from confluent_kafka.admin import AdminClient
 
 from window_consumer import App, Record
-from window_consumer.kafka.group_offsets import committed_offsets
+from window_consumer.kafka.cluster.groups import committed_offsets
 
 app = App("shop")
 TOPIC, GROUP = os.environ["TOPIC"], os.environ["GROUP"]

@@ -14,7 +14,11 @@ from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.members import LONG_MS, Member, Members, produce, set_session, wait_until
 from tests.integration.shop import PATIENCE_S, Shop
-from window_consumer.testing.events import Ended, OutlivedLogged, Started
+from window_consumer.testing.events import (
+    Ended,
+    OutlivedLogged,
+    Started,
+)
 from window_consumer.testing.guarantees import (
     CommittedReachesEnd,
     NoDuplicates,

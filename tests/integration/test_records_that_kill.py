@@ -15,9 +15,9 @@ from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.members import SHORT_MS, Member, Members, produce, set_session, wait_until
 from tests.integration.shop import PATIENCE_S
-from window_consumer.core.metadata import decode
-from window_consumer.core.suspicion import most_ends
-from window_consumer.kafka import embedded_reading as reading
+from window_consumer.engine.commit_metadata import decode
+from window_consumer.engine.guards.crash_history import most_ends
+from window_consumer.kafka.embedded import reading
 from window_consumer.model import headers as names
 from window_consumer.testing.events import Ended
 from window_consumer.testing.real_kafka import RealKafka

@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from tests import topics
 from tests.commands import PATIENCE_S, Command, Commands, Ended
 from tests.conftest import MakeTopic
-from window_consumer.kafka import embedded_reading
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.embedded import reading as embedded_reading
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.record import Message
 from window_consumer.testing.real_kafka import RealKafka

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tests.integration.conftest import ShopOn
 from window_consumer import Produce, Record
-from window_consumer.kafka import embedded_reading as reading
-from window_consumer.kafka.embedded import NewRecord
+from window_consumer.kafka.embedded import NewRecord, reading
 from window_consumer.model import headers as names
 
 RECORDS = 160

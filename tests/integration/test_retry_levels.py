@@ -14,7 +14,10 @@ from tests.integration.shop import Shop
 from window_consumer import Record
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.model import headers as names
-from window_consumer.testing.guarantees import NoDuplicates, OneAtATimePerKey
+from window_consumer.testing.guarantees import (
+    NoDuplicates,
+    OneAtATimePerKey,
+)
 
 pytestmark = pytest.mark.alone
 

@@ -16,7 +16,7 @@ from tests.commands import produce as produce_values
 from tests.conftest import MakeTopic
 from tests.integration.access import Access
 from tests.integration.members import log_ends, produce, wait_until
-from window_consumer.kafka.group_offsets import committed_offsets
+from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.testing.real_kafka import RealKafka
 
 USER = "alice"

@@ -16,7 +16,7 @@ from tests.applications import SHOP
 from tests.commands import Commands
 from tests.conftest import MakeTopic
 from tests.integration.members import produce
-from window_consumer.kafka.group_offsets import committed_offsets
+from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.testing.real_kafka import RealKafka
 
 DAY_MS = 24 * 60 * 60 * 1000

@@ -17,10 +17,10 @@ from tests.conftest import ConsumerOf, MakeTopic
 from tests.integration.members import wait_until
 from window_consumer import App, Fatal, Record, Skip, TracedProducer, TraceSettings
 from window_consumer.app.connect import findings_of
-from window_consumer.model.trace_batch import decoded
-from window_consumer.model.trace_event import TraceEvent
-from window_consumer.telemetry.trace.spool import batches_in
 from window_consumer.testing.real_kafka import RealKafka
+from window_consumer.trace.event import TraceEvent
+from window_consumer.trace.event_batch import decoded
+from window_consumer.trace.recording.spool import batches_in
 
 ReadTrace = Callable[[str], list[TraceEvent]]
 

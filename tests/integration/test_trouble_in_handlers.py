@@ -11,7 +11,10 @@ import pytest
 
 from tests.integration.shop import PATIENCE_S, Shop
 from window_consumer import Record
-from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.kafka.embedded import (
+    EmbeddedBroker,
+    NewRecord,
+)
 from window_consumer.model.errors import WorkerStoppedError
 
 STALL: dict[str, Any] = {"after": "2s", "max_abandoned": 1}

@@ -8,7 +8,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.integration.conftest import ShopOn, protocol_settings
 from tests.integration.shop import fails_on
-from window_consumer.core.metadata import decode, encode
+from window_consumer.engine.commit_metadata import (
+    decode,
+    encode,
+)
 from window_consumer.model.errors import WorkerStoppedError
 from window_consumer.testing.guarantees import NoDuplicates
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from window_consumer.kafka.answers import (
+from window_consumer.kafka.cluster.answers import (
     AlreadyThereError,
     NoGroupError,
     UnsupportedError,

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from window_consumer.kafka.client_log import QUIET_S, ClientLog
+from window_consumer.kafka.client_log import (
+    QUIET_S,
+    ClientLog,
+)
 from window_consumer.testing.clock import ManualClock
 
 REFUSED = "%s: Connect to ipv4#127.0.0.1:9092 failed: Connection refused (after %dms%s)"

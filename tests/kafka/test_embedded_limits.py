@@ -26,8 +26,16 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from window_consumer.kafka.embedded import LIMITS, ApiKey, EmbeddedBroker, NewRecord
-from window_consumer.kafka.embedded_capacity import KEPT_BYTES, ROOM_BYTES
+from window_consumer.kafka.embedded import (
+    LIMITS,
+    ApiKey,
+    EmbeddedBroker,
+    NewRecord,
+)
+from window_consumer.kafka.embedded.capacity import (
+    KEPT_BYTES,
+    ROOM_BYTES,
+)
 from window_consumer.model.errors import CapacityError
 
 ConsumerOf = Callable[..., AbstractContextManager[Consumer]]

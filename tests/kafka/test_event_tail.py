@@ -8,11 +8,20 @@ from collections.abc import Mapping
 import pytest
 from attrs import evolve
 
-from window_consumer.kafka import event_tail
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
-from window_consumer.kafka.event_tail import EventTail, Tail
-from window_consumer.model.trace_batch import Places, encoded
+from window_consumer.kafka.embedded import (
+    EmbeddedBroker,
+    NewRecord,
+)
+from window_consumer.trace import event_tail
+from window_consumer.trace.event_batch import (
+    Places,
+    encoded,
+)
+from window_consumer.trace.event_tail import (
+    EventTail,
+    Tail,
+)
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))
 TOPIC = "wc.trace"

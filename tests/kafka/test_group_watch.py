@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from window_consumer.kafka import group_watch
-from window_consumer.kafka.group_watch import GroupWatch
+from window_consumer.kafka.watchdogs import assignment as group_watch
+from window_consumer.kafka.watchdogs.assignment import GroupWatch
 from window_consumer.model.record import TopicPartition
 
 ME = "me"

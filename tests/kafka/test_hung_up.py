@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.certificates import make_certificate
+from tests.admin.certificates import make_certificate
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.errors import BrokerUnavailableError

@@ -7,9 +7,9 @@ import re
 import pytest
 from confluent_kafka import Consumer, KafkaException
 
-from window_consumer.kafka.java_properties import JAVA_ONLY
-from window_consumer.kafka.property_names import FOR_ALL
 from window_consumer.kafka.settings import refusals
+from window_consumer.kafka.settings.check import FOR_ALL
+from window_consumer.kafka.settings.java_properties import JAVA_ONLY
 
 TAKEN_WITHOUT_EFFECT = {"max.poll.records"}
 

@@ -15,16 +15,24 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import BrokerMetadata, ClusterMetadata
 
 from tests.kafka.fenced_broker import FencedBroker
-from window_consumer.kafka import lifeline
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.event_writer import EventWriter
-from window_consumer.kafka.lasting_producer import LastingProducer
-from window_consumer.kafka.lifeline import LOOK_S, SILENT_S, SURE, Lifeline
+from window_consumer.kafka.reconnecting_producer import LastingProducer
 from window_consumer.kafka.settings import EventNeeds
 from window_consumer.kafka.sink import KafkaSink
-from window_consumer.model.errors import PublishFailedError, WindowConsumerError
+from window_consumer.kafka.watchdogs import client as lifeline
+from window_consumer.kafka.watchdogs.client import (
+    LOOK_S,
+    SILENT_S,
+    SURE,
+    Lifeline,
+)
+from window_consumer.model.errors import (
+    PublishFailedError,
+    WindowConsumerError,
+)
 from window_consumer.model.protocols import Copy
 
 LOG = ClientLog(logging.getLogger("window_consumer.client"))

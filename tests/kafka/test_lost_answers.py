@@ -12,11 +12,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import topics
 from tests.conformance.reader import Reader
-from window_consumer.kafka import group_watch
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.settings import ConsumerNeeds, admin_settings
+from window_consumer.kafka.settings import (
+    ConsumerNeeds,
+    admin_settings,
+)
 from window_consumer.kafka.source import KafkaSource
+from window_consumer.kafka.watchdogs import assignment as group_watch
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing.real_kafka import RealKafka
 

@@ -14,14 +14,20 @@ import yaml
 from confluent_kafka import Producer
 
 from window_consumer import App, Fatal, Record
-from window_consumer.kafka import embedded_reading as reading
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.oauth import Tokens, uses_tokens
+from window_consumer.kafka.embedded import EmbeddedBroker, reading
+from window_consumer.kafka.oauth import (
+    Tokens,
+    uses_tokens,
+)
 from window_consumer.kafka.settings import Kind
-from window_consumer.kafka.trial import refused_by_client
-from window_consumer.model.errors import AuthenticationError, ConfigError, NotPermittedError
+from window_consumer.kafka.settings.check import refused_by_client
+from window_consumer.model.errors import (
+    AuthenticationError,
+    ConfigError,
+    NotPermittedError,
+)
 from window_consumer.testing.real_kafka import RealKafka
 
 Token = tuple[str, float]

@@ -19,11 +19,18 @@ from confluent_kafka.admin import (
 
 from tests.integration.access import Access
 from tests.integration.members import wait_until
-from window_consumer.kafka import embedded_reading as reading
-from window_consumer.model.errors import MissingTopicError, NotPermittedError, RunError
+from window_consumer.kafka.embedded import reading
+from window_consumer.model.errors import (
+    MissingTopicError,
+    NotPermittedError,
+    RunError,
+)
 from window_consumer.testing import real_kafka
 from window_consumer.testing.real_kafka import RealKafka
-from window_consumer.testing.real_kafka_settings import Settings, free_addresses
+from window_consumer.testing.real_kafka_settings import (
+    Settings,
+    free_addresses,
+)
 
 pytestmark = pytest.mark.kafka
 

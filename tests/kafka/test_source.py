@@ -13,7 +13,12 @@ import pytest
 
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode, NewRecord
+from window_consumer.kafka.embedded import (
+    ApiKey,
+    EmbeddedBroker,
+    ErrorCode,
+    NewRecord,
+)
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
@@ -23,7 +28,11 @@ from window_consumer.model.errors import (
     RunError,
     WindowConsumerError,
 )
-from window_consumer.model.protocols import Commit, CommitResults, Copy
+from window_consumer.model.protocols import (
+    Commit,
+    CommitResults,
+    Copy,
+)
 from window_consumer.model.record import TopicPartition
 
 PATIENCE_S = 60.0

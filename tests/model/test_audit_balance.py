@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from window_consumer.model.audit_balance import Verdict, balance, effective
-from window_consumer.model.audit_count import AuditCount, Tier
+from window_consumer.audit.balance import (
+    Verdict,
+    balance,
+    effective,
+)
+from window_consumer.audit.count import (
+    AuditCount,
+    Tier,
+)
 
 
 class Counts(list[AuditCount]):

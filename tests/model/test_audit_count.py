@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.model.audit_count import (
+from window_consumer.audit.count import (
     AuditCount,
     Tier,
     decode,

@@ -8,13 +8,17 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support import Note
-from tests.core.test_copies import USERS, a_failed, copied
-from window_consumer.core.ladder import Detail
-from window_consumer.model.dead_letter import DeadLetter, Position, WrittenBy, read_dead_letter
-from window_consumer.model.fault import Fault
-from window_consumer.model.fingerprints import place_in
-from window_consumer.model.foreign_dead_letters import FORMATS
+from tests.engine.support import Note
+from tests.engine.test_copies import USERS, a_failed, copied
+from window_consumer.dlq.dead_letter import (
+    DeadLetter,
+    Position,
+    WrittenBy,
+    read_dead_letter,
+)
+from window_consumer.dlq.foreign import FORMATS
+from window_consumer.engine.retry.policy import Detail
+from window_consumer.model.fault import Fault, place_in
 from window_consumer.model.protocols import Copy
 
 Headers = list[tuple[str, bytes | None]]

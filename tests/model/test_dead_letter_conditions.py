@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.test_copies import a_failed, copied
+from tests.engine.test_copies import a_failed, copied
 from tests.model.test_dead_letter import SHARE_GROUP, SPRING, Headers, read
-from window_consumer.model.dead_letter_conditions import (
+from window_consumer.dlq.conditions import (
     FIELDS,
     DeadLetterLookup,
     holds,
     parse_where,
 )
-from window_consumer.model.expressions import ExpressionError, Kind
+from window_consumer.model.conditions.expressions import (
+    ExpressionError,
+    Kind,
+)
 
 OURS: Headers = [("tenant", b"eu"), *copied(a_failed()).headers, ("tenant", b"us")]
 FAILED_AT = 1_700_000_101_500

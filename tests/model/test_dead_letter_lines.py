@@ -6,12 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.test_copies import a_failed, copied
+from tests.engine.test_copies import a_failed, copied
 from tests.model.test_dead_letter import FOREIGN, Headers, read
-from window_consumer.model.dead_letter import read_dead_letter
-from window_consumer.model.dead_letter_lines import line_of, read_line
+from window_consumer.dlq.dead_letter import read_dead_letter
+from window_consumer.dlq.files import (
+    line_of,
+    read_line,
+)
+from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.record import TopicPartition
-from window_consumer.model.stored_message import StoredMessage
 
 BYTES = st.none() | st.binary(max_size=20) | st.text(max_size=20).map(str.encode)
 

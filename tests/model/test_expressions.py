@@ -7,7 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from window_consumer.model.expressions import MAX_DEPTH, Expression, ExpressionError, Kind, parse
+from window_consumer.model.conditions.expressions import (
+    MAX_DEPTH,
+    Expression,
+    ExpressionError,
+    Kind,
+    parse,
+)
 
 FIELDS = {
     "key": Kind.TEXT,

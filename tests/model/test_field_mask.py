@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from window_consumer.model.contents import (
+from window_consumer.model.field_mask import FieldMask
+from window_consumer.model.record_contents import (
     NOT_SHOWN,
     TOO_LARGE,
     WHOLE,
@@ -10,8 +11,7 @@ from window_consumer.model.contents import (
     key_text,
     pretty,
 )
-from window_consumer.model.field_mask import FieldMask
-from window_consumer.model.mask import MASKED
+from window_consumer.model.redaction import MASKED
 
 
 @pytest.mark.parametrize("name", ["iban", "IBAN", "pay.iban", "order.PAY.iban", "p*y.ib*", "*"])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from window_consumer.core.rungs import Rung
-from window_consumer.model.dead_letter import read_dead_letter
+from window_consumer.dlq.dead_letter import read_dead_letter
+from window_consumer.engine.retry.retry_topics import Rung
 from window_consumer.model.protocols import Headers
-from window_consumer.model.record import Call, Record, TopicPartition
-from window_consumer.testing.fake_log import FakeMessage
+from window_consumer.model.record import (
+    Call,
+    Record,
+    TopicPartition,
+)
+from window_consumer.testing.fakes.log import FakeMessage
 
 FIRST: Headers = [
     ("wc-orig-topic", b"orders"),

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from window_consumer.model.key_forms import as_text, key_form
-from window_consumer.model.trace_batch import (
+from window_consumer.model.key_forms import (
+    as_text,
+    key_form,
+)
+from window_consumer.trace.event import (
+    FIELDS,
+    TraceEvent,
+)
+from window_consumer.trace.event_batch import (
     AnyColumn,
     Column,
     Keys,
@@ -18,7 +25,6 @@ from window_consumer.model.trace_batch import (
     decoded,
     encoded,
 )
-from window_consumer.model.trace_event import FIELDS, TraceEvent
 
 CONSTANTS = {"role": "consumer", "step": "received", "topic": "orders", "partition": 3}
 

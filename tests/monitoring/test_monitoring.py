@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from docs import dashboard
-from window_consumer.telemetry.exposition import prometheus_name
-from window_consumer.telemetry.metric import MetricKind
-from window_consumer.telemetry.metrics import METRICS
+from window_consumer.metrics.catalog import METRICS
+from window_consumer.metrics.exposition import prometheus_name
+from window_consumer.metrics.metric import MetricKind
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "docs" / "monitoring" / "alerts.yml"

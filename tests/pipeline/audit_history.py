@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from window_consumer.model.audit_count import AuditCount, Tier, encode, signed64
-from window_consumer.pipeline import audit, quality
-from window_consumer.telemetry.audit.sums import id_hash
+from window_consumer.audit.count import (
+    AuditCount,
+    Tier,
+    encode,
+    signed64,
+)
+from window_consumer.audit.spark import counts as audit
+from window_consumer.audit.sums import id_hash
+from window_consumer.spark import quarantine as quality
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,7 +31,7 @@ INTERPRETED = {
 @pytest.fixture(scope="session", autouse=True)
 def class_archive(connectors: list[Path]) -> None:
     """The archive of classes, from which each command of a test starts faster."""
-    from window_consumer.pipeline import class_archive  # noqa: PLC0415 - optional
+    from window_consumer.spark import class_archive  # noqa: PLC0415 - optional
 
     try:
         class_archive.make(connectors)
@@ -43,7 +43,7 @@ def class_archive(connectors: list[Path]) -> None:
 @pytest.fixture(scope="session")
 def spark(connectors: list[Path]) -> Iterator[SparkSession]:
     """A session with all connectors, for small jobs."""
-    from window_consumer.pipeline import session  # noqa: PLC0415 - optional, and slow
+    from window_consumer.spark import session  # noqa: PLC0415 - optional, and slow
 
     made = session.start("tests", "local[2]", connectors, QUICK | INTERPRETED)
     yield made

@@ -12,10 +12,14 @@ import duckdb
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
-from window_consumer.cli.pipeline.plans import plan_of
-from window_consumer.config.pipeline import load_pipeline
-from window_consumer.model.trace_batch import Column, Places, encoded
-from window_consumer.pipeline.plan import Plan
+from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.spark.commands.plans import plan_of
+from window_consumer.spark.plan import Plan
+from window_consumer.trace.event_batch import (
+    Column,
+    Places,
+    encoded,
+)
 
 NOW_US = int(time.time() * 1e6)
 """Tables have days: all events of a test are of one."""

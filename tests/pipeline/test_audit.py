@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from window_consumer.model import audit_balance
-from window_consumer.model.audit_balance import Verdict
-from window_consumer.model.audit_count import WRITTEN, AuditCount, Tier, encode, signed64
-from window_consumer.pipeline import audit, quality
+from window_consumer.audit import balance as audit_balance
+from window_consumer.audit.balance import Verdict
+from window_consumer.audit.count import (
+    WRITTEN,
+    AuditCount,
+    Tier,
+    encode,
+    signed64,
+)
+from window_consumer.audit.spark import counts as audit
+from window_consumer.spark import quarantine as quality
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,16 +13,34 @@ from attrs import frozen
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from tests.pipeline.audit_history import MINUTE_MS, NOON_MS, Story, counted
-from window_consumer.cli.audit.explaining import findings_in, print_explanation
-from window_consumer.cli.audit.printing import print_report
-from window_consumer.model.audit_count import Tier, encode
-from window_consumer.model.audit_states import Finding, State
+from window_consumer.audit.commands.printing import (
+    findings_in,
+    print_explanation,
+    print_report,
+)
+from window_consumer.audit.count import (
+    Tier,
+    encode,
+)
+from window_consumer.audit.spark import (
+    counts as audit,
+)
+from window_consumer.audit.spark import (
+    report as audit_report,
+)
+from window_consumer.audit.spark.coverage import HELD
+from window_consumer.audit.spark.findings import Rules
+from window_consumer.audit.spark.report import (
+    NoCountsError,
+    Report,
+    Scope,
+)
+from window_consumer.audit.states import (
+    Finding,
+    State,
+)
 from window_consumer.model.errors import UsageError
-from window_consumer.pipeline import audit, audit_report
-from window_consumer.pipeline.audit_findings import Rules
-from window_consumer.pipeline.audit_places import HELD
-from window_consumer.pipeline.audit_report import NoCountsError, Report, Scope
-from window_consumer.pipeline.schemas import QUARANTINE
+from window_consumer.spark.schemas import QUARANTINE
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -6,9 +6,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.pipeline.audit_history import Story, counted
-from window_consumer.model.audit_count import Tier, latency_bounds, latency_bucket
-from window_consumer.pipeline.audit import effective
-from window_consumer.pipeline.audit_latency import latencies
+from window_consumer.audit.count import (
+    Tier,
+    latency_bounds,
+    latency_bucket,
+)
+from window_consumer.audit.spark.counts import effective
+from window_consumer.audit.spark.report import latencies
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,12 +28,15 @@ from tests.conftest import MakeTopic
 from tests.pipeline import here
 from tests.pipeline.conftest import QUICK
 from window_consumer import TracedProducer
-from window_consumer.cli.audit.standing import standing
+from window_consumer.audit.commands.kafka_state import standing
+from window_consumer.audit.consumer import AuditRules
+from window_consumer.audit.process_audit import (
+    Audit,
+    AuditSettings,
+)
+from window_consumer.audit.producer import ProducerAudit
+from window_consumer.audit.states import Finding
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.model.audit_states import Finding
-from window_consumer.telemetry.audit.audit import Audit, AuditSettings
-from window_consumer.telemetry.audit.consumer import AuditRules
-from window_consumer.telemetry.audit.producer import ProducerAudit
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:

@@ -14,11 +14,20 @@ from attrs import frozen
 
 from tests.pipeline.audit_history import MINUTE_MS, NOON_MS
 from tests.pipeline.test_audit import history
-from window_consumer.model import audit_balance
-from window_consumer.model.audit_count import WRITTEN, AuditCount, Tier, encode
-from window_consumer.model.audit_states import State
-from window_consumer.pipeline import audit, quality
-from window_consumer.pipeline.audit_findings import Rules, findings
+from window_consumer.audit import balance as audit_balance
+from window_consumer.audit.count import (
+    WRITTEN,
+    AuditCount,
+    Tier,
+    encode,
+)
+from window_consumer.audit.spark import counts as audit
+from window_consumer.audit.spark.findings import (
+    Rules,
+    findings,
+)
+from window_consumer.audit.states import State
+from window_consumer.spark import quarantine as quality
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

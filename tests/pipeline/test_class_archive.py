@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from window_consumer.cli.pipeline import jars_command
-from window_consumer.pipeline import class_archive, jars, java
-from window_consumer.pipeline.class_archive import NoArchiveError
-from window_consumer.pipeline.session import settings
+from window_consumer.spark import (
+    class_archive,
+    jars,
+    java,
+)
+from window_consumer.spark.class_archive import NoArchiveError
+from window_consumer.spark.commands import jars as jars_command
+from window_consumer.spark.session import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,12 +11,27 @@ import pytest
 
 from tests.pipeline import dead_letters as letters_of
 from tests.pipeline import test_audit, test_trace
-from window_consumer.model.audit_count import AuditCount, Tier, encode
-from window_consumer.pipeline import audit, dead_letters, maintenance, quality, trace
-from window_consumer.pipeline.dead_letter_reading import Reading
-from window_consumer.pipeline.plan import Plan
-from window_consumer.pipeline.schemas import DEAD_LETTERS
-from window_consumer.pipeline.tables import LETTERS, utc_day
+from window_consumer.audit.count import (
+    AuditCount,
+    Tier,
+    encode,
+)
+from window_consumer.audit.spark import counts as audit
+from window_consumer.dlq.spark import table as dead_letters
+from window_consumer.dlq.spark.reader import Reading
+from window_consumer.spark import (
+    maintenance,
+)
+from window_consumer.spark import (
+    quarantine as quality,
+)
+from window_consumer.spark.plan import Plan
+from window_consumer.spark.schemas import DEAD_LETTERS
+from window_consumer.spark.tables import (
+    LETTERS,
+    utc_day,
+)
+from window_consumer.trace.spark import table as trace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,11 +11,19 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from tests.cli.dead_letters import DLQ
 from tests.model.test_dead_letter import SHARE_GROUP, SPRING
 from tests.pipeline.dead_letters import HOUR_MS, NOW_MS, Letter, ours, records
-from window_consumer.cli.dlq.report_words import name_of
-from window_consumer.pipeline import dead_letter_report, dead_letters
-from window_consumer.pipeline.dead_letter_findings import Findings
-from window_consumer.pipeline.dead_letter_reading import Reading
-from window_consumer.pipeline.dead_letter_summary import Wishes, findings
+from window_consumer.dlq.report.wording import name_of
+from window_consumer.dlq.spark import (
+    report as dead_letter_report,
+)
+from window_consumer.dlq.spark import (
+    table as dead_letters,
+)
+from window_consumer.dlq.spark.findings import Findings
+from window_consumer.dlq.spark.reader import Reading
+from window_consumer.dlq.spark.summary import (
+    Wishes,
+    findings,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,13 +8,20 @@ import attrs
 
 from tests.model.test_dead_letter import CONNECT, KPIPE, SHARE_GROUP, SPRING, STREAMS
 from tests.pipeline.dead_letters import NOW_MS, Letter, ours, records
-from window_consumer.config.masking import MaskRule, MaskRules
-from window_consumer.model.dead_letter import DeadLetter, read_dead_letter
+from window_consumer.config.sections.mask import (
+    MaskRule,
+    MaskRules,
+)
+from window_consumer.dlq.dead_letter import (
+    DeadLetter,
+    read_dead_letter,
+)
+from window_consumer.dlq.spark import table as dead_letters
+from window_consumer.dlq.spark.reader import Reading
+from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.record import TopicPartition
-from window_consumer.model.stored_message import StoredMessage
-from window_consumer.pipeline import dead_letters, quality
-from window_consumer.pipeline.dead_letter_reading import Reading
-from window_consumer.pipeline.schemas import DEAD_LETTERS
+from window_consumer.spark import quarantine as quality
+from window_consumer.spark.schemas import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

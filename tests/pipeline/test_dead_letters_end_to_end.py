@@ -19,11 +19,15 @@ from tests.conftest import MakeTopic
 from tests.integration.members import log_ends, wait_until
 from tests.model.test_dead_letter import CONNECT, SPRING
 from tests.pipeline import here
-from window_consumer.model.dead_letter import WrittenBy
-from window_consumer.pipeline import dead_letter_places, jobs
-from window_consumer.pipeline.dead_letter_findings import Findings
-from window_consumer.pipeline.dead_letter_summary import Wishes, findings
-from window_consumer.pipeline.plan import Plan
+from window_consumer.dlq.dead_letter import WrittenBy
+from window_consumer.dlq.spark import places as dead_letter_places
+from window_consumer.dlq.spark.findings import Findings
+from window_consumer.dlq.spark.summary import (
+    Wishes,
+    findings,
+)
+from window_consumer.spark import jobs
+from window_consumer.spark.plan import Plan
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:

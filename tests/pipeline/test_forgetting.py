@@ -14,13 +14,17 @@ from tests.pipeline.dead_letters import Letter, ours, records
 from tests.pipeline.here import run
 from tests.pipeline.streams import planned
 from tests.pipeline.test_search import write
-from window_consumer.pipeline import dead_letters, quality
-from window_consumer.pipeline.tables import BROKEN, LETTERS
+from window_consumer.dlq.spark import table as dead_letters
+from window_consumer.spark import quarantine as quality
+from window_consumer.spark.tables import (
+    BROKEN,
+    LETTERS,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from window_consumer.pipeline.plan import Plan
+    from window_consumer.spark.plan import Plan
 
 KEY, OTHER = "customer-17", "customer-171"
 SECRET = b"their secret"

@@ -21,13 +21,24 @@ from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
 from tests.pipeline.gates import PATIENCE_S, ended, held_up
 from tests.pipeline.streams import batch, configured, counted, planned, write
-from window_consumer.cli.pipeline.skipped import Skipped
+from window_consumer.dlq.spark import places as dead_letter_places
+from window_consumer.dlq.spark.summary import Wishes
 from window_consumer.model.errors import RunError
-from window_consumer.pipeline import dead_letter_places, jobs, quality, sources
-from window_consumer.pipeline.checkpoints import Checkpoint, CheckpointError, Origin
-from window_consumer.pipeline.dead_letter_summary import Wishes
-from window_consumer.pipeline.plan import Plan
-from window_consumer.pipeline.tables import NewerTableError
+from window_consumer.spark import (
+    jobs,
+    sources,
+)
+from window_consumer.spark import (
+    quarantine as quality,
+)
+from window_consumer.spark.checkpoints import (
+    Checkpoint,
+    CheckpointError,
+    Origin,
+)
+from window_consumer.spark.commands.skipped import Skipped
+from window_consumer.spark.plan import Plan
+from window_consumer.spark.tables import NewerTableError
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:

@@ -15,15 +15,18 @@ from tests.commands import PATIENCE_S, Commands
 from tests.conftest import MakeTopic
 from tests.integration.members import wait_until
 from window_consumer import App, Record, TracedProducer, TraceSettings
-from window_consumer.app.journeys import Journeys
-from window_consumer.cli.pipeline.plans import plan_of
-from window_consumer.config.pipeline import LoadedPipeline, load_pipeline
-from window_consumer.kafka import event_tail
-from window_consumer.model.journey import Journey
-from window_consumer.pipeline import jobs
-from window_consumer.pipeline.question import Question
-from window_consumer.pipeline.tables import TRACE
+from window_consumer.config.sections.pipeline import (
+    LoadedPipeline,
+    load_pipeline,
+)
+from window_consumer.spark import jobs
+from window_consumer.spark.commands.plans import plan_of
+from window_consumer.spark.tables import TRACE
 from window_consumer.testing.real_kafka import RealKafka
+from window_consumer.trace import event_tail
+from window_consumer.trace.journey import Journey
+from window_consumer.trace.lookup import Journeys
+from window_consumer.trace.question import Question
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,13 +14,31 @@ import pytest
 
 from tests.pipeline.test_search import write
 from tests.pipeline.test_trace import records
-from window_consumer.model.trace_batch import Column, Places, decoded, encoded
-from window_consumer.pipeline import maintenance, quality, trace
-from window_consumer.pipeline.plan import Plan
-from window_consumer.pipeline.question import Question
-from window_consumer.pipeline.schemas import DEAD_LETTERS, QUARANTINE
-from window_consumer.pipeline.search import Index
-from window_consumer.pipeline.tables import BROKEN, LETTERS, TRACE
+from window_consumer.spark import (
+    maintenance,
+)
+from window_consumer.spark import (
+    quarantine as quality,
+)
+from window_consumer.spark.plan import Plan
+from window_consumer.spark.schemas import (
+    DEAD_LETTERS,
+    QUARANTINE,
+)
+from window_consumer.spark.tables import (
+    BROKEN,
+    LETTERS,
+    TRACE,
+)
+from window_consumer.trace.event_batch import (
+    Column,
+    Places,
+    decoded,
+    encoded,
+)
+from window_consumer.trace.question import Question
+from window_consumer.trace.spark import table as trace
+from window_consumer.trace.spark.search import Index
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.commands import Commands
-from window_consumer.cli.pipeline.spark import session_for
-from window_consumer.pipeline.plan import Plan
-from window_consumer.pipeline.session import SHORT, settings
+from window_consumer.spark.commands.plans import session_for
+from window_consumer.spark.plan import Plan
+from window_consumer.spark.session import (
+    SHORT,
+    settings,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +64,7 @@ def test_a_command_takes_the_session_that_is_there_and_lets_it_go_on(spark: Spar
 
 
 WARNED = """
-from window_consumer.pipeline import jars, session
+from window_consumer.spark import jars, session
 
 ready = jars.ready(jars.default_directory())
 spark = session.start("quiet", "local[1]", ready, {}, short=True)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 
-from window_consumer.pipeline import snapshots
-from window_consumer.pipeline.plan import Plan
-from window_consumer.pipeline.tables import Table
+from window_consumer.spark import snapshots
+from window_consumer.spark.plan import Plan
+from window_consumer.spark.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

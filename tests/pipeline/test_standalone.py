@@ -28,7 +28,7 @@ from tests.pipeline.standalone import (
     standalone,
 )
 from tests.pipeline.streams import batch, configured, counted, planned, write
-from window_consumer.pipeline import jars
+from window_consumer.spark import jars
 from window_consumer.testing.real_kafka import RealKafka
 
 

@@ -12,15 +12,15 @@ from attrs import evolve
 
 from tests.conftest import MakeTopic
 from tests.pipeline.streams import batch, configured, counted, write
-from window_consumer.cli.pipeline.plans import plan_of
-from window_consumer.cli.pipeline.runner import runner_of
-from window_consumer.config.pipeline import load_pipeline
+from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.spark.commands.plans import plan_of
+from window_consumer.spark.commands.runner import runner_of
 from window_consumer.testing.real_kafka import RealKafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from window_consumer.pipeline.checkpoints import Place
+    from window_consumer.spark.checkpoints import Place
 
 PATIENCE_S = 60.0
 

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from window_consumer.model.trace_batch import Column, Keys, Places, decoded, encoded
-from window_consumer.model.trace_event import TraceEvent
-from window_consumer.pipeline import quality, trace
+from window_consumer.spark import quarantine as quality
+from window_consumer.trace.event import TraceEvent
+from window_consumer.trace.event_batch import (
+    Column,
+    Keys,
+    Places,
+    decoded,
+    encoded,
+)
+from window_consumer.trace.spark import table as trace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,12 +21,18 @@ from typing import Any
 from attrs import frozen
 
 from window_consumer import Fatal, PartialFailure, Produce, Record, RetryLater, Skip
-from window_consumer.model.errors import PassedOver, UsageError
-from window_consumer.runtime.current import current_record
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.routing import Route, routed
-from window_consumer.runtime.slot_process import Equipment
-from window_consumer.runtime.thread_pool import Caller
+from window_consumer.model.errors import (
+    PassedOver,
+    UsageError,
+)
+from window_consumer.runtime.calls.routing import (
+    Route,
+    routed,
+)
+from window_consumer.runtime.context import current_record
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.pools.processes.child_main import Equipment
+from window_consumer.runtime.pools.threads import Caller
 
 log = logging.getLogger("children")
 

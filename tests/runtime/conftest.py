@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from window_consumer.runtime import event_loop
+from window_consumer.runtime.pools import event_loop
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from typing import Any, Self
 
-from tests.core.support import ORDERS, Driven, notes
-from window_consumer.core.slices import Slice
-from window_consumer.core.stalls import Stalled
+from tests.engine.support import ORDERS, Driven, notes
+from window_consumer.engine.guards.stalls import Stalled
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Record
-from window_consumer.runtime.async_pool import AsyncPool
-from window_consumer.runtime.event_loop import EventLoop
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.thread_pool import Caller
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.pools.asyncio import AsyncPool
+from window_consumer.runtime.pools.event_loop import EventLoop
+from window_consumer.runtime.pools.threads import Caller
 
 PATIENCE_S = 30.0
 

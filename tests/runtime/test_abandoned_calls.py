@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import ORDERS, Driven, notes
-from window_consumer.core.slices import Slice
-from window_consumer.core.stalls import Stalled
+from tests.engine.support import ORDERS, Driven, notes
+from window_consumer.engine.guards.stalls import Stalled
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import StalledError
 from window_consumer.model.record import Record
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.thread_pool import Caller, ThreadPool
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.pools.threads import (
+    Caller,
+    ThreadPool,
+)
 
 PATIENCE_S = 30.0
 

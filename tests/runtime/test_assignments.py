@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 
 from tests.conformance.reader import Reader
-from window_consumer.core.start import NoOffsetError, OnNoOffset
+from window_consumer.engine.start_offset import (
+    NoOffsetError,
+    OnNoOffset,
+)
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.assignments import RETRY_S, Assignments
-from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.runtime.assignments import (
+    RETRY_S,
+    Assignments,
+)
+from window_consumer.testing.fakes.broker import FakeBroker
 
 GROUP = "shop"
 NAMES = [TopicPartition("orders", partition) for partition in range(3)]

@@ -14,15 +14,25 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import ORDERS, Driven, notes
+from tests.engine.support import ORDERS, Driven, notes
 from tests.runtime.coroutines import PATIENCE_S, Coroutines, failed
-from window_consumer.core.slices import Slice
-from window_consumer.model.errors import Fatal, Skip
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import (
+    Fatal,
+    Skip,
+)
 from window_consumer.model.record import Record
-from window_consumer.runtime.coroutine_calls import CallTask, apart, call_each
-from window_consumer.runtime.current import RecordContext, current_record
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.thread_pool import Caller
+from window_consumer.runtime.calls.coroutine_calls import (
+    CallTask,
+    apart,
+    call_each,
+)
+from window_consumer.runtime.context import (
+    RecordContext,
+    current_record,
+)
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.pools.threads import Caller
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 

@@ -10,15 +10,28 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import ORDERS, Driven, notes
+from tests.engine.support import ORDERS, Driven, notes
 from tests.runtime.coroutines import Coroutines, failed, stalled
-from window_consumer.core.slices import Slice
-from window_consumer.model.errors import PartialFailure, StalledError
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import (
+    PartialFailure,
+    StalledError,
+)
 from window_consumer.model.record import Record
-from window_consumer.runtime.batch_calls import MOST_SPARES, call_batch
-from window_consumer.runtime.current import RecordContext, Slot, current_record
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.thread_pool import Caller, ThreadPool
+from window_consumer.runtime.calls.batch_calls import (
+    MOST_SPARES,
+    call_batch,
+)
+from window_consumer.runtime.context import (
+    RecordContext,
+    Slot,
+    current_record,
+)
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.pools.threads import (
+    Caller,
+    ThreadPool,
+)
 
 PATIENCE_S = 30.0
 

@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import ORDERS, Driven, Note
-from window_consumer.core.slices import Slice
+from tests.engine.support import ORDERS, Driven, Note
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Message
-from window_consumer.runtime.crossing import Cargo, CrossedMessage, packed, pickled, unpacked
+from window_consumer.runtime.pools.processes.serialization import (
+    Cargo,
+    CrossedMessage,
+    packed,
+    pickled,
+    unpacked,
+)
 
 HEADERS = [("h", b"1"), ("h", None)]
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.runtime.coroutines import Coroutines
 from window_consumer.model.record import Record
-from window_consumer.runtime.event_loop import EventLoop
+from window_consumer.runtime.pools.event_loop import EventLoop
 
 
 def test_the_loop_is_uvloops_where_that_is_installed(

@@ -8,7 +8,7 @@ import pytest
 
 from window_consumer.model.errors import Expired
 from window_consumer.model.fault import Fault
-from window_consumer.runtime.faults import Faults
+from window_consumer.runtime.error_report import Faults
 
 
 class PaymentError(Exception):

@@ -6,11 +6,14 @@ from typing import Any
 
 from tests.conformance.reader import Reader
 from window_consumer.model.errors import CommitFailedError
-from window_consumer.model.protocols import Commit, CommitResults
+from window_consumer.model.protocols import (
+    Commit,
+    CommitResults,
+)
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.last_commits import LastCommits
-from window_consumer.testing.fake_broker import FakeBroker
-from window_consumer.testing.fake_group import Refusal
+from window_consumer.runtime.final_commit import LastCommits
+from window_consumer.testing.fakes.broker import FakeBroker
+from window_consumer.testing.fakes.group import Refusal
 
 GROUP = "shop"
 ORDERS = TopicPartition("orders", 0)

@@ -6,16 +6,34 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import Note
+from tests.engine.support import Note
 from tests.runtime.test_thread_pool import a_slice
-from window_consumer.core.expiry import ExpiryRules, TtlHeader
-from window_consumer.model.errors import Expired, Skip, Unroutable
-from window_consumer.model.record import Call, Record
-from window_consumer.runtime.current import Slot
-from window_consumer.runtime.expiry import with_expiry
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.routing import Otherwise, Route, routed
-from window_consumer.runtime.thread_pool import Caller, Handler, call_each
+from window_consumer.model.errors import (
+    Expired,
+    Skip,
+    Unroutable,
+)
+from window_consumer.model.record import (
+    Call,
+    Record,
+)
+from window_consumer.runtime.calls.expiry import (
+    ExpiryRules,
+    TtlHeader,
+    with_expiry,
+)
+from window_consumer.runtime.calls.routing import (
+    Otherwise,
+    Route,
+    routed,
+)
+from window_consumer.runtime.context import Slot
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.pools.threads import (
+    Caller,
+    Handler,
+    call_each,
+)
 
 WRITTEN_MS = 1_700_000_000_000
 """The timestamp of a Note."""

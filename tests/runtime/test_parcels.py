@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import ORDERS, Driven, failure, notes
-from window_consumer.core.slices import Slice
+from tests.engine.support import ORDERS, Driven, failure, notes
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.produce import Produce
-from window_consumer.runtime.batch_parcels import BatchParcel
-from window_consumer.runtime.berths import Berth, Harbour
-from window_consumer.runtime.carried_errors import carried
-from window_consumer.runtime.crossed_batch import ToldOfBatch
-from window_consumer.runtime.parcels import Parcel
-from window_consumer.runtime.slot_process import Told
+from window_consumer.runtime.pools.processes.carried_errors import carried
+from window_consumer.runtime.pools.processes.child_batch import ToldOfBatch
+from window_consumer.runtime.pools.processes.child_main import Told
+from window_consumer.runtime.pools.processes.remote_batch import BatchParcel
+from window_consumer.runtime.pools.processes.remote_slice import Parcel
+from window_consumer.runtime.pools.processes.shared_memory import (
+    Berth,
+    Harbour,
+)
 
 DIED = failure(ProcessDiedError("died"))
 

@@ -6,17 +6,33 @@ from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from window_consumer.core.decisions import Assigned, EngineRules
-from window_consumer.core.engine import Engine
-from window_consumer.core.limiter import LimitRules
-from window_consumer.core.rungs import Level, Rung
+from window_consumer.engine.decisions import (
+    Assigned,
+    EngineRules,
+)
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.retry.retry_topics import (
+    Level,
+    Rung,
+)
+from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.model import headers as names
-from window_consumer.model.protocols import Batch, TopicFacts
+from window_consumer.model.protocols import (
+    Batch,
+    TopicFacts,
+)
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.poll_loop import LoopRules, Parts, PollLoop
-from window_consumer.runtime.topic_watch import LogEnds, TopicNews
+from window_consumer.runtime.poll_loop import (
+    LoopRules,
+    Parts,
+    PollLoop,
+)
+from window_consumer.runtime.topic_watch import (
+    LogEnds,
+    TopicNews,
+)
 from window_consumer.testing.clock import ManualClock
-from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.testing.fakes.broker import FakeBroker
 
 PAUSED = TopicPartition("paused", 0)
 LEVEL = TopicPartition("g.orders.retry.1s", 0)

@@ -11,20 +11,25 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import ORDERS, Driven, Note
+from tests.engine.support import ORDERS, Driven, Note
 from tests.runtime import children
 from tests.runtime.holdings import Holdings
 from tests.runtime.test_process_pool import offsets, wait_until
-from window_consumer.core.batching import BatchRules
-from window_consumer.core.ladder import RetryRules
-from window_consumer.core.slices import Slice
-from window_consumer.core.stalls import Stalled
-from window_consumer.model.errors import Fatal, ProcessDiedError, RetryLater, StalledError
-from window_consumer.runtime.berths import Berth
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.parcels import Parcel
-from window_consumer.runtime.process_pool import ProcessPool
-from window_consumer.runtime.thread_pool import Caller
+from window_consumer.engine.guards.stalls import Stalled
+from window_consumer.engine.retry.policy import RetryRules
+from window_consumer.engine.scheduling.batching import BatchRules
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import (
+    Fatal,
+    ProcessDiedError,
+    RetryLater,
+    StalledError,
+)
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.pools.processes.pool import ProcessPool
+from window_consumer.runtime.pools.processes.remote_slice import Parcel
+from window_consumer.runtime.pools.processes.shared_memory import Berth
+from window_consumer.runtime.pools.threads import Caller
 
 PATIENCE_S = 60.0
 

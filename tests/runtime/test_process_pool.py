@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import ORDERS, Driven, Note
+from tests.engine.support import ORDERS, Driven, Note
 from tests.runtime import children
 from tests.runtime.holdings import Holdings
-from window_consumer.core.rungs import Rung
-from window_consumer.core.slices import Slice
-from window_consumer.core.stalls import Stalled
+from window_consumer.engine.guards.stalls import Stalled
+from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (
     Fatal,
     LifespanError,
@@ -36,11 +36,19 @@ from window_consumer.model.errors import (
     UsageError,
     WorkerStoppedError,
 )
-from window_consumer.runtime import process_pool, process_slot, replacement
-from window_consumer.runtime.child_pictures import ChildState
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.process_pool import ProcessPool
-from window_consumer.runtime.thread_pool import Caller
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.pools.processes import (
+    child_handle as process_slot,
+)
+from window_consumer.runtime.pools.processes import (
+    child_handle as replacement,
+)
+from window_consumer.runtime.pools.processes import (
+    pool as process_pool,
+)
+from window_consumer.runtime.pools.processes.pool import ProcessPool
+from window_consumer.runtime.pools.threads import Caller
+from window_consumer.runtime.stack_dump import ChildState
 
 PATIENCE_S = 60.0
 LOGGER = logging.getLogger("tests.processes")

@@ -7,16 +7,25 @@ import logging
 import pytest
 from attrs import evolve
 
-from tests.core.support import ORDERS, Driven, Note, failure, notes
-from window_consumer.core.decisions import Away, Outlived
-from window_consumer.core.ladder import RetryRules
-from window_consumer.core.rungs import Level
-from window_consumer.core.slices import Slice
-from window_consumer.core.stalls import Ending, Stalled
-from window_consumer.core.suspects import crashed
-from window_consumer.model.errors import ProcessDiedError, RetryLater
+from tests.engine.support import ORDERS, Driven, Note, failure, notes
+from window_consumer.engine.decisions import (
+    Away,
+    Outlived,
+)
+from window_consumer.engine.guards.crash_suspects import crashed
+from window_consumer.engine.guards.stalls import (
+    Ending,
+    Stalled,
+)
+from window_consumer.engine.retry.policy import RetryRules
+from window_consumer.engine.retry.retry_topics import Level
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import (
+    ProcessDiedError,
+    RetryLater,
+)
 from window_consumer.model.record import TopicPartition
-from window_consumer.runtime.reports import Reports
+from window_consumer.runtime.worker_log import Reports
 
 
 @pytest.fixture

@@ -9,13 +9,16 @@ import sys
 
 import pytest
 
-from window_consumer.runtime.tallies import TALLY_BYTES, Tally
+from window_consumer.runtime.pools.processes.shared_memory import (
+    TALLY_BYTES,
+    Tally,
+)
 
 COUNT = 200_000
 
 CHILD = """
 import mmap, sys
-from window_consumer.runtime.tallies import TALLY_BYTES, Tally
+from window_consumer.runtime.pools.processes.shared_memory import TALLY_BYTES, Tally
 memory = mmap.mmap(int(sys.argv[1]), mmap.PAGESIZE)
 tokens, mine = Tally(memory, 0), Tally(memory, TALLY_BYTES)
 sys.stdin.readline()

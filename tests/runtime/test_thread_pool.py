@@ -13,14 +13,26 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import ORDERS, Driven, notes
+from tests.engine.support import ORDERS, Driven, notes
 from window_consumer import Produce
-from window_consumer.core.slices import Slice
-from window_consumer.model.errors import Fatal, PassedOver, Skip
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import (
+    Fatal,
+    PassedOver,
+    Skip,
+)
 from window_consumer.model.record import Record
-from window_consumer.runtime.current import Slot, current_record
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.thread_pool import Caller, Handler, ThreadPool, call_each
+from window_consumer.runtime.context import (
+    Slot,
+    current_record,
+)
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.pools.threads import (
+    Caller,
+    Handler,
+    ThreadPool,
+    call_each,
+)
 
 
 def a_slice(count: int, *, ordering: str = "unordered", keys: Any = None) -> Slice:

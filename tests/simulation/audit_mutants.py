@@ -6,14 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from window_consumer.core.ladder import FailedRecord
-from window_consumer.core.partition import Partition
+from window_consumer.audit.consumer import ConsumerAudit
+from window_consumer.audit.pending import (
+    Pending,
+    Stretch,
+)
+from window_consumer.audit.sums import SumsByBucket
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.model.offset_ranges import united
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.protocols import Commit
-from window_consumer.telemetry.audit.consumer import ConsumerAudit
-from window_consumer.telemetry.audit.pending import Pending, Stretch
-from window_consumer.telemetry.audit.sums import SumsByBucket
 
 Rows = Sequence[Mapping[str, Any]]
 

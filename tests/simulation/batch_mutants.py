@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from window_consumer.core.batching import BatchDispatcher, Gathering
-from window_consumer.core.engine import Engine
-from window_consumer.core.failures import Failures
-from window_consumer.core.ladder import Retry, Spent
-from window_consumer.core.partition import Partition
-from window_consumer.core.settling import Settling
-from window_consumer.core.slices import Lane, Slice
-from window_consumer.core.together import Together
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.policy import (
+    Retry,
+    Spent,
+)
+from window_consumer.engine.retry.queue import Failures, Together
+from window_consumer.engine.scheduling.batching import (
+    BatchDispatcher,
+    Gathering,
+)
+from window_consumer.engine.scheduling.slices import (
+    Lane,
+    Slice,
+)
 from window_consumer.model.fault import Failure
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from window_consumer.core.copies import Origin, Target, copy_of
-from window_consumer.core.ladder import FailedRecord
+from window_consumer.engine.retry.copy_record import (
+    Origin,
+    Target,
+    copy_of,
+)
+from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.model import headers as names
 from window_consumer.model.protocols import Copy
 

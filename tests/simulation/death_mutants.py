@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from window_consumer.core.engine import Engine
-from window_consumer.core.failures import Failures
-from window_consumer.core.halving import Half, Halves, died_on
-from window_consumer.core.ladder import FailedRecord
-from window_consumer.core.partition import Partition
-from window_consumer.core.settling import Settling
-from window_consumer.core.slices import Slice
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.scheduling.batch_bisection import (
+    Half,
+    Halves,
+    died_on,
+)
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.fault import Failure
 

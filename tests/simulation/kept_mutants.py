@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from window_consumer.core.kept import Kept, KeptOutcomes
-from window_consumer.core.partition import Partition
+from window_consumer.audit.consumer import ConsumerAudit
+from window_consumer.engine.kept_outcomes import (
+    Kept,
+    KeptOutcomes,
+)
+from window_consumer.engine.partition import Partition
 from window_consumer.model.protocols import Committed
-from window_consumer.telemetry.audit.consumer import ConsumerAudit
 
 
 class KeepsWhateverIsCommitted(KeptOutcomes):

@@ -7,22 +7,38 @@ from typing import Any
 
 from attrs import evolve
 
-from window_consumer.core.decisions import Assigned, Decisions, EngineRules
-from window_consumer.core.engine import Engine
-from window_consumer.core.ladder import FailedRecord, Jitter
-from window_consumer.core.offsets import DeliveredOffsets
-from window_consumer.core.ordering import ByKey
-from window_consumer.core.partition import Partition
-from window_consumer.core.rates import Bucket
-from window_consumer.core.rungs import Rung
-from window_consumer.core.runs import Run
-from window_consumer.core.slices import Lane, Slice
-from window_consumer.core.stalls import Stalled
+from window_consumer.engine.decisions import (
+    Assigned,
+    Decisions,
+    EngineRules,
+)
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.guards.stalls import Stalled
+from window_consumer.engine.offsets import DeliveredOffsets
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.policy import (
+    FailedRecord,
+    Jitter,
+)
+from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.scheduling.ordering import ByKey
+from window_consumer.engine.scheduling.rate_limit import Bucket
+from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.slices import (
+    Lane,
+    Slice,
+)
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
-from window_consumer.model.protocols import Batch, Commit
-from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.protocols import (
+    Batch,
+    Commit,
+)
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
 
 
 class CommitsPastAnOpenCell(Engine):

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from window_consumer.messaging.redrive import Redrive
+from window_consumer.dlq.redrive import Redrive
 from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from window_consumer.core.decisions import Decisions
-from window_consumer.core.engine import Engine
-from window_consumer.core.producing import Production
+from window_consumer.engine.decisions import Decisions
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.retry.output import Production
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome

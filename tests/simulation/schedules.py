@@ -8,11 +8,16 @@ from typing import Literal
 
 from attrs import evolve
 
-from window_consumer.core.batching import BatchRules
-from window_consumer.core.breaker import BreakerRules
-from window_consumer.core.rungs import Level
-from window_consumer.core.stalls import StallRules
-from window_consumer.testing.schedule import QUIET_WEIGHTS, Handlers, Plan, draw
+from window_consumer.engine.guards.circuit_breaker import BreakerRules
+from window_consumer.engine.guards.stalls import StallRules
+from window_consumer.engine.retry.retry_topics import Level
+from window_consumer.engine.scheduling.batching import BatchRules
+from window_consumer.simulator.schedule import (
+    QUIET_WEIGHTS,
+    Handlers,
+    Plan,
+    draw,
+)
 
 _MORE = {"redrive": 3.0, "turn": 2.0, "acks": 3.0}
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import audit_mutants as mutants
-from window_consumer.telemetry.audit.consumer import ConsumerAudit
-from window_consumer.testing.simulator import ViolationError, simulate
-from window_consumer.testing.subject import Subject
+from window_consumer.audit.consumer import ConsumerAudit
+from window_consumer.simulator.simulator import (
+    ViolationError,
+    simulate,
+)
+from window_consumer.simulator.system_under_test import Subject
 
 SEEDS = 500
 """From the first one that is tried, which shows the bug where it is rare."""

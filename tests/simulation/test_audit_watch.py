@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import Driven, Note
+from tests.engine.support import Driven, Note
 from tests.simulation import audit_mutants as mutants
 from tests.simulation.schedules import lost_partitions
-from window_consumer.core.observer import Observers
-from window_consumer.telemetry.audit.consumer import ConsumerAudit
-from window_consumer.testing.audit_watch import AuditWatch
-from window_consumer.testing.member import Scene
-from window_consumer.testing.schedule import draw
-from window_consumer.testing.simulator import simulate
-from window_consumer.testing.subject import MakeAudit, Subject
+from window_consumer.audit.consumer import ConsumerAudit
+from window_consumer.engine.observer import Observers
+from window_consumer.simulator.member import Scene
+from window_consumer.simulator.schedule import draw
+from window_consumer.simulator.simulator import simulate
+from window_consumer.simulator.system_under_test import (
+    MakeAudit,
+    Subject,
+)
+from window_consumer.simulator.watches.audit import AuditWatch
 
 COMMIT_S = 0.6
 

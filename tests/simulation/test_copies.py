@@ -7,8 +7,14 @@ import re
 import pytest
 
 from tests.simulation import copy_mutants
-from window_consumer.testing.simulator import ViolationError, simulate
-from window_consumer.testing.subject import MakeCopy, Subject
+from window_consumer.simulator.simulator import (
+    ViolationError,
+    simulate,
+)
+from window_consumer.simulator.system_under_test import (
+    MakeCopy,
+    Subject,
+)
 
 SEEDS = 3000
 

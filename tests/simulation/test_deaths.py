@@ -8,9 +8,13 @@ import pytest
 
 from tests.simulation import death_mutants as mutants
 from tests.simulation.schedules import dying_batches, dying_slices
-from window_consumer.core.engine import Engine
-from window_consumer.testing.simulator import Draw, ViolationError, simulate
-from window_consumer.testing.subject import Subject
+from window_consumer.engine.engine import Engine
+from window_consumer.simulator.simulator import (
+    Draw,
+    ViolationError,
+    simulate,
+)
+from window_consumer.simulator.system_under_test import Subject
 
 SCHEDULES = 10
 MUTANTS_SEEDS = 1500

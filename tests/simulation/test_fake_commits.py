@@ -6,8 +6,8 @@ from tests.conformance.reader import Reader
 from window_consumer.model.errors import CommitFailedError
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
-from window_consumer.testing.fake_broker import FakeBroker
-from window_consumer.testing.fake_group import Refusal
+from window_consumer.testing.fakes.broker import FakeBroker
+from window_consumer.testing.fakes.group import Refusal
 
 GROUP = "shop"
 ORDERS = TopicPartition("orders", 0)

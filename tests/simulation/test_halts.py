@@ -9,14 +9,20 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from window_consumer.core.decisions import Decisions
-from window_consumer.core.engine import Engine
-from window_consumer.core.halts import Halts
-from window_consumer.core.partition import Partition
-from window_consumer.testing import schedule
-from window_consumer.testing.schedule import Action, Plan
-from window_consumer.testing.simulator import ViolationError, simulate
-from window_consumer.testing.subject import Subject
+from window_consumer.engine.decisions import Decisions
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.guards.manual_pause import Halts
+from window_consumer.engine.partition import Partition
+from window_consumer.simulator import schedule
+from window_consumer.simulator.schedule import (
+    Action,
+    Plan,
+)
+from window_consumer.simulator.simulator import (
+    ViolationError,
+    simulate,
+)
+from window_consumer.simulator.system_under_test import Subject
 
 SCHEDULES = 30
 

@@ -10,15 +10,25 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from window_consumer.core.copies import Origin, Target, copy_of
-from window_consumer.core.engine import Engine
-from window_consumer.core.ladder import FailedRecord
-from window_consumer.core.rungs import Level
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.retry.copy_record import (
+    Origin,
+    Target,
+    copy_of,
+)
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model.protocols import Copy
-from window_consumer.testing import schedule
-from window_consumer.testing.schedule import Action, Plan
-from window_consumer.testing.simulator import ViolationError, simulate
-from window_consumer.testing.subject import Subject
+from window_consumer.simulator import schedule
+from window_consumer.simulator.schedule import (
+    Action,
+    Plan,
+)
+from window_consumer.simulator.simulator import (
+    ViolationError,
+    simulate,
+)
+from window_consumer.simulator.system_under_test import Subject
 
 SCHEDULES = 80
 

@@ -8,9 +8,12 @@ import pytest
 
 from tests.simulation import kept_mutants as mutants
 from tests.simulation.schedules import lost_partitions
-from window_consumer.core.kept import KeptOutcomes
-from window_consumer.testing.simulator import ViolationError, simulate
-from window_consumer.testing.subject import Subject
+from window_consumer.engine.kept_outcomes import KeptOutcomes
+from window_consumer.simulator.simulator import (
+    ViolationError,
+    simulate,
+)
+from window_consumer.simulator.system_under_test import Subject
 
 SCHEDULES = 120
 MUTANTS_SEEDS = 300

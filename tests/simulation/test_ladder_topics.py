@@ -6,12 +6,15 @@ from random import Random
 
 from attrs import evolve
 
-from window_consumer.core.rungs import Level
+from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
-from window_consumer.testing.fake_broker import FakeBroker
-from window_consumer.testing.ladder_topics import LadderTopics
-from window_consumer.testing.schedule import GROUP, draw
+from window_consumer.simulator.ladder_topics import LadderTopics
+from window_consumer.simulator.schedule import (
+    GROUP,
+    draw,
+)
+from window_consumer.testing.fakes.broker import FakeBroker
 
 SOON, LATER = Level("0.3", 0.3), Level("6", 6.0)
 COPIES = TopicPartition("shop.orders.retry.0.3", 0)

@@ -8,8 +8,14 @@ import pytest
 
 from tests.simulation import redrive_mutants as mutants
 from tests.simulation.schedules import many_dead_letters
-from window_consumer.testing.simulator import ViolationError, simulate
-from window_consumer.testing.subject import MakeRedrive, Subject
+from window_consumer.simulator.simulator import (
+    ViolationError,
+    simulate,
+)
+from window_consumer.simulator.system_under_test import (
+    MakeRedrive,
+    Subject,
+)
 
 SCHEDULES = 200
 MUTANTS_SEEDS = 1000

@@ -8,9 +8,12 @@ import pytest
 
 from tests.simulation import result_mutants as mutants
 from tests.simulation.schedules import many_results
-from window_consumer.core.engine import Engine
-from window_consumer.testing.simulator import ViolationError, simulate
-from window_consumer.testing.subject import Subject
+from window_consumer.engine.engine import Engine
+from window_consumer.simulator.simulator import (
+    ViolationError,
+    simulate,
+)
+from window_consumer.simulator.system_under_test import Subject
 
 SEEDS = 3000
 HONEST_SEEDS = 100

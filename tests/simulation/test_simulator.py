@@ -17,9 +17,13 @@ from tests.simulation import (
     test_results,
 )
 from tests.simulation.schedules import outages, poisoned
-from window_consumer.core.engine import Engine
-from window_consumer.testing.simulator import ViolationError, main, simulate
-from window_consumer.testing.subject import Subject
+from window_consumer.engine.engine import Engine
+from window_consumer.simulator.simulator import (
+    ViolationError,
+    main,
+    simulate,
+)
+from window_consumer.simulator.system_under_test import Subject
 
 SCHEDULES = 1600
 PARTS = 8

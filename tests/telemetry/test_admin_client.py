@@ -15,9 +15,14 @@ from pathlib import Path
 import pytest
 
 from tests.telemetry.workers import a_snapshot, fake_worker, told
+from window_consumer.admin.client import (
+    Access,
+    AdminAddress,
+    AskError,
+    ask,
+)
+from window_consumer.metrics.health import Answer
 from window_consumer.model.errors import UsageError
-from window_consumer.telemetry.admin_client import Access, AdminAddress, AskError, ask
-from window_consumer.telemetry.health import Answer
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,27 @@ from typing import Any
 
 import pytest
 
-from tests.core.support import Driven, Note
-from window_consumer.core.decisions import Decisions
-from window_consumer.core.slices import Slice
-from window_consumer.model.audit_count import Tier, latency_bucket, signed64
-from window_consumer.telemetry.audit import gathered as gathering
-from window_consumer.telemetry.audit.consumer import AuditRules, ConsumerAudit
-from window_consumer.telemetry.audit.gathered import MOST_BYTES, MOST_RECORDS, Gathered
-from window_consumer.telemetry.audit.pending import Pending
-from window_consumer.telemetry.audit.sums import Columns, id_hash
+from tests.engine.support import Driven, Note
+from window_consumer.audit import sums as gathering
+from window_consumer.audit.consumer import (
+    AuditRules,
+    ConsumerAudit,
+)
+from window_consumer.audit.count import (
+    Tier,
+    latency_bucket,
+    signed64,
+)
+from window_consumer.audit.pending import Pending
+from window_consumer.audit.sums import (
+    MOST_BYTES,
+    MOST_RECORDS,
+    Columns,
+    Gathered,
+    id_hash,
+)
+from window_consumer.engine.decisions import Decisions
+from window_consumer.engine.scheduling.slices import Slice
 
 START_MS = 1_700_000_000_000
 MINUTE_MS = 60_000

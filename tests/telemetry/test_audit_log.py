@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from window_consumer.app.auditing import begun
-from window_consumer.model.audit_balance import effective
-from window_consumer.model.audit_count import AuditCount, Tier, decode
-from window_consumer.model.errors import PublishFailedError, UsageError
-from window_consumer.model.protocols import Copy
-from window_consumer.telemetry.audit import sends as module
-from window_consumer.telemetry.audit.audit import Audit, AuditSettings
-from window_consumer.telemetry.audit.consumer import AuditRules
-from window_consumer.telemetry.audit.journal import (
+from window_consumer.audit import sends as module
+from window_consumer.audit.balance import effective
+from window_consumer.audit.consumer import AuditRules
+from window_consumer.audit.count import (
+    AuditCount,
+    Tier,
+    decode,
+)
+from window_consumer.audit.journal import (
     Identity,
     Journal,
     Lair,
@@ -31,13 +31,30 @@ from window_consumer.telemetry.audit.journal import (
     lock,
     new_incarnation,
 )
-from window_consumer.telemetry.audit.sends import Sends, clients, left_behind
-from window_consumer.telemetry.audit.shipping import Shipper
-from window_consumer.telemetry.audit.sink import CountingSink
-from window_consumer.telemetry.measures import AuditFigures
+from window_consumer.audit.process_audit import (
+    Audit,
+    AuditSettings,
+)
+from window_consumer.audit.sends import (
+    Sends,
+    clients,
+    left_behind,
+)
+from window_consumer.audit.shipper import Shipper
+from window_consumer.audit.sink import CountingSink
+from window_consumer.audit.wire import begun
+from window_consumer.metrics.measures import AuditFigures
+from window_consumer.model.errors import (
+    PublishFailedError,
+    UsageError,
+)
+from window_consumer.model.protocols import Copy
 from window_consumer.testing.clock import ManualClock
-from window_consumer.testing.fake_sink import FakeSink, Fate
-from window_consumer.testing.fake_topics import FakeTopics
+from window_consumer.testing.fakes.sink import (
+    FakeSink,
+    Fate,
+)
+from window_consumer.testing.fakes.topics import FakeTopics
 
 ROW: dict[str, Any] = {
     "tier": Tier.FINISHED,
@@ -219,8 +236,8 @@ def test_a_file_that_is_cut_short_by_a_full_disk_has_no_torn_line(tmp_path: Path
     script = f"""
 import resource, signal, sys
 from pathlib import Path
-from window_consumer.telemetry.audit.journal import Identity, Journal
-from window_consumer.model.audit_count import Tier
+from window_consumer.audit.journal import Identity, Journal
+from window_consumer.audit.count import Tier
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
 journal = Journal(Path({str(tmp_path)!r}), "charge", Identity("shop", "host:1", "0001"))
@@ -359,8 +376,8 @@ def test_what_a_producer_sends_is_counted_when_it_is_acked(tmp_path: Path) -> No
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from window_consumer.telemetry.audit.audit import Audit, AuditSettings
-from window_consumer.telemetry.audit.consumer import AuditRules
+from window_consumer.audit.process_audit import Audit, AuditSettings
+from window_consumer.audit.consumer import AuditRules
 
 settings = AuditSettings(directory=Path(sys.argv[1]), app="web", rules=AuditRules(ids=True))
 audit = Audit(settings)

@@ -8,10 +8,13 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from window_consumer.model.audit_count import Tier
+from window_consumer.audit.count import Tier
+from window_consumer.audit.pending import (
+    Pending,
+    Stretch,
+)
+from window_consumer.audit.sums import Columns
 from window_consumer.model.offset_ranges import Ranges
-from window_consumer.telemetry.audit.pending import Pending, Stretch
-from window_consumer.telemetry.audit.sums import Columns
 
 MINUTE_MS = 60_000
 

@@ -8,13 +8,19 @@ from typing import Any, cast
 
 import pytest
 
+from window_consumer.audit.count import (
+    Tier,
+    decode,
+)
+from window_consumer.audit.process_audit import (
+    Audit,
+    AuditSettings,
+)
+from window_consumer.audit.sink import CountingWriter
 from window_consumer.kafka.log_reader import LogReader
 from window_consumer.kafka.log_writer import Refusals
-from window_consumer.model.audit_count import Tier, decode
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy
-from window_consumer.telemetry.audit.audit import Audit, AuditSettings
-from window_consumer.telemetry.audit.redriven import CountingWriter
 from window_consumer.testing.clock import ManualClock
 
 READER = cast("LogReader", None)

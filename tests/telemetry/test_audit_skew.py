@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.core.support import ORDERS, Note
-from window_consumer.core.decisions import Assigned, EngineRules
-from window_consumer.core.engine import Engine
+from tests.engine.support import ORDERS, Note
+from window_consumer.audit.consumer import (
+    AuditRules,
+    ConsumerAudit,
+)
+from window_consumer.audit.sums import SkewWatch
+from window_consumer.engine.decisions import (
+    Assigned,
+    EngineRules,
+)
+from window_consumer.engine.engine import Engine
 from window_consumer.model.protocols import Batch
-from window_consumer.telemetry.audit.consumer import AuditRules, ConsumerAudit
-from window_consumer.telemetry.audit.skew import SkewWatch
 
 WALL_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

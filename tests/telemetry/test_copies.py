@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from window_consumer.telemetry import copies as module
-from window_consumer.telemetry.copies import HealthOfCopies
-from window_consumer.telemetry.health import Answer
-from window_consumer.telemetry.http_server import HttpServer
+from window_consumer.metrics import replica_health as module
+from window_consumer.metrics.health import Answer
+from window_consumer.metrics.http_server import HttpServer
+from window_consumer.metrics.replica_health import HealthOfCopies
 
 GAUGE = '# HELP a A.\n# TYPE a gauge\na{process="%s"} 1\n'
 

@@ -9,16 +9,34 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.core.support import Driven, notes
 from tests.docs.pages import ROOT
-from window_consumer.core.durations import BOUNDS_S, Histogram
-from window_consumer.core.limiter import LimitCause, LimitRules
-from window_consumer.core.snapshot import picture
-from window_consumer.telemetry.exposition import exposition, joined, prometheus_name
-from window_consumer.telemetry.measures import AuditFigures, Measures, OfProcess, TraceFigures
-from window_consumer.telemetry.metric import Metric, MetricKind
-from window_consumer.telemetry.metrics import METRICS
-from window_consumer.telemetry.reference import metrics_page
+from tests.engine.support import Driven, notes
+from window_consumer.engine.latency_histogram import (
+    BOUNDS_S,
+    Histogram,
+)
+from window_consumer.engine.scheduling.adaptive_concurrency import (
+    LimitCause,
+    LimitRules,
+)
+from window_consumer.engine.snapshot import picture
+from window_consumer.metrics.catalog import METRICS
+from window_consumer.metrics.exposition import (
+    exposition,
+    joined,
+    metrics_page,
+    prometheus_name,
+)
+from window_consumer.metrics.measures import (
+    AuditFigures,
+    Measures,
+    OfProcess,
+    TraceFigures,
+)
+from window_consumer.metrics.metric import (
+    Metric,
+    MetricKind,
+)
 
 
 def measures(worker: str = "charge", **more: Any) -> Measures:

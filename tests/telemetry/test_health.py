@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from window_consumer.metrics.health import (
+    SILENT_S,
+    Health,
+)
 from window_consumer.runtime.poll_loop import Phase
-from window_consumer.telemetry.health import SILENT_S, Health
 
 
 def worker(

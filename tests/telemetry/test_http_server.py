@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.telemetry.asking import asked
+from window_consumer.metrics import http_server
+from window_consumer.metrics.health import Answer
+from window_consumer.metrics.http_server import HttpServer
 from window_consumer.model.errors import UsageError
-from window_consumer.telemetry import http_server
-from window_consumer.telemetry.health import Answer
-from window_consumer.telemetry.http_server import HttpServer
 
 LONG = "x" * 50_000_000
 

@@ -10,9 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tests.core.support import ORDERS, OTHERS, Driven, notes
-from window_consumer.core.snapshot import LimitPicture, Snapshot, picture
-from window_consumer.telemetry.pictures import plain, snapshot_of
+from tests.engine.support import ORDERS, OTHERS, Driven, notes
+from window_consumer.admin.snapshots import (
+    plain,
+    snapshot_of,
+)
+from window_consumer.engine.snapshot import (
+    LimitPicture,
+    Snapshot,
+    picture,
+)
 
 
 def taken(offsets: int, claimed: int, failed: list[int]) -> Snapshot:

@@ -13,13 +13,24 @@ import pytest
 from tests.commands import PATIENCE_S
 from tests.telemetry.tracing import LOGGER
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.embedded import ApiKey, EmbeddedBroker, ErrorCode
+from window_consumer.kafka.embedded import (
+    ApiKey,
+    EmbeddedBroker,
+    ErrorCode,
+)
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import EventNeeds
-from window_consumer.model.trace_batch import encoded
-from window_consumer.telemetry.trace.spool import Spool
-from window_consumer.telemetry.trace.way import Way, WayFigures, Written
-from window_consumer.telemetry.trace.ways import Acks, way_out
+from window_consumer.trace.event_batch import encoded
+from window_consumer.trace.recording.exporter import (
+    Way,
+    WayFigures,
+    Written,
+)
+from window_consumer.trace.recording.exporters import (
+    Acks,
+    way_out,
+)
+from window_consumer.trace.recording.spool import Spool
 
 TOPIC = "wc.trace"
 

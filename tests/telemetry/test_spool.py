@@ -17,8 +17,14 @@ from pathlib import Path
 import pytest
 
 from tests.commands import PATIENCE_S
-from window_consumer.telemetry.trace.spool import PREFIX, Orphans, Spool, SpoolFile, batches_in
-from window_consumer.telemetry.trace.way import Written
+from window_consumer.trace.recording.exporter import Written
+from window_consumer.trace.recording.spool import (
+    PREFIX,
+    Orphans,
+    Spool,
+    SpoolFile,
+    batches_in,
+)
 
 LOGGER = logging.getLogger("window_consumer")
 MANY = 10**9
@@ -204,8 +210,8 @@ def test_files_of_another_version_are_left_alone_with_one_warning(
 KILLED = """
 import logging, sys
 from pathlib import Path
-from window_consumer.telemetry.trace.spool import Spool
-from window_consumer.telemetry.trace.way import Written
+from window_consumer.trace.recording.spool import Spool
+from window_consumer.trace.recording.exporter import Written
 spool = Spool(Path(sys.argv[1]), 10**9, logging.getLogger())
 for number in range(10**6):
     spool.append([Written(b"%020d" % number, 1)])

@@ -10,15 +10,23 @@ from time import monotonic
 import pytest
 
 from tests.commands import PATIENCE_S
-from tests.core.support import Note as Message
+from tests.engine.support import Note as Message
 from tests.telemetry.tracing import ABOUT, LOGGER, Kept
+from window_consumer.metrics.measures import TraceFigures
 from window_consumer.model.key_forms import as_text
-from window_consumer.model.trace_event import Step
-from window_consumer.telemetry.measures import TraceFigures
-from window_consumer.telemetry.trace import batches, writer
-from window_consumer.telemetry.trace.notes import Group, Note
-from window_consumer.telemetry.trace.way import Written
-from window_consumer.telemetry.trace.writer import TraceWriter
+from window_consumer.trace.event import Step
+from window_consumer.trace.recording import (
+    batch_builder as batches,
+)
+from window_consumer.trace.recording import (
+    writer,
+)
+from window_consumer.trace.recording.exporter import Written
+from window_consumer.trace.recording.notes import (
+    Group,
+    Note,
+)
+from window_consumer.trace.recording.writer import TraceWriter
 
 RECEIVED = Group(ABOUT, Step.RECEIVED, "orders", 0, 1.0)
 PROCESSED = Group(ABOUT, Step.PROCESSED, "orders", 0, 1.0)

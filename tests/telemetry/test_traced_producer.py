@@ -17,9 +17,9 @@ from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.traced_producer import new_id
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.record import Call
-from window_consumer.model.trace_batch import decoded
-from window_consumer.model.trace_event import TraceEvent
-from window_consumer.runtime.current import current_slot
+from window_consumer.runtime.context import current_slot
+from window_consumer.trace.event import TraceEvent
+from window_consumer.trace.event_batch import decoded
 
 SOON = TraceSettings(keys="raw", flush_s=0.05, app="shop-web")
 

@@ -6,9 +6,15 @@ import math
 
 import pytest
 
-from tests.core.support import ORDERS, Driven, notes
-from window_consumer.core.snapshot import Snapshot, picture
-from window_consumer.telemetry.trend import Sample, Trend
+from tests.engine.support import ORDERS, Driven, notes
+from window_consumer.engine.snapshot import (
+    Snapshot,
+    picture,
+)
+from window_consumer.metrics.trend import (
+    Sample,
+    Trend,
+)
 
 
 def snapshot(log_end: int | None, slots: int = 4) -> Snapshot:

@@ -6,15 +6,24 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from tests.core.support import Driven
-from window_consumer.model.key_forms import KeyForm, as_text
-from window_consumer.model.trace_batch import decoded
-from window_consumer.model.trace_event import Role, TraceEvent
-from window_consumer.model.trace_sampling import Sampling
-from window_consumer.telemetry.trace.consumer_trace import ConsumerTrace
-from window_consumer.telemetry.trace.notes import Writer
-from window_consumer.telemetry.trace.way import WayFigures, Written
-from window_consumer.telemetry.trace.writer import TraceWriter
+from tests.engine.support import Driven
+from window_consumer.model.key_forms import (
+    KeyForm,
+    as_text,
+)
+from window_consumer.trace.event import (
+    Role,
+    TraceEvent,
+)
+from window_consumer.trace.event_batch import decoded
+from window_consumer.trace.recording.exporter import (
+    WayFigures,
+    Written,
+)
+from window_consumer.trace.recording.notes import Writer
+from window_consumer.trace.recording.worker_trace import ConsumerTrace
+from window_consumer.trace.recording.writer import TraceWriter
+from window_consumer.trace.sampling import Sampling
 
 ABOUT = Writer(Role.CONSUMER, group="shop", worker="charge", client_id="wc-charge")
 LOGGER = logging.getLogger("window_consumer")

@@ -9,11 +9,14 @@ from typing import Any
 
 from attrs import define
 
-from tests.core.support import Driven, notes
-from window_consumer.core.snapshot import Snapshot, picture
-from window_consumer.telemetry.health import Answer
-from window_consumer.telemetry.http_server import HttpServer
-from window_consumer.telemetry.pictures import plain
+from tests.engine.support import Driven, notes
+from window_consumer.admin.snapshots import plain
+from window_consumer.engine.snapshot import (
+    Snapshot,
+    picture,
+)
+from window_consumer.metrics.health import Answer
+from window_consumer.metrics.http_server import HttpServer
 
 
 def a_snapshot() -> Snapshot:

@@ -22,7 +22,7 @@ from window_consumer import (
     current_record,
     header,
 )
-from window_consumer.runtime.batch_calls import BatchHandler
+from window_consumer.runtime.calls.batch_calls import BatchHandler
 from window_consumer.testing import (
     DEAD_LETTERED,
     DONE,

@@ -11,7 +11,15 @@ import pytest
 
 from tests.testing.shops import config
 from window_consumer import App, Fatal, Record, RetryLater, Skip, UsageError, current_record
-from window_consumer.testing import DEAD_LETTERED, DONE, MOVED, RETRYING, SKIPPED, Outcome, TestApp
+from window_consumer.testing import (
+    DEAD_LETTERED,
+    DONE,
+    MOVED,
+    RETRYING,
+    SKIPPED,
+    Outcome,
+    TestApp,
+)
 
 GROUPED = {
     "skip in a group": Skip(),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.testing.shops import Shop, config
 from window_consumer import App, Record, UsageError
-from window_consumer.model.dead_letter import read_dead_letter
+from window_consumer.dlq.dead_letter import read_dead_letter
 from window_consumer.testing import (
     DEAD_LETTERED,
     DONE,

@@ -13,11 +13,17 @@ from attrs import evolve
 from tests.testing.shops import config
 from window_consumer import App, Record
 from window_consumer.model.errors import CommitFailedError
-from window_consumer.model.protocols import Commit, Committed
+from window_consumer.model.protocols import (
+    Commit,
+    Committed,
+)
 from window_consumer.model.record import TopicPartition
 from window_consumer.testing import TestApp
-from window_consumer.testing.fake_group import FakeGroup, Refusal
-from window_consumer.testing.fake_source import FakeSource
+from window_consumer.testing.fakes.group import (
+    FakeGroup,
+    Refusal,
+)
+from window_consumer.testing.fakes.source import FakeSource
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -9,9 +9,14 @@ import pytest
 
 from tests.testing.shops import config
 from window_consumer import App, Produce, Record, ResultRefusedError
-from window_consumer.testing import DEAD_LETTERED, DONE, RETRYING, TestApp
-from window_consumer.testing.fake_broker import Fate
-from window_consumer.testing.fake_topics import partition_of
+from window_consumer.testing import (
+    DEAD_LETTERED,
+    DONE,
+    RETRYING,
+    TestApp,
+)
+from window_consumer.testing.fakes.broker import Fate
+from window_consumer.testing.fakes.topics import partition_of
 
 Returns = Callable[[Record], object]
 

@@ -1,15 +1,24 @@
-"""The application object: decorators, and ``start``."""
+"""The application object: decorators, and ``start``.
+
+A worker's keys as arguments of a decorator, so that editors and type checkers know them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from window_consumer.app.batch_parameters import batch_parameters_of
-from window_consumer.app.blueprint import Blueprint, blueprint_of
-from window_consumer.app.calls import batch_handler_of, handler_of
+from window_consumer.app.calls import (
+    batch_handler_of,
+    handler_of,
+    refuse_batch_mixture,
+    refuse_mixture,
+    refuse_mixtures,
+)
+from window_consumer.app.child_spec import Blueprint, blueprint_of
 from window_consumer.app.handlers import (
     Around,
     Handler,
@@ -35,28 +44,53 @@ from window_consumer.app.lifespans import (
     is_async_lifespan,
     refuse_what_opens_nothing,
 )
-from window_consumer.app.mixtures import (
-    refuse_batch_mixture,
-    refuse_mixture,
-    refuse_mixtures,
-)
 from window_consumer.app.parameters import parameters_of
-from window_consumer.app.patience import Patience
 from window_consumer.app.plan import Plan, PlannedWorker, make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
-from window_consumer.app.starting import start
+from window_consumer.app.start_timeout import Patience
+from window_consumer.app.startup import start
 from window_consumer.app.wiring import setup_of
-from window_consumer.app.worker_keys import WorkerKeys
 from window_consumer.config import TopicsConfig
+from window_consumer.metrics.replica_health import CopyOfMany
+from window_consumer.model.conditions.lookup import WallMs
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
-from window_consumer.model.record_lookup import WallMs
-from window_consumer.runtime.batch_calls import BatchHandler
-from window_consumer.runtime.expiry import Warn
-from window_consumer.runtime.faults import Redact
+from window_consumer.runtime.calls.batch_calls import BatchHandler
+from window_consumer.runtime.calls.expiry import Warn
+from window_consumer.runtime.error_report import Redact
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
-from window_consumer.telemetry.copies import CopyOfMany
+
+
+class WorkerKeys(TypedDict, total=False):
+    """Defaults for a worker, with the names, units and meaning of the configuration's keys.
+
+    ``fatal`` and ``retryable`` stand for those below ``retry``.
+    """
+
+    patterns: Sequence[str]
+    group: str
+    ordering: Literal["unordered", "key", "partition"]
+    concurrency: int | Literal["auto"] | Mapping[str, str]
+    rate_per_process: str | Mapping[str, Any]
+    pool: Literal["threads", "processes"]
+    memory: str
+    window: Mapping[str, int]
+    commit_interval: str
+    revoke_timeout: str
+    stop_timeout: str
+    retry: Mapping[str, Any]
+    fatal: Sequence[type[BaseException] | str]
+    retryable: Sequence[type[BaseException] | str]
+    otherwise: Literal["dead_letter", "skip", "stop"]
+    ttl: str | Mapping[str, str]
+    on_expired: Literal["dead_letter", "drop"]
+    breaker: Mapping[str, Any]
+    stall: Mapping[str, Any]
+    on_no_offset: Literal["earliest", "latest", "fail"]
+    on_out_of_range: Literal["fail", "earliest", "latest"]
+    kafka: Mapping[str, Any]
+
 
 Token = tuple[str, float]
 """A token and when it expires, in seconds since 1970."""
@@ -372,7 +406,7 @@ class App:
         stop_asked: Callable[[], bool] = lambda: False,
         copy: CopyOfMany | None = None,
     ) -> Running:
-        """Start what ``plan`` has checked, see ``start``.
+        """Start what ``plan`` has checked, see ``start_offset``.
 
         While it waits for a broker it asks ``stop_asked`` about once a second, and raises
         StartStoppedError when that says so. Probes get answers from the beginning to the end. A
@@ -399,7 +433,7 @@ class App:
         stop_asked: Callable[[], bool] = lambda: False,
         dry: bool = False,
     ) -> Prepared:
-        """Ask the cluster what has to be known before the first record, see ``start``.
+        """Ask the cluster what has to be known before the first record, see ``start_offset``.
 
         A ``dry`` run changes nothing; without it missing dead-letter topics are made.
         """

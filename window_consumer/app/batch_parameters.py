@@ -9,8 +9,15 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.app.decoders import Decoder, decoder_by, decoder_of
-from window_consumer.app.parameters import hints_of, required
+from window_consumer.app.decoders import (
+    Decoder,
+    decoder_by,
+    decoder_of,
+)
+from window_consumer.app.parameters import (
+    hints_of,
+    required,
+)
 from window_consumer.model.errors import (
     HandlerSignal,
     NotInBatchError,
@@ -18,8 +25,17 @@ from window_consumer.model.errors import (
     UsageError,
 )
 from window_consumer.model.record import Record
-from window_consumer.runtime.batch_calls import BatchHandler, Failed, Sorted, answers_of, failed_of
-from window_consumer.runtime.batch_steps import Steps, layered
+from window_consumer.runtime.calls.batch_calls import (
+    BatchHandler,
+    Failed,
+    Sorted,
+    answers_of,
+    failed_of,
+)
+from window_consumer.runtime.calls.batch_steps import (
+    Steps,
+    layered,
+)
 
 _FORMS = (
     "(records: list[Record]), (values: list[Order]) or (values: list[Order], records: list[Record])"

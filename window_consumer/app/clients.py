@@ -7,13 +7,25 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.app.patience import LOGGER, Patience
-from window_consumer.config import Loaded, Mask, WorkerConfig, effective_kafka
+from window_consumer.app.start_timeout import (
+    LOGGER,
+    Patience,
+)
+from window_consumer.config import (
+    Loaded,
+    Mask,
+    WorkerConfig,
+    effective_kafka,
+)
 from window_consumer.kafka import settings
-from window_consumer.kafka.client_files import unusable_files
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.oauth import OauthToken, Tokens, uses_tokens
+from window_consumer.kafka.oauth import (
+    OauthToken,
+    Tokens,
+    uses_tokens,
+)
+from window_consumer.kafka.settings.client_files import unusable_files
 from window_consumer.model.errors import ConfigError
 
 

@@ -7,12 +7,20 @@ from collections.abc import Iterator, Mapping
 from attrs import evolve, frozen
 
 from window_consumer.app.application import App
-from window_consumer.app.event_topics import event_place, event_topics
-from window_consumer.app.group_times import HEARTBEAT, SESSION, GroupTimes, group_times
+from window_consumer.app.limits.group_times import (
+    HEARTBEAT,
+    SESSION,
+    GroupTimes,
+    group_times,
+)
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import PreparedWorker
-from window_consumer.app.topic_troubles import wider_copies
-from window_consumer.core.metadata import MAX_BYTES
+from window_consumer.engine.commit_metadata import MAX_BYTES
+from window_consumer.topics.event_topics import (
+    event_place,
+    event_topics,
+)
+from window_consumer.topics.problems import wider_copies
 
 
 @frozen

@@ -12,14 +12,29 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
-from window_consumer.app.auditing import Auditing, auditing_of
-from window_consumer.app.opentelemetry import Spanning, spanning
 from window_consumer.app.plan import Plan
-from window_consumer.app.preflight import Prepared, PreparedWorker
-from window_consumer.app.tracing import Tracing, tracing_of
-from window_consumer.core.observer import Observer
-from window_consumer.model.protocols import Clock, Sink
-from window_consumer.telemetry.measures import OfProcess
+from window_consumer.app.preflight import (
+    Prepared,
+    PreparedWorker,
+)
+from window_consumer.audit.wire import (
+    Auditing,
+    auditing_of,
+)
+from window_consumer.engine.observer import Observer
+from window_consumer.metrics.measures import OfProcess
+from window_consumer.metrics.otel.wire import (
+    Spanning,
+    spanning,
+)
+from window_consumer.model.protocols import (
+    Clock,
+    Sink,
+)
+from window_consumer.trace.wire import (
+    Tracing,
+    tracing_of,
+)
 
 if TYPE_CHECKING:
     from window_consumer.app.application import App

@@ -1,4 +1,7 @@
-"""The plan: configuration and handlers put together and checked, without a cluster."""
+"""The plan: configuration and handlers put together and checked, without a cluster.
+
+Workers whose handlers get lists of records: what has to fit together.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ from typing import Any
 
 from attrs import field, frozen
 
-from window_consumer.app.batches import check_batches
-from window_consumer.app.handlers import HandlerSpec
-from window_consumer.app.ladder_topics import levels_of, writes_dead_letters
-from window_consumer.app.routes import PlannedRoute, planned_routes
+from window_consumer.app.handlers import (
+    HandlerSpec,
+    PlannedRoute,
+    planned_routes,
+)
 from window_consumer.config import (
+    BatchConfig,
     Config,
     Loaded,
     Mask,
@@ -23,24 +28,62 @@ from window_consumer.config import (
     effective_kafka,
     load,
 )
-from window_consumer.config.concurrency import AutoConcurrency
 from window_consumer.config.cores import usable_cores
-from window_consumer.config.ttl import HeaderTtl
+from window_consumer.config.sections.concurrency import AutoConcurrency
+from window_consumer.config.sections.ttl import HeaderTtl
 from window_consumer.config.units import DURATION_UNITS
-from window_consumer.core.batching import BatchRules
-from window_consumer.core.breaker import BreakerRules
-from window_consumer.core.decisions import EngineRules
-from window_consumer.core.expiry import ExpiryRules, TtlHeader
-from window_consumer.core.ladder import RetryRules
-from window_consumer.core.limiter import LimitRules
-from window_consumer.core.metadata import MAX_BYTES, worst_case_bytes
-from window_consumer.core.rates import RateRules
-from window_consumer.core.stalls import StallRules
+from window_consumer.engine.commit_metadata import (
+    MAX_BYTES,
+    worst_case_bytes,
+)
+from window_consumer.engine.decisions import EngineRules
+from window_consumer.engine.guards.circuit_breaker import BreakerRules
+from window_consumer.engine.guards.stalls import StallRules
+from window_consumer.engine.retry.policy import RetryRules
+from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
+from window_consumer.engine.scheduling.batching import BatchRules
+from window_consumer.engine.scheduling.rate_limit import RateRules
 from window_consumer.kafka import settings
-from window_consumer.kafka.client_files import names_a_file, unusable_files
-from window_consumer.kafka.property_names import probably_meant
-from window_consumer.kafka.trial import refused_by_client
+from window_consumer.kafka.settings.check import probably_meant, refused_by_client
+from window_consumer.kafka.settings.client_files import (
+    names_a_file,
+    unusable_files,
+)
 from window_consumer.model.errors import ConfigError
+from window_consumer.runtime.calls.expiry import (
+    ExpiryRules,
+    TtlHeader,
+)
+from window_consumer.topics.ladder_topics import (
+    levels_of,
+    writes_dead_letters,
+)
+
+
+def check_batches(loaded: Loaded, worker: WorkerConfig, handlers: Sequence[HandlerSpec]) -> None:
+    """Raise ConfigError for handlers of both kinds in one worker, and keys that make no sense."""
+    batch = [each.name for each in handlers if each.is_batch]
+    plain = [each.name for each in handlers if not each.is_batch]
+    path = ("workers", worker.name)
+    if batch and plain:
+        raise ConfigError(
+            f"{loaded.where((*path, 'handler'))}: workers.{worker.name}.handler: {batch[0]} is a"
+            f" batch handler and {plain[0]} is none: one worker runs handlers of one kind; give"
+            " each kind a worker and a group of its own, or make both batch handlers"
+        )
+    if plain and worker.batch != BatchConfig():
+        raise ConfigError(
+            f"{loaded.where((*path, 'batch'))}: workers.{worker.name}.batch: {plain[0]} gets one"
+            " record a call: take batch out, or decorate the handler with @app.batch_handler"
+        )
+    records = worker.window.cells * worker.window.cell_records
+    if batch and worker.batch.max_records > records:
+        raise ConfigError(
+            f"{loaded.where((*path, 'batch', 'max_records'))}: workers.{worker.name}.batch."
+            f"max_records: is {worker.batch.max_records}, and a partition's window holds {records}"
+            " records: no batch would ever be full; write less, or more window.cells or"
+            " window.cell_records"
+        )
 
 
 @frozen

@@ -10,18 +10,25 @@ from collections.abc import Container, Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from window_consumer.app.copy_topics import CopyTopics, Ladder, missing_right
-from window_consumer.app.leftovers import Leftover, leftovers
-from window_consumer.app.patience import LOGGER, Patience
-from window_consumer.app.patterns import matching_topics
-from window_consumer.app.plan import Plan, PlannedWorker
-from window_consumer.app.topic_troubles import TopicTroubles, wider_copies
-from window_consumer.core.rungs import Rung
+from window_consumer.app.plan import (
+    Plan,
+    PlannedWorker,
+)
+from window_consumer.app.start_timeout import (
+    LOGGER,
+    Patience,
+)
+from window_consumer.engine.retry.retry_topics import Rung
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.oauth import ARGUMENT, OauthToken, Tokens, uses_tokens
+from window_consumer.kafka.cluster.topics import Topic
+from window_consumer.kafka.oauth import (
+    ARGUMENT,
+    OauthToken,
+    Tokens,
+    uses_tokens,
+)
 from window_consumer.kafka.settings import admin_settings
-from window_consumer.kafka.topics import Topic
 from window_consumer.model.errors import (
     BrokerUnavailableError,
     ConfigError,
@@ -30,6 +37,20 @@ from window_consumer.model.errors import (
     WindowConsumerError,
 )
 from window_consumer.model.protocols import TopicFacts
+from window_consumer.topics.copy_topics import (
+    CopyTopics,
+    Ladder,
+    missing_right,
+)
+from window_consumer.topics.orphan_topics import (
+    Leftover,
+    leftovers,
+)
+from window_consumer.topics.patterns import matching_topics
+from window_consumer.topics.problems import (
+    TopicTroubles,
+    wider_copies,
+)
 
 Errors = dict[str, WindowConsumerError]
 """Why topics cannot be made ready, by their names."""

@@ -10,26 +10,49 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from window_consumer.app.blueprint import Blueprint
-from window_consumer.app.calls import batch_handler_of, handler_of
+from window_consumer.app.calls import (
+    batch_handler_of,
+    handler_of,
+)
+from window_consumer.app.child_spec import Blueprint
 from window_consumer.app.lifespans import StatesByWorker
 from window_consumer.app.listeners import Listeners
-from window_consumer.app.patience import LOGGER
-from window_consumer.app.plan import Plan, PlannedWorker
-from window_consumer.app.preflight import Preparation, Prepared, PreparedWorker
-from window_consumer.core.copies import Origin
+from window_consumer.app.plan import (
+    Plan,
+    PlannedWorker,
+)
+from window_consumer.app.preflight import (
+    Preparation,
+    Prepared,
+    PreparedWorker,
+)
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.engine.retry.copy_record import Origin
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
 from window_consumer.model.protocols import Clock
-from window_consumer.runtime.async_pool import AsyncPool
-from window_consumer.runtime.event_loop import EventLoop
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.poll_loop import LoopRules, Phase
-from window_consumer.runtime.process_pool import ProcessPool
-from window_consumer.runtime.running import MakeSource, MakeWorkers
-from window_consumer.runtime.spanned import CallSpans, spanned
-from window_consumer.runtime.worker import SystemClock, Worker, WorkerSetup
+from window_consumer.runtime.calls.spans import (
+    CallSpans,
+    spanned,
+)
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.poll_loop import (
+    LoopRules,
+    Phase,
+)
+from window_consumer.runtime.pools.asyncio import AsyncPool
+from window_consumer.runtime.pools.event_loop import EventLoop
+from window_consumer.runtime.pools.processes.pool import ProcessPool
+from window_consumer.runtime.running import (
+    MakeSource,
+    MakeWorkers,
+)
+from window_consumer.runtime.worker import (
+    SystemClock,
+    Worker,
+    WorkerSetup,
+)
 
 if TYPE_CHECKING:
     from window_consumer.app.application import App

@@ -10,16 +10,27 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from window_consumer.app import App, Plan
-from window_consumer.app.bounds import RetryWait, WorkerBounds, bounds_of
-from window_consumer.app.connect import ClusterFindings, findings_of
-from window_consumer.app.process_bounds import (
+from window_consumer.app.application import App
+from window_consumer.app.connect import (
+    ClusterFindings,
+    findings_of,
+)
+from window_consumer.app.limits import (
+    RetryWait,
+    WorkerBounds,
+    bounds_of,
+)
+from window_consumer.app.limits.process import (
     ProcessBounds,
     container_limit,
     process_bounds_of,
 )
-from window_consumer.config.units import format_duration, format_size
-from window_consumer.telemetry.otel.environment import missing_files
+from window_consumer.app.plan import Plan
+from window_consumer.config.units import (
+    format_duration,
+    format_size,
+)
+from window_consumer.metrics.otel.environment import missing_files
 
 
 @frozen

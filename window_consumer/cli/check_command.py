@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from window_consumer.app.admin import check_certificate
+from window_consumer.admin.wire import check_certificate
 from window_consumer.app.loading import load_app
 from window_consumer.cli import options
 from window_consumer.cli.check import check

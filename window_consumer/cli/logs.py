@@ -1,7 +1,11 @@
-"""The command line's logging: text for people or JSON lines for machines, secrets masked."""
+"""The command line's logging: text for people or JSON lines for machines, secrets masked.
+
+Settings of the interpreter that suit a consumer; only the command line changes them.
+"""
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sys
@@ -9,7 +13,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from window_consumer.runtime.current import CROSSED, RecordContext
+from window_consumer.runtime.context import (
+    CROSSED,
+    RecordContext,
+)
 
 LogFormat = Literal["text", "json"]
 
@@ -131,3 +138,19 @@ def set_up(log_format: LogFormat, level: str, process: str = "") -> MaskedFormat
     handler.addFilter(RecordContext(keep=True))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     return formatter
+
+
+SWITCH_INTERVAL_S = 0.005
+GC_THRESHOLD = 50_000
+
+
+def tune(switch_interval_s: float, gc_threshold: int) -> None:
+    """Set how long a thread keeps the interpreter, and how many new objects start a collection.
+
+    A worker makes some thousand objects at a time and lets go of them in order: collecting after
+    every 700 finds nothing and looks at all that is in the windows.
+    """
+    sys.setswitchinterval(switch_interval_s)
+    if gc_threshold:
+        gc.set_threshold(gc_threshold, 20, 50)
+        gc.freeze()

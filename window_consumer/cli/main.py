@@ -1,33 +1,39 @@
-"""``window-consumer``: the commands, each in its module."""
+"""``window-consumer``: the commands, each in its module.
+
+``window-consumer schema`` and ``metrics``: what can be written, and what can be read.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 
 import click
 
 import window_consumer
-from window_consumer.cli.errors import guarded
-from window_consumer.cli.lazy import LazyGroup
+from window_consumer.cli.options import LazyGroup
+from window_consumer.cli.output import guarded
+from window_consumer.config import config_page, json_schema
+from window_consumer.metrics.exposition import metrics_page
 
 _COMMANDS = {
     "run": "window_consumer.cli.run_command:run_command",
     "check": "window_consumer.cli.check_command:check_command",
-    "schema": "window_consumer.cli.references:schema_command",
-    "metrics": "window_consumer.cli.references:metrics_command",
-    "top": "window_consumer.cli.top:top_command",
-    "doctor": "window_consumer.cli.doctor:doctor_command",
-    "skip": "window_consumer.cli.intervene:skip_command",
-    "dead-letter": "window_consumer.cli.intervene:dead_letter_command",
-    "broker": "window_consumer.cli.embedded:broker_command",
-    "demo": "window_consumer.cli.demo:demo_command",
-    "dlq": "window_consumer.cli.dlq:dlq_group",
-    "topics": "window_consumer.cli.topics:topics_group",
-    "backfill": "window_consumer.cli.backfill_command:backfill_command",
-    "pipeline": "window_consumer.cli.pipeline:pipeline_group",
-    "audit": "window_consumer.cli.audit:audit_group",
-    "trace": "window_consumer.cli.trace:trace_group",
-    "simulate": "window_consumer.cli.simulate:simulate_command",
+    "schema": "window_consumer.cli.main:schema_command",
+    "metrics": "window_consumer.cli.main:metrics_command",
+    "top": "window_consumer.admin.commands.top:top_command",
+    "doctor": "window_consumer.admin.commands.doctor:doctor_command",
+    "skip": "window_consumer.admin.commands.intervene:skip_command",
+    "dead-letter": "window_consumer.admin.commands.intervene:dead_letter_command",
+    "broker": "window_consumer.cli.broker:broker_command",
+    "demo": "window_consumer.demo:demo_command",
+    "dlq": "window_consumer.dlq.cli:dlq_group",
+    "topics": "window_consumer.topics.cli:topics_group",
+    "backfill": "window_consumer.spark.backfill.cli:backfill_command",
+    "pipeline": "window_consumer.spark.cli:pipeline_group",
+    "audit": "window_consumer.audit.cli:audit_group",
+    "trace": "window_consumer.trace.cli:trace_group",
+    "simulate": "window_consumer.simulator.cli:simulate_command",
 }
 
 
@@ -42,3 +48,18 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit."""
     sys.exit(guarded(lambda: int(cli.main(arguments, standalone_mode=False) or 0)))
+
+
+@click.command("schema")
+@click.option("--markdown", is_flag=True, help="Print the reference page docs/config.md instead.")
+def schema_command(*, markdown: bool) -> int:
+    """Print a JSON Schema of the configuration file, for editors."""
+    click.echo(config_page().rstrip() if markdown else json.dumps(json_schema(), indent=2))
+    return 0
+
+
+@click.command("metrics")
+def metrics_command() -> int:
+    """Print the list of all metrics, in Markdown, which is the page docs/metrics.md."""
+    click.echo(metrics_page().rstrip())
+    return 0

@@ -1,12 +1,47 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments that several commands share.
+
+Durations on the command line.
+
+Points in time on the command line.
+
+Groups of commands that are imported only when they are asked for.
+
+A start takes as long as its imports, and no command needs what the others need.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
-from window_consumer.cli.durations import Duration
+from window_consumer.config.units import (
+    UnitError,
+    parse_duration,
+)
+
+
+class Duration(click.ParamType[float]):
+    """A duration with its unit, as in the configuration."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return seconds."""
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_duration(str(value))
+        except UnitError as error:
+            hint = f"; {error.hint}" if error.hint else ""
+            self.fail(f"{value!r} {error}{hint}", param, ctx)
+
 
 application = click.argument("application", metavar="MODULE:APP")
 config = click.option(
@@ -34,3 +69,57 @@ start_timeout = click.option(
     metavar="DURATION",
     help="Give up when no broker answers for so long (exit code 1). [default: never]",
 )
+
+
+def since_1970(text: str, units_per_s: int) -> int:
+    """Return the units since 1970 of an ISO 8601 time, in UTC where it names no zone.
+
+    Raises ValueError, and OverflowError for a time that lies beyond what a datetime can be.
+    """
+    time = datetime.fromisoformat(text)
+    time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    return round(time.timestamp() * units_per_s)
+
+
+class Time(click.ParamType[int]):
+    """A point in time as ISO 8601, in UTC where it names no zone; so many units since 1970."""
+
+    name = "time"
+
+    def __init__(self, units_per_s: int):
+        self._units_per_s = units_per_s
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the units since 1970."""
+        if isinstance(value, int):
+            return value
+        try:
+            return since_1970(str(value), self._units_per_s)
+        except (ValueError, OverflowError):
+            now = datetime.now().astimezone().replace(microsecond=0)
+            self.fail(
+                f"{value!r} is no time: write it as 2026-01-31, 2026-01-31T12:00 (UTC), or"
+                f" {now.isoformat()}",
+                param,
+                ctx,
+            )
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are named by ``module:attribute``, in the order of their list."""
+
+    def __init__(self, *given: Any, lazy: Mapping[str, str], **more: Any):
+        super().__init__(*given, **more)
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
+        """Return all names."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's interface
+        """Import a command; None where there is none of that name."""
+        if cmd_name not in self._lazy:
+            return None
+        module, _, attribute = self._lazy[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command

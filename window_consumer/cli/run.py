@@ -13,16 +13,29 @@ from types import FrameType
 import click
 from attrs import frozen
 
-from window_consumer.app import App, Plan
-from window_consumer.cli.copies import join_supervisor, number_of_this_copy, this_copy
-from window_consumer.cli.errors import FAILED, INTERRUPTED, OK, explain
+from window_consumer.app.application import App
+from window_consumer.app.plan import Plan
 from window_consumer.cli.logs import MaskedFormatter
-from window_consumer.core.snapshot import Snapshot
+from window_consumer.cli.output import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    explain,
+)
+from window_consumer.cli.replicas import (
+    join_supervisor,
+    number_of_this_copy,
+    this_copy,
+)
+from window_consumer.engine.snapshot import Snapshot
+from window_consumer.metrics.otel import sdk
 from window_consumer.model.errors import StartStoppedError
-from window_consumer.runtime.guarded_log import own_logger
-from window_consumer.runtime.places import Places, stack_of_thread
+from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.running import Running
-from window_consumer.telemetry.otel import sdk
+from window_consumer.runtime.stack_dump import (
+    Places,
+    stack_of_thread,
+)
 
 _LOOK_S = 0.2
 _SHORTEST_FLUSH_S = 0.3

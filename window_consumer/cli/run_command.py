@@ -6,15 +6,22 @@ from typing import Any
 
 import click
 
-from window_consumer.app import Plan
 from window_consumer.app.loading import load_app
+from window_consumer.app.plan import Plan
 from window_consumer.cli import options
-from window_consumer.cli.copies import number_of_this_copy, run_copies
-from window_consumer.cli.durations import Duration
-from window_consumer.cli.embedded import run_embedded
-from window_consumer.cli.logs import set_up
+from window_consumer.cli.broker import run_embedded
+from window_consumer.cli.logs import (
+    GC_THRESHOLD,
+    SWITCH_INTERVAL_S,
+    set_up,
+    tune,
+)
+from window_consumer.cli.options import Duration
+from window_consumer.cli.replicas import (
+    number_of_this_copy,
+    run_copies,
+)
 from window_consumer.cli.run import run_until_stopped
-from window_consumer.cli.tuning import GC_THRESHOLD, SWITCH_INTERVAL_S, tune
 from window_consumer.model.errors import UsageError
 
 

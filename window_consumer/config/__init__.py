@@ -6,16 +6,21 @@ which are forbidden is for ``kafka`` to say; resolving dotted exception names is
 
 from __future__ import annotations
 
-from window_consumer.config.auditing import AuditConfig
-from window_consumer.config.docs import config_page, example
+from window_consumer.config.docs import (
+    config_page,
+    example,
+)
 from window_consumer.config.json_schema import json_schema
-from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
-from window_consumer.config.loading import Loaded, load
-from window_consumer.config.masking import MaskRule, MaskRules
-from window_consumer.config.opentelemetry import OpenTelemetryConfig
-from window_consumer.config.safety import BreakerConfig, StallConfig
-from window_consumer.config.schema import ENTRY, Config, WorkerConfig, effective_kafka
-from window_consumer.config.secret_keys import is_secret_key
+from window_consumer.config.loading import (
+    Loaded,
+    load,
+)
+from window_consumer.config.schema import (
+    ENTRY,
+    Config,
+    WorkerConfig,
+    effective_kafka,
+)
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
@@ -25,9 +30,28 @@ from window_consumer.config.sections import (
     TopicsConfig,
     WindowConfig,
 )
-from window_consumer.config.tracing import Sample, TraceConfig
+from window_consumer.config.sections.audit import AuditConfig
+from window_consumer.config.sections.guards import (
+    BreakerConfig,
+    StallConfig,
+)
+from window_consumer.config.sections.kafka_properties import (
+    Client,
+    KafkaConfig,
+    Scalar,
+    is_secret_key,
+)
+from window_consumer.config.sections.mask import (
+    MaskRule,
+    MaskRules,
+)
+from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
+from window_consumer.config.sections.trace import (
+    Sample,
+    TraceConfig,
+)
 from window_consumer.config.units import format_duration
-from window_consumer.model.mask import Mask
+from window_consumer.model.redaction import Mask
 
 __all__ = [
     "ENTRY",

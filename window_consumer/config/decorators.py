@@ -7,8 +7,17 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from window_consumer.config.problems import Problem, did_you_mean
-from window_consumer.config.tree import Origin, Path, Tree, dotted, walk
+from window_consumer.config.problems import (
+    Problem,
+    did_you_mean,
+)
+from window_consumer.config.tree import (
+    Origin,
+    Path,
+    Tree,
+    dotted,
+    walk,
+)
 
 HandlerDefaults = Mapping[str, Mapping[str, Any]]
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from attrs import Attribute
 
-from window_consumer.config.auditing import AuditConfig
-from window_consumer.config.kafka_properties import KafkaConfig
-from window_consumer.config.listening import AdminConfig, HealthConfig, TlsConfig
-from window_consumer.config.masking import MaskRule
-from window_consumer.config.opentelemetry import OpenTelemetryConfig
-from window_consumer.config.options import Option, options
-from window_consumer.config.safety import BreakerConfig, StallConfig
-from window_consumer.config.schema import Config, WorkerConfig
+from window_consumer.config.options import (
+    Option,
+    options,
+)
+from window_consumer.config.schema import (
+    Config,
+    WorkerConfig,
+)
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
@@ -23,7 +23,20 @@ from window_consumer.config.sections import (
     TopicsConfig,
     WindowConfig,
 )
-from window_consumer.config.tracing import TraceConfig
+from window_consumer.config.sections.audit import AuditConfig
+from window_consumer.config.sections.guards import (
+    BreakerConfig,
+    StallConfig,
+)
+from window_consumer.config.sections.kafka_properties import KafkaConfig
+from window_consumer.config.sections.listening import (
+    AdminConfig,
+    HealthConfig,
+    TlsConfig,
+)
+from window_consumer.config.sections.mask import MaskRule
+from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
+from window_consumer.config.sections.trace import TraceConfig
 
 _INTRODUCTION: Final = """\
 # Configuration

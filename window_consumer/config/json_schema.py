@@ -9,11 +9,20 @@ import attrs
 from attrs import Attribute
 
 from window_consumer.config import names
-from window_consumer.config.kafka_properties import CLIENTS, KafkaConfig
-from window_consumer.config.kinds import Kind
-from window_consumer.config.masking import MaskRule
-from window_consumer.config.options import Option, options
-from window_consumer.config.schema import Config, WorkerConfig
+from window_consumer.config.options import (
+    Option,
+    options,
+)
+from window_consumer.config.schema import (
+    Config,
+    WorkerConfig,
+)
+from window_consumer.config.sections.kafka_properties import (
+    CLIENTS,
+    KafkaConfig,
+)
+from window_consumer.config.sections.mask import MaskRule
+from window_consumer.config.value_types import Kind
 
 _KAFKA: Final = {"$ref": "#/$defs/kafka"}
 _PROPERTIES: Final = {"$ref": "#/$defs/properties"}

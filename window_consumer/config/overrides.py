@@ -7,11 +7,26 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from window_consumer.config.interpolation import Untyped
-from window_consumer.config.kafka_properties import CLIENTS, KafkaConfig
 from window_consumer.config.options import options
-from window_consumer.config.problems import InvalidError, Problem, did_you_mean
-from window_consumer.config.schema import Config, WorkerConfig
-from window_consumer.config.tree import Origin, Path, Tree, tree_of
+from window_consumer.config.problems import (
+    InvalidError,
+    Problem,
+    did_you_mean,
+)
+from window_consumer.config.schema import (
+    Config,
+    WorkerConfig,
+)
+from window_consumer.config.sections.kafka_properties import (
+    CLIENTS,
+    KafkaConfig,
+)
+from window_consumer.config.tree import (
+    Origin,
+    Path,
+    Tree,
+    tree_of,
+)
 from window_consumer.config.yaml_file import read_text
 
 _FLOW_BEGINS: Final = ("[", "{", '"', "'")

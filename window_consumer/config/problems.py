@@ -8,10 +8,15 @@ from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
-from window_consumer.config.tree import Origin, Path, Tree, dotted
+from window_consumer.config.tree import (
+    Origin,
+    Path,
+    Tree,
+    dotted,
+)
 from window_consumer.model.errors import ConfigError
-from window_consumer.model.half_characters import escaped
-from window_consumer.model.mask import Mask
+from window_consumer.model.record_contents import escaped
+from window_consumer.model.redaction import Mask
 
 NO_VALUE: Final[Any] = object()
 """Stands for the value of a problem whose message shows none."""

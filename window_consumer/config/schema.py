@@ -12,17 +12,13 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from window_consumer.config import kinds, names
-from window_consumer.config.auditing import AuditConfig
-from window_consumer.config.concurrency import AutoConcurrency, concurrency_kind
-from window_consumer.config.kafka_properties import Client, KafkaConfig, Scalar
-from window_consumer.config.listening import AdminConfig, HealthConfig
-from window_consumer.config.masking import MaskRule, MaskRules
-from window_consumer.config.opentelemetry import OpenTelemetryConfig
+from window_consumer.config import (
+    names,
+)
+from window_consumer.config import (
+    value_types as kinds,
+)
 from window_consumer.config.options import about
-from window_consumer.config.rate import Rate, rate_kind
-from window_consumer.config.routes import NO_ROUTES, Routes, handlers_kind, routes_kind
-from window_consumer.config.safety import BreakerConfig, StallConfig
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
@@ -31,8 +27,44 @@ from window_consumer.config.sections import (
     TopicsConfig,
     WindowConfig,
 )
-from window_consumer.config.tracing import TraceConfig
-from window_consumer.config.ttl import HeaderTtl, ttl_kind
+from window_consumer.config.sections.audit import AuditConfig
+from window_consumer.config.sections.concurrency import (
+    AutoConcurrency,
+    concurrency_kind,
+)
+from window_consumer.config.sections.guards import (
+    BreakerConfig,
+    StallConfig,
+)
+from window_consumer.config.sections.kafka_properties import (
+    Client,
+    KafkaConfig,
+    Scalar,
+)
+from window_consumer.config.sections.listening import (
+    AdminConfig,
+    HealthConfig,
+)
+from window_consumer.config.sections.mask import (
+    MaskRule,
+    MaskRules,
+)
+from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
+from window_consumer.config.sections.rate import (
+    Rate,
+    rate_kind,
+)
+from window_consumer.config.sections.routes import (
+    NO_ROUTES,
+    Routes,
+    handlers_kind,
+    routes_kind,
+)
+from window_consumer.config.sections.trace import TraceConfig
+from window_consumer.config.sections.ttl import (
+    HeaderTtl,
+    ttl_kind,
+)
 from window_consumer.config.units import format_duration
 
 MIB = 1024**2

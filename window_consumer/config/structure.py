@@ -12,15 +12,16 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
 from window_consumer.config import names
-from window_consumer.config.auditing import AuditConfig
-from window_consumer.config.kafka_properties import KafkaConfig, misread, read_kafka
-from window_consumer.config.listening import AdminConfig, HealthConfig, TlsConfig
-from window_consumer.config.masking import MaskRule
-from window_consumer.config.opentelemetry import OpenTelemetryConfig
 from window_consumer.config.options import options
-from window_consumer.config.problems import InvalidError, Problem, did_you_mean
-from window_consumer.config.safety import BreakerConfig, StallConfig
-from window_consumer.config.schema import Config, WorkerConfig
+from window_consumer.config.problems import (
+    InvalidError,
+    Problem,
+    did_you_mean,
+)
+from window_consumer.config.schema import (
+    Config,
+    WorkerConfig,
+)
 from window_consumer.config.sections import (
     BatchConfig,
     DlqConfig,
@@ -29,8 +30,28 @@ from window_consumer.config.sections import (
     TopicsConfig,
     WindowConfig,
 )
-from window_consumer.config.tracing import TraceConfig
-from window_consumer.config.tree import Path, Tree
+from window_consumer.config.sections.audit import AuditConfig
+from window_consumer.config.sections.guards import (
+    BreakerConfig,
+    StallConfig,
+)
+from window_consumer.config.sections.kafka_properties import (
+    KafkaConfig,
+    misread,
+    read_kafka,
+)
+from window_consumer.config.sections.listening import (
+    AdminConfig,
+    HealthConfig,
+    TlsConfig,
+)
+from window_consumer.config.sections.mask import MaskRule
+from window_consumer.config.sections.opentelemetry import OpenTelemetryConfig
+from window_consumer.config.sections.trace import TraceConfig
+from window_consumer.config.tree import (
+    Path,
+    Tree,
+)
 
 T = TypeVar("T")
 

@@ -20,12 +20,21 @@ from confluent_kafka import (
 )
 
 from window_consumer.kafka import errors
-from window_consumer.kafka.batches import has_errors
+from window_consumer.kafka.batches import has_errors, read_headers
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.header_names import read_headers
-from window_consumer.kafka.oauth import OauthToken, token_setting
-from window_consumer.kafka.topic_reader import log_range, reader_settings
-from window_consumer.model.errors import BrokerUnavailableError, RunError, WindowConsumerError
+from window_consumer.kafka.oauth import (
+    OauthToken,
+    token_setting,
+)
+from window_consumer.kafka.topic_reader import (
+    log_range,
+    reader_settings,
+)
+from window_consumer.model.errors import (
+    BrokerUnavailableError,
+    RunError,
+    WindowConsumerError,
+)
 
 _EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - local error codes begin with an underscore
 _CHUNK = 1_000

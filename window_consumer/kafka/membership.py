@@ -11,13 +11,19 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from window_consumer.kafka import errors, settings
+from window_consumer.kafka import (
+    errors,
+    settings,
+)
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.connection import Connection
-from window_consumer.kafka.group_watch import GroupWatch
 from window_consumer.kafka.oauth import token_setting
-from window_consumer.model.errors import RunError, WrongProcessError
+from window_consumer.kafka.watchdogs.assignment import GroupWatch
+from window_consumer.model.errors import (
+    RunError,
+    WrongProcessError,
+)
 from window_consumer.model.protocols import Listener
 from window_consumer.model.record import TopicPartition
 

@@ -7,7 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from window_consumer.kafka.client_log import ClientLog, Mask
+from window_consumer.kafka.client_log import (
+    ClientLog,
+    Mask,
+)
 
 OauthToken = Callable[[str], tuple[Any, ...]]
 """The client's oauth_cb: sasl.oauthbearer.config to (token, expiry in seconds since 1970, ...)."""

@@ -12,13 +12,20 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from window_consumer.kafka import errors, settings
-from window_consumer.kafka.batches import Names, forget, has_errors
+from window_consumer.kafka import (
+    errors,
+    settings,
+)
+from window_consumer.kafka.batches import (
+    Names,
+    forget,
+    has_errors,
+    read_headers,
+)
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.cluster.log_ranges import LogQuestions
 from window_consumer.kafka.connection import Connection
-from window_consumer.kafka.header_names import read_headers
-from window_consumer.kafka.log_questions import LogQuestions
 from window_consumer.kafka.membership import Membership
 from window_consumer.model.errors import (
     BrokerUnavailableError,

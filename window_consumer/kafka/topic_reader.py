@@ -16,9 +16,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from window_consumer.kafka import errors
+from window_consumer.kafka.batches import read_headers
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.header_names import read_headers
-from window_consumer.kafka.oauth import OauthToken, token_setting
+from window_consumer.kafka.oauth import (
+    OauthToken,
+    token_setting,
+)
 from window_consumer.kafka.settings import Settings
 from window_consumer.model.errors import (
     BrokerUnavailableError,
@@ -27,7 +30,10 @@ from window_consumer.model.errors import (
     RunError,
     WindowConsumerError,
 )
-from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
 
 _EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - local error codes begin with an underscore
 _GROUP_DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED

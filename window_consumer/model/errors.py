@@ -1,4 +1,7 @@
-"""Every error that the framework raises, and the exceptions that a handler may raise on purpose."""
+"""Every error that the framework raises, and the exceptions that a handler may raise on purpose.
+
+Exception groups: what they stand for.
+"""
 
 from __future__ import annotations
 
@@ -211,3 +214,13 @@ class UnreadableHeaders(NotCalled):
 
 class PassedOver(Unroutable, Skip):
     """The condition of no handler holds for the record, which is finished: skipped."""
+
+
+def meant_by(error: BaseException) -> BaseException:
+    """Return the exception that a group holds alone, however deep; all else as it is.
+
+    ``asyncio.TaskGroup`` and what resembles it raise groups where one task has failed.
+    """
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

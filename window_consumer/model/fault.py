@@ -1,6 +1,15 @@
-"""What a failed handler call says of itself."""
+"""What a failed handler call says of itself.
+
+Fingerprints of errors: equal for errors of one class from one place, for grouping.
+
+The place is the functions on the way to the error without line numbers: those change with each
+version of the application.
+"""
 
 from __future__ import annotations
+
+import re
+from hashlib import blake2b
 
 from attrs import frozen
 
@@ -34,3 +43,30 @@ class Failure:
     fault: Fault
     handler: str = ""
     """The name of the handler that was called, empty where the worker has only one."""
+
+
+_MAX_LINES = 200
+_JAVA_FRAME = re.compile(r"\s*at ([^\s(]+)\(")
+_JAVA_CAUSE = re.compile(r"\s*(?:Caused by|Suppressed): ([\w.$]+)")
+_PYTHON_FRAME = re.compile(r'\s*File "(?:.*[/\\])?([^"/\\]+)", line \d+, in (\S+)')
+_GENERATED = re.compile(r"(\$\$Lambda|\$Proxy|Accessor|lambda\$\w+\$)[$\w/]*")
+"""Names that the Java machine makes anew in each process."""
+
+
+def fingerprint(error_class: str, place: str) -> str:
+    """Return the fingerprint of an error of a class that was raised at a place: 16 hex digits."""
+    return blake2b(f"{error_class}|{place}".encode(), digest_size=8).hexdigest()
+
+
+def place_in(stack: str) -> str:
+    """Return the functions that a printed stack of Java or Python names; "" where it has none."""
+    return "|".join(filter(None, map(_function_in, stack.splitlines()[:_MAX_LINES])))
+
+
+def _function_in(line: str) -> str:
+    python = _PYTHON_FRAME.match(line)
+    if python is not None:
+        return f"{python[1]}:{python[2]}"
+    java = _JAVA_FRAME.match(line) or _JAVA_CAUSE.match(line)
+    # In front of a slash stand class loader and module, with its version.
+    return "" if java is None else _GENERATED.sub(r"\1", java[1]).rpartition("/")[2]

@@ -15,7 +15,10 @@ from window_consumer.model.errors import (
     PublishFailedError,
     WindowConsumerError,
 )
-from window_consumer.model.record import Message, TopicPartition
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
 
 Headers = Sequence[tuple[str, bytes | None]]
 

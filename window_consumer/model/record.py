@@ -6,7 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from window_consumer.model.record_identity import RecordOrigin, given_id, id_text, origin_in
+from window_consumer.model.record_identity import (
+    RecordOrigin,
+    given_id,
+    id_text,
+    origin_in,
+)
 
 
 class TopicPartition(NamedTuple):

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-from window_consumer.core.decisions import Assigned
-from window_consumer.core.kept import KeptOutcomes
-from window_consumer.core.metadata import topic_hash
-from window_consumer.core.start import Found, OnNoOffset, needs_log, partitions_known, resolve
+from window_consumer.engine.commit_metadata import topic_hash
+from window_consumer.engine.decisions import Assigned
+from window_consumer.engine.kept_outcomes import KeptOutcomes
+from window_consumer.engine.start_offset import (
+    Found,
+    OnNoOffset,
+    needs_log,
+    partitions_known,
+    resolve,
+)
 from window_consumer.model.errors import (
     MissingTopicError,
     WindowConsumerError,
     WorkerStoppedError,
 )
-from window_consumer.model.protocols import Committed, Source, TopicFacts
+from window_consumer.model.protocols import (
+    Committed,
+    Source,
+    TopicFacts,
+)
 from window_consumer.model.record import TopicPartition
 
 ASK_S = 5.0

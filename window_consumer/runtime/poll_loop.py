@@ -10,12 +10,21 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
-from window_consumer.core.decisions import Decisions, Outlived
-from window_consumer.core.engine import Engine
-from window_consumer.core.interventions import Intervention, Verdict
-from window_consumer.core.ladder import FailedRecord
-from window_consumer.core.slices import Slice
-from window_consumer.core.snapshot import Snapshot, picture
+from window_consumer.engine.decisions import (
+    Decisions,
+    Outlived,
+)
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    Verdict,
+)
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.snapshot import (
+    Snapshot,
+    picture,
+)
 from window_consumer.model.errors import (
     CallsHangError,
     WindowConsumerError,
@@ -31,14 +40,27 @@ from window_consumer.model.protocols import (
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
-from window_consumer.runtime.last_commits import LastCommits
-from window_consumer.runtime.pool import Pool, ResizablePool
-from window_consumer.runtime.publisher import Produced, Published, Publisher
-from window_consumer.runtime.questions import Ask, Question
-from window_consumer.runtime.reports import Reports
-from window_consumer.runtime.restarts import Restarts
-from window_consumer.runtime.standstill import Standstill
-from window_consumer.runtime.topic_watch import LogEnds, TopicNews
+from window_consumer.runtime.final_commit import LastCommits
+from window_consumer.runtime.freeze_detector import Standstill
+from window_consumer.runtime.mailbox import (
+    Ask,
+    Question,
+)
+from window_consumer.runtime.offset_reset import Restarts
+from window_consumer.runtime.pools.pool import (
+    Pool,
+    ResizablePool,
+)
+from window_consumer.runtime.publisher import (
+    Produced,
+    Published,
+    Publisher,
+)
+from window_consumer.runtime.topic_watch import (
+    LogEnds,
+    TopicNews,
+)
+from window_consumer.runtime.worker_log import Reports
 
 IDLE_S = 0.1
 """The longest wait for a record: a stop is noticed within it."""

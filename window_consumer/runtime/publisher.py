@@ -15,11 +15,17 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.core.ladder import FailedRecord
-from window_consumer.core.producing import Production
-from window_consumer.model.errors import PublishFailedError, RunError
-from window_consumer.model.protocols import Copy, Sink
-from window_consumer.runtime.watched_thread import WatchedThread
+from window_consumer.engine.retry.output import Production
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.model.errors import (
+    PublishFailedError,
+    RunError,
+)
+from window_consumer.model.protocols import (
+    Copy,
+    Sink,
+)
+from window_consumer.runtime.threads import WatchedThread
 
 _SERVE_S = 0.1
 _AFTER_A_BUG_S = 1.0

@@ -23,18 +23,18 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Final, Self
 
-from window_consumer.core.counters import Counters
-from window_consumer.core.snapshot import Snapshot
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.snapshot import Snapshot
 from window_consumer.model.errors import (
     CallsHangError,
     LifespanError,
     RunError,
     WindowConsumerError,
     WrongProcessError,
+    meant_by,
 )
-from window_consumer.model.groups import meant_by
 from window_consumer.model.protocols import Source
-from window_consumer.runtime.faults import class_name
+from window_consumer.runtime.error_report import class_name
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.worker import Worker
 

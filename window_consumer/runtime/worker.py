@@ -11,33 +11,81 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from window_consumer.core.copies import Origin, Target, copy_of, sent_home
-from window_consumer.core.counters import Counters
-from window_consumer.core.decisions import EngineRules
-from window_consumer.core.engine import Engine, MakeEngine
-from window_consumer.core.interventions import Intervention, Verdict
-from window_consumer.core.kept import KeptOutcomes
-from window_consumer.core.ladder import FailedRecord, Jitter
-from window_consumer.core.observer import Observer, Observers
-from window_consumer.core.rungs import Level, Rung
-from window_consumer.core.snapshot import Snapshot
-from window_consumer.core.start import OnNoOffset
-from window_consumer.model.protocols import Clock, Copy, Sink, Source
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.decisions import EngineRules
+from window_consumer.engine.engine import (
+    Engine,
+    MakeEngine,
+)
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    Verdict,
+)
+from window_consumer.engine.kept_outcomes import KeptOutcomes
+from window_consumer.engine.observer import (
+    Observer,
+    Observers,
+)
+from window_consumer.engine.retry.copy_record import (
+    Origin,
+    Target,
+    copy_of,
+    sent_home,
+)
+from window_consumer.engine.retry.policy import (
+    FailedRecord,
+    Jitter,
+)
+from window_consumer.engine.retry.retry_topics import (
+    Level,
+    Rung,
+)
+from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.start_offset import OnNoOffset
+from window_consumer.model.protocols import (
+    Clock,
+    Copy,
+    Sink,
+    Source,
+)
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
-from window_consumer.runtime.batch_calls import BatchHandler
-from window_consumer.runtime.child_pictures import ChildPicture
-from window_consumer.runtime.current import ToldKey, Whose
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.guarded_log import own_logger
-from window_consumer.runtime.places import Places
-from window_consumer.runtime.poll_loop import LoopRules, Parts, Phase, PollLoop
-from window_consumer.runtime.pool import MakePool, PoolOfCoroutines, PoolOfProcesses
+from window_consumer.runtime.calls.batch_calls import BatchHandler
+from window_consumer.runtime.context import (
+    ToldKey,
+    Whose,
+)
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.offset_reset import (
+    OnOutOfRange,
+    Restarts,
+)
+from window_consumer.runtime.poll_loop import (
+    LoopRules,
+    Parts,
+    Phase,
+    PollLoop,
+)
+from window_consumer.runtime.pools.pool import (
+    MakePool,
+    PoolOfCoroutines,
+    PoolOfProcesses,
+)
+from window_consumer.runtime.pools.threads import (
+    Caller,
+    Handler,
+    ThreadPool,
+)
 from window_consumer.runtime.publisher import Publisher
-from window_consumer.runtime.reports import Reports
-from window_consumer.runtime.restarts import OnOutOfRange, Restarts
-from window_consumer.runtime.thread_pool import Caller, Handler, ThreadPool
-from window_consumer.runtime.topic_watch import Ask, AskEnds, TopicNews, TopicWatch
+from window_consumer.runtime.stack_dump import ChildPicture, Places
+from window_consumer.runtime.topic_watch import (
+    Ask,
+    AskEnds,
+    TopicNews,
+    TopicWatch,
+)
+from window_consumer.runtime.worker_log import Reports
 
 _CLOSE_S = 1.0
 HALT_S = 10.0

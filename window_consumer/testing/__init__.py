@@ -6,7 +6,10 @@ application need most; the other parts are imported from their modules.
 
 from __future__ import annotations
 
-from window_consumer.kafka.embedded import EmbeddedBroker, NewRecord
+from window_consumer.kafka.embedded import (
+    EmbeddedBroker,
+    NewRecord,
+)
 from window_consumer.testing.application import TestApp
 from window_consumer.testing.journal import (
     DEAD_LETTERED,

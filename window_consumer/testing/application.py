@@ -13,14 +13,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from window_consumer.app import App, Plan
+from window_consumer.app.application import App
 from window_consumer.app.loading import load_app
+from window_consumer.app.plan import Plan
 from window_consumer.config.units import parse_duration
-from window_consumer.model.dead_letter import DeadLetter
+from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.model.errors import UsageError
-from window_consumer.model.record import Call, Record
-from window_consumer.testing.application_process import ApplicationProcess, CrashedError
-from window_consumer.testing.fake_broker import FakeBroker
+from window_consumer.model.record import (
+    Call,
+    Record,
+)
+from window_consumer.testing.application_process import (
+    ApplicationProcess,
+    CrashedError,
+)
+from window_consumer.testing.fakes.broker import FakeBroker
 from window_consumer.testing.findings import Findings
 from window_consumer.testing.journal import (
     UNFINISHED,
@@ -28,9 +35,16 @@ from window_consumer.testing.journal import (
     Sent,
 )
 from window_consumer.testing.producer import TestProducer
-from window_consumer.testing.records import HeaderValues, KeyOf, Value
+from window_consumer.testing.records import (
+    HeaderValues,
+    KeyOf,
+    Value,
+)
 from window_consumer.testing.redriving import TestRedrive
-from window_consumer.testing.stepped_worker import Scenery, StillClock
+from window_consumer.testing.stepped_worker import (
+    Scenery,
+    StillClock,
+)
 from window_consumer.testing.topics import TestTopics
 
 PARTITIONS = 4

@@ -5,12 +5,17 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 
-from window_consumer.app import App, Plan
+from window_consumer.app.application import App
+from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import Preparation
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.runtime.hand_loop import HandLoop
-from window_consumer.testing.fake_cluster import FakeCluster
-from window_consumer.testing.stepped_worker import Rival, Scenery, SteppedWorker
+from window_consumer.runtime.pools.inline_event_loop import HandLoop
+from window_consumer.testing.fakes.cluster import FakeCluster
+from window_consumer.testing.stepped_worker import (
+    Rival,
+    Scenery,
+    SteppedWorker,
+)
 
 _MOMENT_S = 0.005
 """The Engine looks after pauses this often, and records wait for company as long."""

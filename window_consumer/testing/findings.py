@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from window_consumer.model.dead_letter import DeadLetter
+from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.model.errors import UsageError
 from window_consumer.model.produce import Produce
-from window_consumer.testing.journal import DONE, DROPPED, EXPIRED, SKIPPED, Handling, Journal
+from window_consumer.testing.journal import (
+    DONE,
+    DROPPED,
+    EXPIRED,
+    SKIPPED,
+    Handling,
+    Journal,
+)
 from window_consumer.testing.topics import TestTopics
 
 

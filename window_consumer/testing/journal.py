@@ -14,14 +14,29 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from window_consumer.model.dead_letter import DeadLetter, read_dead_letter
-from window_consumer.model.errors import NotCalled, UsageError
-from window_consumer.model.hop import attempts_before
+from window_consumer.dlq.dead_letter import (
+    DeadLetter,
+    read_dead_letter,
+)
+from window_consumer.model.copy_headers import attempts_before
+from window_consumer.model.errors import (
+    NotCalled,
+    UsageError,
+)
 from window_consumer.model.outcome import Outcome as Final
-from window_consumer.model.produce import Produce, results_of
+from window_consumer.model.produce import (
+    Produce,
+    results_of,
+)
 from window_consumer.model.record import Call as CallFacts
-from window_consumer.model.record import Message, Record
-from window_consumer.runtime.batch_calls import Held, failed_of
+from window_consumer.model.record import (
+    Message,
+    Record,
+)
+from window_consumer.runtime.calls.batch_calls import (
+    Held,
+    failed_of,
+)
 
 
 class Outcome(Enum):

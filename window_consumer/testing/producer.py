@@ -7,10 +7,15 @@ from collections.abc import Collection, Mapping
 from window_consumer.config.problems import did_you_mean
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
-from window_consumer.testing.fake_broker import FakeBroker
-from window_consumer.testing.fake_log import FakeMessage
-from window_consumer.testing.fake_topics import partition_of
-from window_consumer.testing.records import HeaderValues, Value, bytes_of, headers_of
+from window_consumer.testing.fakes.broker import FakeBroker
+from window_consumer.testing.fakes.log import FakeMessage
+from window_consumer.testing.fakes.topics import partition_of
+from window_consumer.testing.records import (
+    HeaderValues,
+    Value,
+    bytes_of,
+    headers_of,
+)
 
 
 class TestProducer:

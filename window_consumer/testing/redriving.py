@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from window_consumer.app import Plan
+from window_consumer.app.plan import Plan
 from window_consumer.config import ENTRY
-from window_consumer.messaging.returning import (
+from window_consumer.dlq.dead_letter import (
+    DeadLetter,
+    Position,
+)
+from window_consumer.dlq.redrive_copy import (
     DeadLetterHeaders,
     Destination,
     Returning,
     ValueReference,
 )
-from window_consumer.model.dead_letter import DeadLetter, Position
 from window_consumer.model.errors import UsageError
 from window_consumer.model.record import TopicPartition
-from window_consumer.testing.fake_broker import FakeBroker
-from window_consumer.testing.fake_log import FakeMessage
-from window_consumer.testing.fake_topics import partition_of
+from window_consumer.testing.fakes.broker import FakeBroker
+from window_consumer.testing.fakes.log import FakeMessage
+from window_consumer.testing.fakes.topics import partition_of
 
 
 class TestRedrive:

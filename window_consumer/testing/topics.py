@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from window_consumer.app import Plan
-from window_consumer.model.dead_letter import DeadLetter, read_dead_letter
-from window_consumer.testing.fake_broker import FakeBroker
-from window_consumer.testing.journal import Handling, Place
+from window_consumer.app.plan import Plan
+from window_consumer.dlq.dead_letter import (
+    DeadLetter,
+    read_dead_letter,
+)
+from window_consumer.testing.fakes.broker import FakeBroker
+from window_consumer.testing.journal import (
+    Handling,
+    Place,
+)
 
 
 class TestTopics:

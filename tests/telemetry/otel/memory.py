@@ -11,20 +11,26 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import Decision, Sampler
 
-from tests.core.support import Note
+from tests.engine.support import Note
+from window_consumer.metrics.otel.call_spans import CallSpans
+from window_consumer.metrics.otel.providers import Ids, bound_of
+from window_consumer.metrics.otel.spans import (
+    Budget,
+    Counts,
+    Spans,
+)
+from window_consumer.metrics.otel.trace_ids import Traces
+from window_consumer.model.copy_headers import attempts_before
 from window_consumer.model.headers import (
     ORIGINAL_OFFSET,
     ORIGINAL_PARTITION,
     ORIGINAL_TOPIC,
 )
-from window_consumer.model.hop import attempts_before
-from window_consumer.model.record import Call, Record
-from window_consumer.runtime.faults import Faults
-from window_consumer.telemetry.otel.call_spans import CallSpans
-from window_consumer.telemetry.otel.ids import Ids
-from window_consumer.telemetry.otel.sampling import bound_of
-from window_consumer.telemetry.otel.spans import Budget, Counts, Spans
-from window_consumer.telemetry.otel.traces import Traces
+from window_consumer.model.record import (
+    Call,
+    Record,
+)
+from window_consumer.runtime.error_report import Faults
 
 TRACE, SPAN = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
 

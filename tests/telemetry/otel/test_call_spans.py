@@ -22,11 +22,14 @@ from tests.telemetry.otel.memory import (
     record,
     trace_of,
 )
-from window_consumer.model.errors import PartialFailure, Skip
+from window_consumer.model.errors import (
+    PartialFailure,
+    Skip,
+)
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Record
-from window_consumer.runtime.faults import Faults
-from window_consumer.runtime.spanned import spanned
+from window_consumer.runtime.calls.spans import spanned
+from window_consumer.runtime.error_report import Faults
 
 Handler = Callable[[Any], Any]
 

@@ -20,12 +20,29 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from window_consumer.core.counters import Counters
-from window_consumer.core.durations import BOUNDS_S, Histogram
-from window_consumer.telemetry.measures import Measures, OfProcess, SpanFigures, TraceFigures
-from window_consumer.telemetry.metrics import METRICS
-from window_consumer.telemetry.otel import names, providers
-from window_consumer.telemetry.otel.instruments import Figures, Source, instrument
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.latency_histogram import (
+    BOUNDS_S,
+    Histogram,
+)
+from window_consumer.metrics.catalog import METRICS
+from window_consumer.metrics.measures import (
+    Measures,
+    OfProcess,
+    SpanFigures,
+    TraceFigures,
+)
+from window_consumer.metrics.otel import (
+    attributes as names,
+)
+from window_consumer.metrics.otel import (
+    providers,
+)
+from window_consumer.metrics.otel.instruments import (
+    Figures,
+    Source,
+    instrument,
+)
 
 PATIENCE_S = 30.0
 

@@ -23,9 +23,9 @@ from opentelemetry.sdk.trace.sampling import (
     TraceIdRatioBased,
 )
 
-from window_consumer.telemetry.otel.sampling import bound_of
-from window_consumer.telemetry.otel.sdk import Sdk
-from window_consumer.telemetry.otel.traces import LOW
+from window_consumer.metrics.otel.providers import bound_of
+from window_consumer.metrics.otel.sdk import Sdk
+from window_consumer.metrics.otel.trace_ids import LOW
 
 
 class OfItsOwn(ParentBased):

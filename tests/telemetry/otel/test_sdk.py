@@ -11,8 +11,11 @@ from textwrap import dedent
 
 import pytest
 
-from window_consumer.telemetry.otel import providers
-from window_consumer.telemetry.otel.environment import Asked, missing_files
+from window_consumer.metrics.otel import providers
+from window_consumer.metrics.otel.environment import (
+    Asked,
+    missing_files,
+)
 
 HTTP, GRPC = "otlp_proto_http", "otlp_proto_grpc"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -86,7 +89,7 @@ def run(script: str, **variables: str) -> None:
 def test_where_nothing_can_be_set_up_one_line_says_so_and_nothing_is_exported() -> None:
     run("""
         import sys
-        from window_consumer.telemetry.otel import sdk
+        from window_consumer.metrics.otel import sdk
 
         said = []
 
@@ -97,11 +100,11 @@ def test_where_nothing_can_be_set_up_one_line_says_so_and_nothing_is_exported() 
 
         set_up()
         assert not said and "opentelemetry.sdk" not in sys.modules
-        sys.modules["window_consumer.telemetry.otel.providers"] = None
+        sys.modules["window_consumer.metrics.otel.providers"] = None
         set_up(OTEL_TRACES_EXPORTER="otlp")
         assert "OTEL_TRACES_EXPORTER is set, but the SDK is not installed" in said[0]
         assert "pip install 'window-consumer[otel]'" in said.pop()
-        del sys.modules["window_consumer.telemetry.otel.providers"]
+        del sys.modules["window_consumer.metrics.otel.providers"]
         set_up(OTEL_TRACES_EXPORTER="zipkni", OTEL_EXPORTER_OTLP_CERTIFICATE="/nowhere.pem")
         assert "/nowhere.pem does not exist" in said.pop(0)
         assert "OTEL_TRACES_EXPORTER: there is no exporter 'zipkni'; there are otlp" in said.pop()
@@ -115,8 +118,8 @@ def test_a_propagator_that_is_not_installed_is_said_and_those_of_w3c_are_used() 
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.trace import set_span_in_context
         from window_consumer import App
-        from window_consumer.telemetry.otel import sdk
-        from window_consumer.telemetry.otel.propagation import propagator
+        from window_consumer.metrics.otel import sdk
+        from window_consumer.metrics.otel.attributes import propagator
 
         said = []
         told = sdk.set_up("shop", sdk.Sdk(), {"OTEL_TRACES_EXPORTER": "console"}, said.append)
@@ -135,7 +138,7 @@ def test_providers_of_others_are_used_and_left_alone() -> None:
         from opentelemetry import metrics, trace
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.trace import TracerProvider
-        from window_consumer.telemetry.otel import sdk
+        from window_consumer.metrics.otel import sdk
 
         theirs = TracerProvider(), MeterProvider()
         trace.set_tracer_provider(theirs[0])
@@ -156,7 +159,7 @@ def test_a_collector_that_is_down_or_hangs_costs_the_end_no_more_than_it_was_giv
         from time import monotonic
 
         from tests.telemetry.collector import Collector, GrpcCollector
-        from window_consumer.telemetry.otel import providers, sdk
+        from window_consumer.metrics.otel import providers, sdk
 
         grpc = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
         nobody = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}

@@ -20,19 +20,22 @@ from opentelemetry.sdk.trace.sampling import (
 )
 from opentelemetry.trace import TraceFlags
 
-from tests.core.support import Driven, Note, failure, notes, spent_after
+from tests.engine.support import Driven, Note, failure, notes, spent_after
 from tests.telemetry.otel.memory import SAMPLED, SPAN, TRACE, UNSAMPLED, Memory, about, trace_of
-from window_consumer.core.stalls import StallRules
-from window_consumer.telemetry.otel import slice_spans
-from window_consumer.telemetry.otel.slice_spans import (
+from window_consumer.engine.guards.stalls import StallRules
+from window_consumer.metrics.otel import slice_spans
+from window_consumer.metrics.otel.slice_spans import (
     GATHER_S,
     MOST_BYTES,
     MOST_NOTES,
     NoteTaker,
     SliceSpans,
 )
-from window_consumer.telemetry.otel.spans import MOST_LINKS, RANDOM
-from window_consumer.telemetry.otel.traces import LOW
+from window_consumer.metrics.otel.spans import (
+    MOST_LINKS,
+    RANDOM,
+)
+from window_consumer.metrics.otel.trace_ids import LOW
 
 PATIENCE_S = 30.0
 SEEDED = Random(17)

@@ -17,8 +17,11 @@ from tests.telemetry.otel.memory import (
     record,
     sent,
 )
+from window_consumer.metrics.otel.trace_ids import (
+    Place,
+    Traces,
+)
 from window_consumer.model.record import Record
-from window_consumer.telemetry.otel.traces import Place, Traces
 
 
 def place(traces: Traces, of: Record) -> Place | None:

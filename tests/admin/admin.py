@@ -1,0 +1,127 @@
+"""What the tests of the admin address share: a board that is made up, and asking it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from window_consumer.admin.board import (
+    Board,
+    CellPlace,
+    Place,
+)
+from window_consumer.admin.server import serving
+from window_consumer.config.sections.listening import (
+    AdminConfig,
+    TlsConfig,
+)
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    Verdict,
+)
+from window_consumer.trace.page import Trace
+
+TOKEN = "0123456789abcdef"  # noqa: S105 - no secret of anybody
+
+
+class MadeUpBoard:
+    """A board of which a test says what it knows."""
+
+    def __init__(self, **fields: Any):
+        self.fields = {"process": "", "time": 1, "workers": [], **fields}
+        self.asked: list[str] = []
+        self.told_value: dict[str, Any] | None = None
+        self.verdict: Verdict | None = Verdict.SKIPPED
+
+    def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
+        self.asked.append(f"windows {stacks} {history}")
+        return self.fields
+
+    def frame(self, since: float) -> dict[str, Any]:
+        self.asked.append(f"frame {since}")
+        return self.fields
+
+    def cell(self, at: CellPlace) -> dict[str, Any] | None:
+        self.asked.append(f"cell {at.number} {at.offset}")
+        return None
+
+    def value(self, at: CellPlace) -> dict[str, Any] | None:
+        self.asked.append(f"value {at.partition} {at.offset}")
+        return self.told_value
+
+    def halt(self, at: Place, *, halted: bool) -> bool | None:
+        self.asked.append(f"{at.worker} {at.partition} {halted}")
+        return at.worker == "charge"
+
+    def intervene(self, at: CellPlace, wanted: Intervention) -> Verdict | None:
+        self.asked.append(f"{wanted} {at.worker} {at.partition}@{at.offset}")
+        return self.verdict
+
+    def look(self) -> None:
+        """Nothing to do."""
+
+
+@frozen
+class Answered:
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+@frozen
+class Asking:
+    """Asks one address, as a program does that is no browser."""
+
+    port: int
+    tls: ssl.SSLContext | None = None
+
+    def __call__(
+        self, path: str, method: str = "GET", body: str | None = None, **headers: str
+    ) -> Answered:
+        """Ask; ``x_y="z"`` is the header ``x-y``."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        with self.connected() as connection:
+            connection.request(method, path, body, named)
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answered(response.status, found, response.read().decode())
+
+    @contextmanager
+    def connected(self) -> Iterator[http.client.HTTPConnection]:
+        where, patience = ("127.0.0.1", self.port), 60.0
+        connection = (
+            http.client.HTTPConnection(*where, timeout=patience)
+            if self.tls is None
+            else http.client.HTTPSConnection(*where, timeout=patience, context=self.tls)
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+@contextmanager
+def asking(
+    board: Board | None = None,
+    token: str | None = None,
+    *,
+    values: bool = False,
+    trace: Trace | None = None,
+) -> Iterator[Asking]:
+    """Serve a board on a free port of this machine."""
+    admin = AdminConfig(listen="127.0.0.1:0", token=token, tls=TlsConfig(), values=values)
+    with serving(board or MadeUpBoard(), admin, Path(), trace) as port:
+        yield Asking(port)

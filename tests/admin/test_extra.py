@@ -1,0 +1,58 @@
+"""What is said where the extra is not installed."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from contextlib import ExitStack
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from window_consumer.admin.wire import (
+    admin_board,
+    admin_of_copies,
+)
+from window_consumer.config.sections.listening import AdminConfig
+from window_consumer.model.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
+
+
+def plan(listen: str | None) -> Any:
+    return SimpleNamespace(config=SimpleNamespace(admin=AdminConfig(listen=listen)), workers=())
+
+
+def test_where_the_extra_is_missing_its_name_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "window_consumer.admin.server", None)
+    monkeypatch.delattr("window_consumer.admin.server", raising=False)
+    told = pytest.raises(UsageError, match=r"pip install 'window-consumer\[web\]'")
+    with told, ExitStack() as beside:
+        admin_board(plan("127.0.0.1:0"), None, beside)
+    with told, admin_of_copies(plan("127.0.0.1:0"), {"1": Path("1.admin")}):
+        pass
+
+
+def test_where_nothing_is_to_listen_the_extra_is_not_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "window_consumer.admin.server", None)
+    monkeypatch.delattr("window_consumer.admin.server", raising=False)
+    with ExitStack() as beside, admin_of_copies(plan(None), {}):
+        assert admin_board(plan(None), None, beside) is None
+
+
+def test_the_extra_takes_no_version_with_a_known_advisory_and_none_that_nobody_has_tried() -> None:
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    extra = {}
+    for text in wanted["project"]["optional-dependencies"]["web"]:
+        name = re.match(r"[a-z]+", text)
+        assert name is not None
+        extra[name[0]] = text.removeprefix(name[0])
+    assert extra == {"starlette": ">=1.5.1", "uvicorn": ">=0.30,<0.55"}
+    installed = [int(each) for each in metadata.version("uvicorn").split(".")[:2]]
+    assert [0, 30] <= installed < [0, 55]

@@ -1,0 +1,109 @@
+"""The last minutes, as charts have them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from attrs import evolve
+
+from tests.engine.support import ORDERS, Driven, notes
+from window_consumer.admin.frames import (
+    MOST_CALLS,
+    worker_frame,
+)
+from window_consumer.admin.history import (
+    KEPT,
+    History,
+)
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.latency_histogram import Histogram
+from window_consumer.engine.snapshot import (
+    Snapshot,
+    picture,
+)
+
+
+def seen(driven: Driven | None = None, **counters: object) -> Snapshot:
+    driven = driven or Driven()
+    taken = picture(driven.engine, driven.now, driven.wall_ms, cells=False)
+    return evolve(taken, counters=Counters(**counters))  # type: ignore[arg-type] # its fields
+
+
+def test_rates_are_of_what_came_between_two_samples() -> None:
+    history = History(slots=4)
+    history.add(1000, seen(processed=100, retried=7, moved_to=Counter({"10s": 3})))
+    after = seen(processed=150, retried=8, moved_to=Counter({"10s": 7}), dead_by=Counter(FATAL=2))
+    history.add(3000, after)
+    (sample,) = history.samples
+    assert (sample["t"], sample["rate"], sample["retried"]) == (3000, 25.0, 0.5)
+    assert (sample["moved"], sample["dead"]) == ({"10s": 2.0}, {"FATAL": 1.0})
+
+
+def test_percentiles_are_of_the_calls_between_two_samples() -> None:
+    history = History(slots=4)
+    slow = Histogram((0,) * 12 + (1000,) + (0,) * 8, 500.0)
+    quick = Histogram((0, 50, *slow.counts[2:]), 500.1)
+    history.add(0, evolve(seen(), durations=slow))
+    history.add(2000, evolve(seen(), durations=quick))
+    history.add(4000, evolve(seen(), durations=quick))
+    first, second = history.samples
+    assert first["p99_s"] < 0.001
+    assert second["p50_s"] is None
+
+
+def test_a_worker_that_began_anew_has_no_negative_rates() -> None:
+    history = History(slots=4)
+    history.add(0, seen(processed=100, moved_to=Counter({"10s": 3})))
+    history.add(2000, seen(processed=1, moved_to=Counter({"10s": 1})))
+    (sample,) = history.samples
+    assert sample["rate"] == 0
+    assert sample["moved"]["10s"] == 0
+
+
+def test_only_the_last_ten_minutes_are_kept_and_told_from_where_one_was() -> None:
+    history = History(slots=4)
+    for number in range(KEPT + 50):
+        history.add(number * 2000, seen())
+    assert len(history.samples) == KEPT
+    last = (KEPT + 49) * 2000
+    assert [each["t"] for each in history.after(last - 4000)] == [last - 2000, last]
+    assert history.after(last) == []
+
+
+def test_a_frame_has_a_letter_a_cell_and_the_longest_calls() -> None:
+    driven = Driven(slots=30, cell_records=2, batch_records=1, window_cells=40)
+    driven.deliver(*notes(*range(30)))
+    driven.tick()
+    for slice_ in driven.out:
+        driven.claim(slice_, 1)
+        driven.now += 1.0
+    frame = worker_frame(picture(driven.engine, driven.now, 0.0, cells=False))
+    (partition,) = frame["partitions"]
+    assert len(partition["row"]) == 15
+    assert partition["cells"] == 40
+    seconds = [each["seconds"] for each in frame["calls"]]
+    assert seconds == sorted(seconds, reverse=True)
+    assert len(seconds) == MOST_CALLS
+
+
+def test_a_frame_tells_what_became_of_records_by_level_and_reason() -> None:
+    frame = worker_frame(seen(moved_to=Counter({"10s": 3}), dead_by=Counter(FATAL=2)))
+    assert frame["did"]["moved_to"] == {"10s": 3}
+    assert frame["did"]["dead_by"] == {"FATAL": 2}
+
+
+def test_where_nothing_moves_there_is_no_time_to_drain_and_the_json_is_valid() -> None:
+    history, driven = History(slots=4), Driven()
+    driven.deliver(*notes(*range(20)))
+    driven.engine.on_log_ends({ORDERS: 20})
+    for at_ms in (0, 5000, 10_000):
+        history.add(at_ms, seen(driven))
+    told = history.drain(seen(driven))
+    assert told == {"time_to_drain_s": None, "stands_still": True}
+    json.dumps(told, allow_nan=False)
+    history.add(15_000, seen(driven, processed=10))
+    moving = history.drain(seen(driven))
+    assert moving == {"time_to_drain_s": pytest.approx(30.0), "stands_still": False}
+    assert history.drain(None) == {"time_to_drain_s": None, "stands_still": False}

@@ -1,0 +1,334 @@
+"""The live window in a real Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.admin.admin import TOKEN, Asking, MadeUpBoard, asking
+from tests.admin.boards import Shop, call
+from window_consumer.admin.feed import FRAME_S
+from window_consumer.engine.guards.interventions import Verdict
+
+pytestmark = pytest.mark.alone
+
+SECONDS, TURNS = 5, 6
+
+EVIL = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
+EVIL_NAME = EVIL.replace("/", "")
+"""Names of workers and topics stand in paths, and have no slash."""
+
+
+class Looking:
+    """A page that looks at a board, and what it complains of."""
+
+    def __init__(self, page: Page, ask: Asking, board: Shop):
+        self.page = page
+        self.board = board
+        self.complaints: list[str] = []
+        self.ask = ask
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._hear)
+        page.goto(f"http://127.0.0.1:{ask.port}/")
+
+    def _hear(self, message: Any) -> None:
+        if message.type in {"error", "warning"}:
+            self.complaints.append(message.text)
+
+
+Look = Callable[..., Looking]
+
+
+@pytest.fixture
+def look(browser: Browser) -> Iterator[Look]:
+    """``look(board, token=...)``: a page of its own, which must not complain."""
+    opened: list[Any] = []
+
+    def look(
+        board: Shop, token: str | None = None, *, values: bool = False, **settings: Any
+    ) -> Looking:
+        server = asking(board, token, values=values)
+        page = browser.new_page(**settings)
+        looking = Looking(page, server.__enter__(), board)
+        opened.append((looking, server))
+        return looking
+
+    yield look
+    for looking, server in opened:
+        looking.page.close()
+        server.__exit__(None, None, None)
+        assert looking.complaints == []
+
+
+def test_the_page_says_first_what_hangs_and_where(look: Look) -> None:
+    page = look(Shop.with_a_call_that_hangs()).page
+    expect(page.locator(".worker h2")).to_have_text("charge")
+    trouble = page.locator(".troubles button").first
+    expect(trouble).to_contain_text("Hovers")
+    expect(trouble).to_contain_text("orders[0] for 12 s while later cells are done: offset 7")
+    trouble.click()
+    expect(page.locator("#details-title")).to_contain_text("offsets 5 to 9 · 1 of 5 open")
+    expect(page.locator("#details pre")).to_contain_text("in wait_for_the_bank")
+    expect(page.locator("#details tr.more")).to_contain_text("admin.values is false")
+    expect(page.get_by_role("button", name="Show the value")).to_have_count(0)
+    page.keyboard.press("Escape")
+    expect(page.locator("#details")).not_to_be_visible()
+
+
+def test_the_window_slides_as_cells_come_and_go(look: Look) -> None:
+    looking = look(Shop(rows=["drw"]))
+    canvas = looking.page.locator(".windows canvas").first
+    expect(canvas).to_have_attribute(
+        "aria-label", "orders[0], 3 of 8 cells: 1 done, 1 waiting, 1 running"
+    )
+    looking.board.slide(["rw"])
+    expect(canvas).to_have_attribute("aria-label", "orders[0], 2 of 8 cells: 1 waiting, 1 running")
+    expect(looking.page.locator(".windows tbody td").nth(1)).to_have_text("5")
+
+
+def test_charts_have_all_minutes_even_where_the_first_frames_are_not_drawn(look: Look) -> None:
+    page = look(Shop(rows=["rw"])).page
+    page.add_init_script(
+        "const draw = requestAnimationFrame; window.requestAnimationFrame ="
+        " (act) => window.wcCounts.drawn || window.wcCounts.frames > 1 ? draw(act)"
+        " : setTimeout(() => requestAnimationFrame(act), 20)"
+    )
+    page.reload()
+    expect(page.locator(".windows canvas")).to_have_count(1)
+    assert page.evaluate("wcCounts.frames") > 1
+    line = page.locator(".chart", has_text="lag, records").locator("path.s0").get_attribute("d")
+    assert len((line or "").split("L")) >= 25
+
+
+def test_what_only_waits_for_the_breaker_is_no_trouble_of_its_own(look: Look) -> None:
+    calls = [call(partition=1), call(partition=2)]
+    shop = Shop(rows=["Hw", "Hw", "Hw"], calls=calls)
+    for each, seconds in zip(shop.worker["partitions"], (30.0, 10.0, 20.0), strict=True):
+        each |= {"hovering": seconds, "first_open": 7}
+    shop.worker["breaker"] |= {"state": "open", "seconds": 9.0}
+    troubles = look(shop).page.locator(".troubles button")
+    expect(troubles).to_have_count(3)
+    expect(troubles.first).to_contain_text(
+        "open for 9.0 s: calls failed one after another; nothing"
+    )
+    expect(troubles.nth(1)).to_contain_text("orders[2] for 20 s: offset 7, attempt 1, has been")
+    expect(troubles.last).to_contain_text("orders[1] for 10 s: offset 7, attempt 1, has been")
+
+
+def test_rows_stay_within_the_page_whatever_their_other_columns_need(look: Look) -> None:
+    looking = look(Shop(rows=["d" * 8] * 3))
+    page, board = looking.page, looking.board
+    expect(page.locator(".windows canvas")).to_have_count(3)
+    board.worker["partitions"][1] |= {"row": "H", "hovering": 5000.0, "lag_s": 7000.0}
+    expect(page.locator(".windows .flag").nth(1)).to_have_text("hovers 83 min 20 s")
+    expect(page.locator(".troubles button").first).to_contain_text("[1] for 83 min 20 s: offset")
+    ends = "each => each.getBoundingClientRect().right"
+    table, card = (page.locator(each).evaluate(ends) for each in (".windows", ".worker"))
+    assert table <= card
+    page.set_viewport_size({"width": 390, "height": 800})  # a phone, at three in the morning
+    expect(page.locator(".windows .lag").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_cells_are_reached_and_opened_with_the_keyboard_alone(look: Look) -> None:
+    looking = look(Shop(rows=["drw", "rr"]))
+    page = looking.page
+    expect(page.locator(".windows canvas")).to_have_count(2)
+    page.locator(".windows canvas").first.focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+    expect(page.locator("#news")).to_have_text("cell 1 of 2: running")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("End")
+    expect(page.locator("#news")).to_have_text("cell 3 of 3: waiting")
+    page.keyboard.press("Enter")
+    expect(page.locator("#details-title")).to_contain_text("offsets")  # the answer is there
+    assert looking.board.asked[-1].startswith("cell 2 ")
+
+
+def test_a_click_on_a_cell_asks_for_that_cell(look: Look) -> None:
+    looking = look(Shop(rows=["ddddw"]))
+    canvas = looking.page.locator(".windows canvas").first
+    expect(canvas).to_have_attribute("aria-label", "orders[0], 5 of 8 cells: 4 done, 1 waiting")
+    cell = min(26.0, (canvas.bounding_box() or {"width": 0.0})["width"] / 8)
+    canvas.click(position={"x": 4.5 * cell, "y": 10})
+    expect(looking.page.locator("#details-title")).to_contain_text("offsets")  # the answer is there
+    assert looking.board.asked[-1].startswith("cell 4 ")
+
+
+def test_a_worker_is_paused_in_two_steps_and_a_partition_in_one(look: Look) -> None:
+    looking = look(Shop(rows=["rw"]))
+    page = looking.page
+    page.get_by_role("button", name="Pause worker").click()
+    page.get_by_role("button", name="Really pause?").click()
+    expect(page.locator("#news")).to_have_text("charge is paused")
+    page.get_by_role("button", name="Pause orders[0]").click()
+    expect(page.locator("#news")).to_have_text("orders[0] is paused")
+    assert [each for each in looking.board.asked if each.endswith("True")] == [
+        "charge None True",
+        "charge orders[0] True",
+    ]
+
+
+def test_what_comes_from_outside_never_runs(look: Look) -> None:
+    looking = look(Shop.evil(EVIL, EVIL_NAME), values=True)
+    page = looking.page
+    expect(page.locator(".worker h2")).to_have_text(EVIL_NAME)
+    expect(page.locator(".about")).to_contain_text(EVIL)
+    page.locator(".troubles button").first.click()
+    expect(page.locator("#details td.error")).to_have_text(EVIL)
+    expect(page.locator("#details code")).to_have_text(EVIL)
+    expect(page.locator("#details pre")).to_contain_text(EVIL)
+    expect(page.locator("#details-title")).to_contain_text(EVIL_NAME)
+    expect(page.locator("#details .headers dt").first).to_have_text(EVIL)
+    expect(page.locator("#details .headers dd")).to_have_text([EVIL, "null"])
+    page.get_by_role("button", name="Show the value").click()
+    expect(page.locator("#details pre.value")).to_have_text(EVIL)
+    assert page.evaluate("window.ran") is None
+    assert page.evaluate("document.querySelectorAll('script:not([src]), main img').length") == 0
+    # Even if something were markup, the policy would not let it run.
+    page.evaluate(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=data:,x onerror=ran=1>')"
+    )
+    page.wait_for_timeout(50)
+    assert page.evaluate("window.ran") is None
+    assert any("Content Security Policy" in each for each in looking.complaints)
+    looking.complaints.clear()
+
+
+def test_retries_are_told_by_level_dead_letters_by_reason_and_when_the_breaker_was_open(
+    look: Look,
+) -> None:
+    shop = Shop(rows=["rw"], calls=[call(offset=offset) for offset in range(12)])
+    for each in shop.worker["samples"]:
+        each |= {"moved": {"10s": 2.5}, "dead": {"FATAL": 1.5}}
+    shop.worker["samples"][5]["breaker"] = "open"
+    shop.worker["breaker"] |= {"state": "half-open", "failed": 3, "calls": 40}
+    page = look(shop).page
+    figures = page.locator(".figures div")
+    expect(figures.filter(has_text="retried")).to_contain_text("1m 4, 10s 3")
+    expect(figures.filter(has_text="dead letters")).to_contain_text("FATAL 5")
+    expect(figures.filter(has_text="breaker")).to_contain_text("half-open 7.5 % failed")
+    charts = page.locator(".chart")
+    expect(charts.filter(has_text="retries /s").locator("li")).to_have_text(
+        ["local 0.5", "10s 2.5"]
+    )
+    expect(charts.filter(has_text="dead letters /s").locator("li")).to_have_text("FATAL 1.5")
+    busy = charts.filter(has_text="slots busy")
+    expect(busy.locator("li").last).to_have_text("breaker not closed")
+    expect(busy.locator(".band")).not_to_have_attribute("d", "")
+    expect(page.locator(".troubles button").first).to_contain_text("half-open for 0 s: 3 of")
+    expect(page.locator(".troubles button").last).to_contain_text("6 further troubles")
+
+
+def test_a_value_is_shown_when_somebody_asks_for_it_with_the_keyboard_alone(look: Look) -> None:
+    looking = look(Shop.with_a_call_that_hangs(), values=True)
+    page, board = looking.page, looking.board
+    board.told_value = {"form": "json", "bytes": 14, "text": '{\n  "a": 1\n}', "is_cut": False}
+    page.locator(".troubles button").first.press("Enter")
+    page.get_by_role("button", name="Offset 7: 1 header, 120 B").press("Enter")
+    expect(page.locator("#details .headers")).to_have_count(0)
+    page.keyboard.press("Enter")  # the focus has stayed
+    expect(page.locator("#details .headers")).to_have_text("tenanteu")
+    assert not [each for each in board.asked if each.startswith("value")]
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#details pre.value")).to_have_text('{\n  "a": 1\n}')
+    expect(page.locator("#details pre.value")).to_be_focused()
+    expect(page.locator("#details tr.more")).to_contain_text("Value: JSON, 14 bytes")
+    assert [each for each in board.asked if each.startswith("value")] == ["value orders[0] 7"]
+    # What is asked for once a second stays where it is, and so does who looks at it.
+    board.details = {**(board.details or {}), "hovering_s": 33.0}
+    expect(page.locator("#details")).to_contain_text("Nothing has become of it for 33 s")
+    expect(page.locator("#details pre.value")).to_be_focused()
+    board.details = None
+    expect(page.get_by_role("status").last).to_contain_text("slid out of the window")
+    expect(page.locator("#details pre.value")).to_be_visible()
+    looking.complaints.clear()  # Chromium's, of the answer 404
+
+
+def test_a_failed_record_is_taken_out_of_the_way_in_two_steps(look: Look) -> None:
+    looking = look(Shop.with_a_blocked_record(), token=TOKEN)
+    page, board = looking.page, looking.board
+    page.get_by_label("Token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    page.locator(".strip canvas").focus()
+    page.keyboard.press("Enter")
+    skip = page.get_by_role("button", name="Offset 7: Skip")
+    skip.press("Enter")
+    sure = page.get_by_role("button", name="Offset 7: Really skip? No copy is kept")
+    expect(sure).to_be_focused()
+    assert not [each for each in board.asked if each.startswith("skip")]
+    page.keyboard.press("Enter")
+    expect(page.locator("#details").get_by_role("status")).to_have_text("Offset 7 is skipped.")
+    board.verdict = Verdict.RUNNING
+    page.get_by_role("button", name="Offset 7: Dead letter").click()
+    page.get_by_role("button", name="Offset 7: Really? It leaves for the dead letters").click()
+    alert = page.locator("#details").get_by_role("alert")
+    expect(alert).to_contain_text("Offset 7: its call is running")
+    asked = [each for each in board.asked if "@7" in each]
+    assert asked == ["skip charge orders[0]@7", "dead-letter charge orders[0]@7"]
+    looking.complaints.clear()  # Chromium's, of the answer 409
+
+
+def test_with_a_token_there_is_a_form_first_and_the_page_behind_it(look: Look) -> None:
+    looking = look(Shop(rows=["rw"]), token=TOKEN)
+    page = looking.page
+    page.get_by_label("Token").fill("not the token at all")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_have_text("That was not the token.")
+    page.get_by_label("Token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    expect(page.locator(".worker h2")).to_have_text("charge")
+    page.get_by_role("button", name="pause orders[0]").click()
+    expect(page.locator("#news")).to_have_text("orders[0] is paused")
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    page.goto(f"http://127.0.0.1:{looking.ask.port}/")
+    expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_light_and_dark_follow_the_system_until_somebody_chooses(look: Look) -> None:
+    page = look(Shop(rows=["rw"]), color_scheme="dark").page
+
+    def background() -> str:
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    assert background() == "rgb(17, 21, 27)"
+    page.get_by_role("button", name="Switch between light and dark").click()
+    assert background() == "rgb(246, 247, 249)"
+    page.reload()
+    assert background() == "rgb(246, 247, 249)"
+
+
+def test_another_sites_page_cannot_pause_anything(look: Look, browser: Browser) -> None:
+    looking = look(Shop(rows=["rw"]))
+    with asking(MadeUpBoard()) as other:
+        page = browser.new_page()
+        page.goto(f"http://localhost:{other.port}/api/session")
+        url = f"http://127.0.0.1:{looking.ask.port}/api/workers/charge/pause"
+        page.evaluate("url => fetch(url, {method: 'POST', mode: 'no-cors'}).catch(() => 0)", url)
+        page.close()
+    assert not [each for each in looking.board.asked if each.endswith("True")]
+
+
+def test_64_windows_of_64_cells_at_5_updates_a_second_drop_nothing(look: Look) -> None:
+    # Here for some seconds; for a minute in the benchmark live-window.
+    looking = look(Shop.busy(64, 64))
+    page = looking.page
+    expect(page.locator(".windows canvas")).to_have_count(64)
+    # A machine that stands still lets some frames come at once: of several turns one has to do.
+    assert any(drops_nothing(page) for _ in range(TURNS))
+
+
+def drops_nothing(page: Page) -> bool:
+    """Look on for some seconds; tell whether all that came was drawn, and nothing was missed."""
+    before = page.evaluate("({...window.wcCounts})")
+    frames = before["frames"] + SECONDS / FRAME_S
+    page.wait_for_function("frames => wcCounts.frames >= frames", arg=frames, timeout=60_000)
+    after = page.evaluate("window.wcCounts")
+    came, drawn, missed = (after[each] - before[each] for each in ("frames", "drawn", "missed"))
+    return bool(missed == 0 and drawn >= came - 2)

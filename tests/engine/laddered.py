@@ -1,0 +1,67 @@
+"""An Engine with retry levels that is driven by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.engine.support import ORDERS, Driven, Note, spent_after
+from window_consumer.engine.decisions import Assigned
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.retry_topics import (
+    Level,
+    Rung,
+)
+from window_consumer.model import headers as names
+from window_consumer.model.record import TopicPartition
+
+SHORT, MIDDLE, LONG = Level("1s", 1.0), Level("10s", 10.0), Level("1m", 60.0)
+LEVELS = (SHORT, MIDDLE, LONG)
+RETRIED = TopicPartition("g.orders.retry.1s", 0)
+RETRIED_LATER = TopicPartition("g.orders.retry.10s", 0)
+ENTRY = TopicPartition("g.orders.retry.now", 0)
+RUNGS = {
+    RETRIED.topic: Rung("orders", SHORT, is_copy=True),
+    RETRIED_LATER.topic: Rung("orders", MIDDLE, is_copy=True),
+    ENTRY.topic: Rung("orders", None, is_copy=True),
+}
+
+
+class Laddered(Driven):
+    """An Engine that reads orders and two of its levels, unless it is told what it owns."""
+
+    def __init__(
+        self, *, owned: Iterable[TopicPartition] = (ORDERS, RETRIED, RETRIED_LATER), **rules: Any
+    ):
+        given = {"retry": spent_after(1, levels=LEVELS), **rules}
+        super().__init__(names=(), **given)
+        self.engine = Engine(self.engine.rules, lambda: 0.0, RUNGS)
+        self.assign(*owned)
+
+    def assign(self, *names: TopicPartition) -> None:
+        self.engine.on_assigned([Assigned(name, 0, committed=(0, "")) for name in names], self.now)
+
+    def copy(
+        self,
+        offset: int,
+        due_in: float,
+        key: bytes | None = b"k",
+        attempts: int = 1,
+        partition: int = 0,
+    ) -> Note:
+        """Return a copy that lies in a level, of a record of this partition."""
+        headers = [
+            (names.ID, b"orders/0/7"),
+            (names.ORIGINAL_TOPIC, b"orders"),
+            (names.ORIGINAL_PARTITION, b"%d" % partition),
+            (names.ORIGINAL_OFFSET, b"7"),
+            (names.ATTEMPTS, b"%d" % attempts),
+            (names.FIRST_FAILURE, b"1600000000000"),
+            (names.NOT_BEFORE, b"%d" % (self.wall_ms + due_in * 1000)),
+        ]
+        return Note(offset, key, topic=RETRIED.topic, headers=headers)
+
+    def published(self) -> FailedRecord:
+        (failed,) = self.tick().publish
+        return failed

@@ -1,0 +1,384 @@
+"""What an outage of what the handler needs does to a worker, with the circuit breaker on."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Literal
+
+import pytest
+
+from tests.engine.support import ORDERS, OTHERS, Driven, failure, notes, spent_after
+from window_consumer.engine.guards.circuit_breaker import (
+    AT_ONCE,
+    PROBES,
+    SETTLE_S,
+    BreakerRules,
+    BreakerState,
+)
+from window_consumer.engine.retry.retry_topics import Level
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import (
+    Fatal,
+    RetryLater,
+)
+from window_consumer.model.record import TopicPartition
+
+WhenSpent = Literal["dead_letter", "drop"]
+
+LONG_S = SETTLE_S * 2
+
+
+def worker(
+    attempts: int = 1, *, records: int = 200, when_spent: WhenSpent = "dead_letter"
+) -> Driven:
+    retry = spent_after(attempts, when_spent=when_spent)
+    driven = Driven(slots=4, retry=retry, breaker=BreakerRules())
+    if records:
+        driven.deliver(*notes(*range(records)))
+        driven.tick()
+    return driven
+
+
+def fail_all(driven: Driven, slice_: Slice, error: BaseException | None = None) -> None:
+    driven.fail(slice_, *(m.offset() for m in slice_.messages), error=error)
+
+
+def outage(driven: Driven, calls: int) -> int:
+    """Let calls fail; return how many records were moved meanwhile."""
+    moved = failed = 0
+    while failed < calls and driven.out:
+        for slice_ in list(driven.out):
+            failed += len(slice_.messages)
+            fail_all(driven, slice_)
+        for each in driven.tick(LONG_S).publish:
+            driven.engine.on_published(each, None, driven.now)
+            moved += 1
+    return moved
+
+
+def state(driven: Driven) -> BreakerState:
+    return driven.engine.breaker.state
+
+
+def opened(attempts: int = 1, *, records: int = 200) -> Driven:
+    driven = worker(attempts, records=records)
+    outage(driven, 40)
+    assert state(driven) is BreakerState.OPEN
+    return driven
+
+
+def test_at_most_twenty_records_leave_before_it_opens() -> None:
+    driven = worker(1)
+    moved = outage(driven, 1000)
+    assert state(driven) is BreakerState.OPEN
+    assert moved <= 20
+
+
+def test_after_a_long_time_without_trouble_even_fewer_leave() -> None:
+    driven = worker(1, records=5000)
+    for _ in range(10):
+        for slice_ in list(driven.out):
+            driven.finish(slice_, elapsed=0.001 * len(slice_.messages))
+        driven.tick(0.001)
+    moved = outage(driven, 1000)
+    assert state(driven) in (BreakerState.HOLDING, BreakerState.OPEN)
+    assert moved <= 20
+
+
+def test_the_spent_records_of_one_long_slice_are_held_at_once() -> None:
+    driven = worker(1, records=0)
+    driven.engine.dispatcher._length.records = 500
+    driven.engine.dispatcher._length.cost_s = 1e-5
+    driven.deliver(*notes(*range(500)))
+    driven.tick()
+    for slice_ in list(driven.out):
+        fail_all(driven, slice_)
+    assert driven.tick(LONG_S).publish == []
+
+
+def test_a_few_spent_records_leave_at_once_further_ones_after_a_moment() -> None:
+    driven = worker(1, records=AT_ONCE + 2)
+    left = []
+    while driven.out:
+        for slice_ in list(driven.out):
+            fail_all(driven, slice_)
+        left += driven.tick().publish
+    assert len(left) == AT_ONCE
+    assert driven.engine.wait_s(driven.now, 60.0) <= SETTLE_S
+    assert len(driven.tick(SETTLE_S).publish) == 2
+
+
+def test_records_that_always_fail_leave_though_nothing_else_is_left_to_call() -> None:
+    """... as at the end of a topic, where their last attempts are all that there is to call."""
+    driven = worker(2, records=400)
+    moved = []
+    while driven.out or driven.engine.partitions[ORDERS].failed:
+        for slice_ in list(driven.out):
+            driven.fail(slice_, *(offset for offset in range(0, 400, 10)))
+        for each in driven.tick(LONG_S).publish:
+            driven.engine.on_published(each, None, driven.now)
+            moved.append(each.message.offset())
+        assert driven.now < 1010.0, f"{len(moved)} of 40 have left, it is {state(driven)}"
+    assert sorted(moved) == list(range(0, 400, 10))
+    assert state(driven) is BreakerState.CLOSED
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+@pytest.mark.parametrize("ordering", ["unordered", "partition"])
+def test_of_windows_with_fewer_records_than_tell_something_at_most_twenty_leave(
+    attempts: int, ordering: str
+) -> None:
+    driven = Driven(
+        slots=2,
+        ordering=ordering,
+        retry=spent_after(attempts),
+        breaker=BreakerRules(),
+        window_cells=3,
+        cell_records=2,
+    )
+    driven.deliver(*notes(*range(200)))
+    driven.tick()
+    moved = 0
+    for _ in range(3000):
+        for slice_ in list(driven.out):
+            fail_all(driven, slice_)
+        for each in driven.tick(0.1).publish:
+            driven.engine.on_published(each, None, driven.now)
+            moved += 1
+    assert 0 < moved <= 20
+    assert state(driven) is not BreakerState.CLOSED
+
+
+def test_nothing_starts_while_it_is_open() -> None:
+    driven = opened()
+    assert driven.out == []
+    for _ in range(20):
+        decisions = driven.tick(1.0)
+        assert (decisions.dispatch, decisions.publish) == ([], [])
+
+
+def test_what_has_not_started_is_taken_back_when_it_opens() -> None:
+    driven = worker(2)
+    running = driven.out[0]
+    driven.claim(running)
+    for slice_ in driven.out[1:]:
+        fail_all(driven, slice_)
+    driven.tick(2.0)
+    again = [slice_ for slice_ in driven.out if slice_.call.attempt == 2]
+    assert again
+    before = driven.engine.counters.retried
+    for _ in range(30):
+        driven.engine.breaker.failed(driven.now, "outage")
+    driven.tick()
+    assert state(driven) is BreakerState.OPEN
+    assert all(next(slice_.unclaimed, None) is None for slice_ in driven.out)
+    assert driven.engine.counters.retried == before - len(again)
+    for slice_ in list(driven.out):
+        driven.finish(slice_)
+    assert driven.engine.counters.processed == len(running.messages)
+    driven.tick(30.0)
+    while driven.out:
+        driven.finish_all()
+    assert driven.committable == 200
+
+
+def test_after_the_cool_down_one_call_at_a_time_is_made() -> None:
+    driven = opened()
+    (probe,) = driven.tick(30.0).dispatch
+    assert len(probe.messages) == 1
+    driven.claim(probe)
+    assert driven.tick(1.0).dispatch == []
+    driven.finish(probe)
+    assert len(driven.tick().dispatch) > 1
+    assert state(driven) is BreakerState.CLOSED
+
+
+def test_records_that_were_held_are_called_once_more_and_done() -> None:
+    driven = worker(1, records=100)
+    moved = outage(driven, 100)
+    driven.tick(30.0)
+    driven.finish_all()
+    assert driven.engine.counters.processed == 100 - moved
+    assert driven.engine.counters.dead_lettered == moved
+
+
+def test_a_record_that_was_held_and_fails_again_leaves() -> None:
+    driven = opened(records=40)
+    offset = 39
+    assert offset in {each.message.offset() for each in driven.engine.failures._leaving}
+    driven.tick(30.0)
+    left = []
+    for _ in range(200):
+        for slice_ in list(driven.out):
+            driven.fail(slice_, offset)
+        left += driven.tick(LONG_S).publish
+    ours = [each for each in left if each.message.offset() == offset]
+    assert [each.attempts for each in ours] == [2]
+
+
+def test_probes_take_new_records_although_those_that_failed_are_due() -> None:
+    driven = opened(2)
+    driven.tick(30.0)
+    for _ in range(PROBES):
+        (probe,) = driven.out
+        assert probe.call.attempt == 1
+        fail_all(driven, probe)
+        driven.tick()
+    assert state(driven) is BreakerState.OPEN
+    assert driven.out == []
+
+
+def test_probes_one_after_another_have_other_keys_and_come_from_other_partitions() -> None:
+    names = (ORDERS, OTHERS)
+    driven = Driven(slots=4, names=names, retry=spent_after(1), breaker=BreakerRules())
+    for name in names:
+        keys = [b"bad"] * 30 + [b"%d" % offset for offset in range(70)]
+        driven.deliver(*notes(*range(100), keys=keys), name=name)
+    driven.tick()
+    outage(driven, 20)
+    probed: list[tuple[TopicPartition, bytes | None]] = []
+    while len(probed) < 4 * PROBES:
+        for probe in list(driven.out):
+            if state(driven) is BreakerState.HALF_OPEN:
+                probed.append((probe.partition.name, probe.messages[0].key()))
+            fail_all(driven, probe)
+        driven.tick(LONG_S)
+        if not driven.out:
+            driven.tick(30.0)
+    assert len({key for _, key in probed}) == len(probed)
+    assert all(one[0] != other[0] for one, other in pairwise(probed))
+
+
+def test_without_a_new_record_retries_run_one_at_a_time_until_one_returns() -> None:
+    driven = worker(3, records=40)
+    for _ in range(10):
+        driven.tick(30.0)
+        for _ in range(200):
+            for slice_ in list(driven.out):
+                fail_all(driven, slice_)
+            driven.tick()
+            if state(driven) is BreakerState.HALF_OPEN:
+                assert sum(len(slice_.messages) for slice_ in driven.out) <= 1
+    driven.tick(30.0)
+    moved = driven.engine.counters.dead_lettered
+    assert moved == 0
+    while driven.out or driven.engine.partitions[ORDERS].failed:
+        for slice_ in list(driven.out):
+            driven.finish(slice_)
+        driven.tick(1.0)
+        assert driven.now < 2000.0
+    assert state(driven) is BreakerState.CLOSED
+    assert driven.committable == 40
+
+
+def test_intake_goes_on_by_itself_when_the_handler_does() -> None:
+    driven = opened(3)
+    for _ in range(5):
+        driven.tick(30.0)
+        while driven.out:
+            for slice_ in list(driven.out):
+                fail_all(driven, slice_)
+            driven.tick()
+    driven.tick(30.0)
+    for _ in range(50):
+        driven.finish_all()
+        driven.tick(1.0)
+    assert driven.committable == 200
+    assert driven.engine.counters.dead_lettered == 0
+
+
+def test_fatal_errors_and_skips_never_open_it() -> None:
+    driven = worker(1)
+    published = 0
+    while driven.out:
+        for slice_ in list(driven.out):
+            fail_all(driven, slice_, Fatal("no"))
+        published += len(driven.tick(LONG_S).publish)
+    assert (state(driven), published) == (BreakerState.CLOSED, 200)
+    driven.deliver(*notes(*range(200, 300)))
+    driven.tick()
+    while driven.out:
+        for slice_ in list(driven.out):
+            slice_.deviate().skipped.extend(driven.claim(slice_))
+            driven.finish(slice_)
+        driven.tick()
+    assert state(driven) is BreakerState.CLOSED
+
+
+@pytest.mark.parametrize("levels", [(), (Level("10s", 10.0),)], ids=["local", "levels"])
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_when_most_new_records_ask_to_be_called_later_nothing_starts_and_nobody_is_charged(
+    attempts: int, levels: tuple[Level, ...]
+) -> None:
+    retry = spent_after(attempts, levels=levels)
+    driven = Driven(slots=4, retry=retry, breaker=BreakerRules())
+    driven.deliver(*notes(*range(200)))
+    driven.tick()
+    calls, published, until = 0, 0, driven.now + 600.0
+    while driven.now < until:
+        for slice_ in list(driven.out):
+            calls += len(slice_.messages)
+            fail_all(driven, slice_, RetryLater(10.0))
+        published += len(driven.tick(LONG_S).publish)
+    assert published == 0
+    assert driven.engine.counters.breaker_opened == 0
+    assert calls <= 60 + 600 / 10.0
+    while driven.out or driven.engine.partitions[ORDERS].window.open:
+        for slice_ in list(driven.out):
+            driven.finish(slice_)
+        driven.tick(1.0)
+        assert driven.now < until + 60.0
+    assert state(driven) is BreakerState.CLOSED
+    assert driven.committable == 200
+
+
+def test_what_is_dropped_when_spent_is_held_as_well() -> None:
+    driven = worker(1, when_spent="drop")
+    outage(driven, 1000)
+    assert state(driven) is BreakerState.OPEN
+    assert driven.engine.counters.dropped <= 20
+    driven.tick(30.0)
+    driven.finish_all()
+    assert driven.engine.counters.processed + driven.engine.counters.dropped == 200
+
+
+def test_an_open_breaker_does_not_hold_up_the_end() -> None:
+    driven = opened()
+    driven.engine.on_stopping(driven.now)
+    driven.tick(1.0)
+    assert not driven.engine.busy([ORDERS])
+    commits, _ = driven.engine.on_revoked([ORDERS], driven.now)
+    assert commits[0].next_offset == 0
+
+
+def test_what_is_spent_leaves_at_once_when_its_partition_is_about_to_go() -> None:
+    driven = worker(1)
+    slice_ = driven.out[0]
+    (message,) = driven.claim(slice_)
+    driven.engine.on_revoking([ORDERS], driven.now)
+    slice_.deviate().failed.append((message, failure()))
+    driven.finish(slice_)
+    assert len(driven.tick().publish) == 1
+
+
+def test_a_probe_of_a_lost_partition_is_followed_by_another() -> None:
+    driven = opened()
+    (probe,) = driven.tick(30.0).dispatch
+    driven.claim(probe)
+    driven.engine.on_lost([ORDERS], driven.now)
+    driven.finish(probe)
+    assert driven.engine.breaker.wants_probe
+    assert state(driven) is BreakerState.HALF_OPEN
+
+
+def test_the_news_are_told_once() -> None:
+    driven = worker(1)
+    for slice_ in list(driven.out):
+        fail_all(driven, slice_)
+    told = []
+    for _ in range(10):
+        for slice_ in list(driven.out):
+            fail_all(driven, slice_)
+        told += driven.tick(LONG_S).breaker
+    assert [each.state.value for each in told if each.worth_a_line] == ["open"]
+    assert driven.engine.counters.breaker_opened == 1

@@ -1,0 +1,289 @@
+"""Asking a worker's admin address how its windows are: what ``top`` and ``doctor`` look through."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import ssl
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from attrs import field, frozen
+
+from window_consumer.admin.snapshots import snapshot_of
+from window_consumer.engine.snapshot import Snapshot
+from window_consumer.model.errors import (
+    RunError,
+    UsageError,
+)
+from window_consumer.model.record import TopicPartition
+
+DEFAULT_PORT: Final = 8090
+WINDOWS: Final = "/api/windows"
+PATIENCE_S: Final = 3.0
+"""A worker takes its pictures within a second."""
+
+_LARGEST: Final = 64 * 2**20
+"""A picture of 1,000 full windows has some 60 MB; who sends more is no worker."""
+
+
+class AskError(RunError):
+    """An admin address does not answer as a worker's would; the message says why, on one line."""
+
+
+@frozen
+class AdminAddress:
+    """Where a worker is asked, over HTTP or HTTPS."""
+
+    host: str
+    port: int
+    is_tls: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> AdminAddress:
+        """Read a URL, or just ``host:port``; raises UsageError."""
+        full = text if "://" in text else f"http://{text}"
+        try:
+            url = urlsplit(full)
+            port = url.port
+        except ValueError as error:
+            raise _no_address(text, str(error)) from error
+        if url.scheme not in {"http", "https"}:
+            raise _no_address(text, "it has to begin with http:// or https://")
+        if not url.hostname or not url.hostname.isprintable() or " " in url.hostname:
+            raise _no_address(text, "it names no host")
+        if _has_more(url):
+            raise _no_address(text, "nothing may stand around host and port")
+        if port is None:
+            port = DEFAULT_PORT if full != text else {"http": 80, "https": 443}[url.scheme]
+        return cls(url.hostname, port, url.scheme == "https")
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}"
+
+
+def _has_more(url: SplitResult) -> bool:
+    return bool(url.path.strip("/") or url.query or url.fragment or "@" in url.netloc)
+
+
+def _no_address(text: str, why: str) -> UsageError:
+    return UsageError(
+        f"{text!r} is no address of a worker: {why}; write it as in http://127.0.0.1:8090"
+    )
+
+
+@frozen
+class Access:
+    """What one needs in order to be answered."""
+
+    token: str | None = field(default=None, repr=False)
+    authority: Path | None = None
+    """The certificates to trust; None for those that the machine trusts."""
+    any_name: bool = False
+    """The certificate may be for another name: the address was not chosen by a person."""
+
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers of a request; raises UsageError for a token that none can carry."""
+        if self.token is None:
+            return {}
+        if not (self.token.isascii() and self.token.isprintable()):
+            raise UsageError("the token has characters that an HTTP header cannot carry")
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def context(self) -> ssl.SSLContext:
+        """Return how TLS is spoken; raises UsageError for a file that holds no certificates."""
+        try:
+            context = ssl.create_default_context(cafile=self.authority)
+        except OSError as error:
+            raise UsageError(f"{self.authority}: no certificates can be read there: {error}") from (
+                error
+            )
+        context.check_hostname = not self.any_name
+        return context
+
+
+@frozen
+class ToldWorker:
+    """What a process tells of one of its workers."""
+
+    name: str
+    process: str
+    """Which of several processes that answer at one address; empty where there is one."""
+    phase: str
+    is_ready: bool
+    snapshot: Snapshot | None
+    """None where its poll thread did not answer in time."""
+    busy_ratio: float | None
+    time_to_drain_s: float | None
+    """Infinity where it stands still; None while unknown."""
+    stacks: tuple[ToldCall, ...] = ()
+    """Of running calls, where they were asked for."""
+    blocking: tuple[ToldFailing, ...] = ()
+    """Those of each partition that began to fail first, and hold up their lanes."""
+
+
+@frozen
+class ToldCall:
+    """Where a running call stands."""
+
+    name: TopicPartition
+    offset: int
+    stack: str
+
+
+@frozen
+class ToldFailing:
+    """A record that has failed and has no outcome yet."""
+
+    name: TopicPartition
+    offset: int
+    key: str | None
+    """As far as it may be told."""
+    attempts: int
+    error: str
+    """Class and message of its last failure, as far as they may be told."""
+    behind: int = 0
+    """How many records of its lane wait for it."""
+
+
+@frozen
+class Told:
+    """What an address has answered."""
+
+    workers: tuple[ToldWorker, ...]
+    answer: Mapping[str, Any] = field(repr=False)
+    """As it came, for who wants JSON."""
+    missing: tuple[str, ...] = ()
+    """Of several processes that are asked at one address those that did not answer in time."""
+
+
+def ask(
+    address: AdminAddress, access: Access, timeout_s: float = PATIENCE_S, *, stacks: bool = False
+) -> Told:
+    """Ask for all windows; raises AskError without an answer, or with one that is no worker's.
+
+    No redirect is followed, and no proxy used: the token goes to this address alone.
+    """
+    status, text = fetch(address, f"{WINDOWS}?stacks=1" if stacks else WINDOWS, access, timeout_s)
+    if status != HTTPStatus.OK:
+        raise AskError(f"{address}: {_refusal(status, with_token=access.token is not None)}")
+    return _read(address, text)
+
+
+def command(address: AdminAddress, path: str, access: Access, timeout_s: float) -> tuple[bool, Any]:
+    """Let a worker do something; return whether it did, and the fields of its answer.
+
+    Raises AskError without an answer, or with one that is no worker's.
+    """
+    status, text = fetch(address, path, access, timeout_s, "POST")
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        refusal = _refusal(status, with_token=access.token is not None)
+        raise AskError(f"{address}: {refusal}")
+    try:
+        return status == HTTPStatus.OK, json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise AskError(f"{address}: whatever answers there is not a worker") from error
+
+
+def fetch(
+    address: AdminAddress,
+    path: str,
+    access: Access,
+    timeout_s: float = PATIENCE_S,
+    method: str = "GET",
+) -> tuple[int, bytes]:
+    """Return the status and the text of an answer; raises AskError without one."""
+    headers = access.headers()
+    connection: http.client.HTTPConnection
+    if address.is_tls:
+        connection = http.client.HTTPSConnection(
+            address.host, address.port, timeout=timeout_s, context=access.context()
+        )
+    else:
+        connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+    try:
+        connection.request(method, path, headers=headers)
+        response = connection.getresponse()
+        text = response.read(_LARGEST)
+    except (OSError, http.client.HTTPException) as error:
+        raise AskError(f"{address}: {_why(error, timeout_s)}") from error
+    finally:
+        connection.close()
+    return response.status, text
+
+
+def _why(error: Exception, timeout_s: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout_s:g} s"
+    if isinstance(error, ssl.SSLError):
+        reason = getattr(error, "verify_message", "") or error.reason or "it failed"
+        return f"TLS: {reason}; --ca names the certificates to trust"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens there: does the worker run, with `admin: {listen: ...}`?"
+    if isinstance(error, OSError):
+        return f"not reached: {error.strerror or error}"
+    return "what answers there does not speak HTTP"
+
+
+def _refusal(status: int, *, with_token: bool) -> str:
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        given = "the token is wrong" if with_token else "a token is needed"
+        return f"{given}: give it with --token or WINDOW_CONSUMER_TOKEN"
+    if status == HTTPStatus.NOT_FOUND:
+        return f"what answers there has no {WINDOWS}: is it a worker's `admin.listen`?"
+    return f"answers with status {status}"
+
+
+def _read(address: AdminAddress, text: bytes) -> Told:
+    try:
+        answer = json.loads(text)
+        workers = tuple(_worker(each) for each in answer["workers"])
+        missing = tuple(map(str, answer.get("missing") or ()))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise AskError(
+            f"{address}: whatever answers there is not a worker, or one of another version"
+        ) from error
+    return Told(workers, answer, missing)
+
+
+def _worker(fields: Mapping[str, Any]) -> ToldWorker:
+    snapshot = fields.get("snapshot")
+    return ToldWorker(
+        name=str(fields["name"]),
+        process=str(fields.get("process") or ""),
+        phase=str(fields.get("phase", "")),
+        is_ready=bool(fields.get("ready")),
+        snapshot=None if snapshot is None else snapshot_of(snapshot),
+        busy_ratio=_figure(fields.get("busy_ratio")),
+        time_to_drain_s=math.inf
+        if fields.get("stands_still")
+        else _figure(fields.get("time_to_drain_s")),
+        stacks=tuple(map(_call, fields.get("stacks") or ())),
+        blocking=tuple(map(_failing, fields.get("blocking") or ())),
+    )
+
+
+def _call(fields: Mapping[str, Any]) -> ToldCall:
+    name = TopicPartition(str(fields["topic"]), int(fields["partition"]))
+    return ToldCall(name, int(fields["offset"]), str(fields["stack"]))
+
+
+def _failing(fields: Mapping[str, Any]) -> ToldFailing:
+    key = fields.get("key")
+    return ToldFailing(
+        TopicPartition(str(fields["topic"]), int(fields["partition"])),
+        int(fields["offset"]),
+        None if key is None else str(key),
+        int(fields.get("attempts") or 0),
+        str(fields.get("error") or ""),
+        int(fields.get("behind") or 0),
+    )
+
+
+def _figure(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,1 @@
+"""Commands that look at running workers: ``top``, ``doctor``, ``skip`` and ``dead-letter``."""

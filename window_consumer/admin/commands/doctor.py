@@ -1,0 +1,223 @@
+"""``window-consumer doctor``: the likely cause of lag, in a sentence with its figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import click
+
+from window_consumer.admin.client import (
+    Access,
+    AdminAddress,
+)
+from window_consumer.admin.commands.top import (
+    authority_option,
+    token_option,
+)
+from window_consumer.admin.doctor.collection import (
+    Examination,
+    Process,
+)
+from window_consumer.admin.doctor.diagnosis import Diagnosis
+from window_consumer.app.clients import Clients
+from window_consumer.app.loading import load_app
+from window_consumer.cli import options
+from window_consumer.cli.logs import set_up
+from window_consumer.cli.options import Duration
+from window_consumer.cli.output import (
+    FOUND,
+    OK,
+    explain,
+    printable,
+)
+from window_consumer.config import (
+    Config,
+    Loaded,
+    Mask,
+    WorkerConfig,
+    effective_kafka,
+)
+from window_consumer.config.sections.listening import Address
+from window_consumer.dlq.source import load_without_handlers
+from window_consumer.kafka import settings
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.oauth import OauthToken
+from window_consumer.model.errors import (
+    RunError,
+    UsageError,
+)
+
+_SHORTEST_S = 2.0
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in configurations
+
+
+@click.command("doctor")
+@options.config
+@click.option(
+    "--app",
+    "application",
+    metavar="MODULE:APP",
+    default=None,
+    help="The application, where its decorators give what the configuration does not.",
+)
+@click.option(
+    "--worker", "names", multiple=True, metavar="WORKER", help="Only this worker; may be repeated."
+)
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="The admin address of a process; may be repeated. [default: from the configuration]",
+)
+@token_option
+@authority_option
+@click.option(
+    "--for",
+    "for_s",
+    type=Duration(),
+    default=10.0,
+    metavar="DURATION",
+    help="How long to look. [default: 10s]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@options.overrides
+@click.option(
+    "--start-timeout",
+    type=Duration(),
+    default=10.0,
+    metavar="DURATION",
+    help="Go on without the cluster when no broker answers for so long. [default: 10s]",
+)
+def doctor_command(  # noqa: PLR0913 - an argument for each option
+    *,
+    config: Path,
+    application: str | None,
+    names: tuple[str, ...],
+    urls: tuple[str, ...],
+    token: str | None,
+    authority: Path | None,
+    for_s: float,
+    as_json: bool,
+    overrides: tuple[str, ...],
+    start_timeout: float,
+) -> int:
+    """Name the likely cause of lag, with the figures that it rests on.
+
+    Asks the cluster, and running workers at admin.listen or health.listen. Changes nothing. Exit
+    code 0: nothing is wrong; 3: a cause was found.
+    """
+    formatter = set_up("text", "warning")
+    if for_s < _SHORTEST_S:
+        raise UsageError(f"--for: at least {_SHORTEST_S:g}s, rates need some time")
+    app = None if application is None else load_app(application)
+    loaded = load_without_handlers(config, app, overrides)
+    formatter.mask = mask = Mask(loaded.secrets)
+    try:
+        workers = list(_chosen(loaded.config, names))
+        given = Access(token, authority)
+        processes, notes = processes_of(loaded.config, urls, given, config.parent)
+        tokens = None if app is None else app.token_function
+        clusters, failures = _clusters(loaded, workers, tokens, start_timeout)
+        notes += failures
+        unreached = {worker.name for worker in workers}.difference(clusters)
+        examination = Examination(loaded.config, workers, clusters, processes, notes, unreached)
+        return _conclude(examination.run(for_s), mask, as_json=as_json)
+    except Exception as error:
+        return explain(error, mask)
+
+
+def _conclude(diagnosis: Diagnosis, mask: Mask, *, as_json: bool) -> int:
+    if not diagnosis.causes and not diagnosis.well:
+        raise RunError("\n".join(["nothing could be looked at:", *diagnosis.notes]))
+    if as_json:
+        click.echo(mask(json.dumps(diagnosis.as_json(), indent=2)))
+    else:
+        click.echo(printable(mask("\n".join(diagnosis.as_text()))))
+    return FOUND if diagnosis.causes else OK
+
+
+def _chosen(config: Config, names: Sequence[str]) -> Iterator[WorkerConfig]:
+    for name in names:
+        if name not in config.workers:
+            raise UsageError(
+                f"--worker {name}: there is no such worker; there are"
+                f" {', '.join(sorted(config.workers))}"
+            )
+    for name, worker in config.workers.items():
+        if name in names if names else worker.enabled:
+            yield worker
+
+
+def processes_of(
+    config: Config, urls: Sequence[str], given: Access, directory: Path
+) -> tuple[list[Process], list[str]]:
+    """Return where to ask, and what there is to say about it."""
+    given.headers()
+    if urls:
+        addresses = [AdminAddress.parse(url) for url in dict.fromkeys(urls)]
+        if any(address.is_tls for address in addresses):
+            given.context()
+        return [Process(address, given, has_windows=True) for address in addresses], []
+    admin, health = config.admin, config.health
+    if admin.address is not None and admin.address.port:
+        certificate = admin.tls.certificate
+        access = Access(
+            given.token or admin.token,
+            given.authority or (None if certificate is None else directory / certificate),
+            any_name=True,
+        )
+        return [Process(_reached(admin.address, certificate is not None), access, True)], []
+    if health.address is not None and health.address.port:
+        found = Process(_reached(health.address, False), Access(), has_windows=False)
+        return [found], ["keys and stacks are told at admin.listen only, which is not configured"]
+    return [], [
+        "no worker was asked: neither admin.listen nor health.listen has a port: give --url"
+    ]
+
+
+def _reached(address: Address, is_tls: bool) -> AdminAddress:  # noqa: FBT001 - one of two callers
+    return AdminAddress(_ANYWHERE.get(address.host, address.host), address.port, is_tls)
+
+
+def _clusters(
+    loaded: Loaded, workers: Sequence[WorkerConfig], tokens: OauthToken | None, timeout_s: float
+) -> tuple[dict[str, Cluster], list[str]]:
+    """Connect to the cluster of each worker; return what was said where that failed.
+
+    Workers that connect alike share one, and are told of together.
+    """
+    alike: dict[str, list[WorkerConfig]] = {}
+    for worker in workers:
+        alike.setdefault(_how(loaded.config, worker), []).append(worker)
+
+    def connect(those: Sequence[WorkerConfig]) -> Cluster | str:
+        try:
+            return Clients.connect(loaded, those[0], tokens, timeout_s).cluster
+        except RunError as error:
+            return f"{', '.join(worker.name for worker in those)}: {error}"
+
+    with ThreadPoolExecutor(max(1, len(alike))) as pool:
+        found = list(zip(alike.values(), pool.map(connect, alike.values()), strict=True))
+    clusters = {
+        worker.name: cluster
+        for those, cluster in found
+        if isinstance(cluster, Cluster)
+        for worker in those
+    }
+    return clusters, [failure for _, failure in found if isinstance(failure, str)]
+
+
+def _how(config: Config, worker: WorkerConfig) -> str:
+    """Return a text that is the same for workers whose clients connect alike."""
+    properties = effective_kafka(
+        config,
+        worker,
+        "admin",
+        consumer_only=settings.CONSUMER_ONLY,
+        producer_only=settings.PRODUCER_ONLY,
+    )
+    return repr(sorted(properties.items()))

@@ -1,0 +1,96 @@
+"""``window-consumer skip`` and ``dead-letter``: one failed record is taken out of the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import click
+
+from window_consumer.admin.client import (
+    Access,
+    AdminAddress,
+    command,
+)
+from window_consumer.admin.commands.top import (
+    authority_option,
+    token_option,
+)
+from window_consumer.cli.output import OK
+from window_consumer.engine.guards.interventions import Intervention
+from window_consumer.model.errors import (
+    RunError,
+    UsageError,
+)
+
+_RECORD: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,10})/([0-9]{1,19})")
+
+_PATIENCE_S: Final = 20.0
+"""A worker that rebalances answers late, and waits some seconds for a call, or for an ack."""
+
+_DONE: Final = {
+    Intervention.SKIP: "skipped",
+    Intervention.DEAD_LETTER: "among the dead letters",
+}
+
+
+def _command(wanted: Intervention, text: str) -> click.Command:
+    def run(
+        *, worker: str, record: str, url: str, token: str | None, authority: Path | None
+    ) -> int:
+        found = _RECORD.fullmatch(record)
+        if found is None:
+            raise UsageError(
+                f"--record: {record!r} names no record: write TOPIC/PARTITION/OFFSET, as in"
+                " orders/0/42"
+            )
+        topic, partition, offset = found.groups()
+        address = AdminAddress.parse(url)
+        path = (
+            f"/api/workers/{quote(worker, safe='')}/partitions/{topic}/{partition}"
+            f"/records/{offset}/{wanted}"
+        )
+        done, answer = command(address, path, Access(token, authority), _PATIENCE_S)
+        if not done:
+            why = answer.get("error") if isinstance(answer, dict) else None
+            raise RunError(f"{record}: {why or 'whatever answers there is not a worker'}")
+        click.echo(f"{record} is {_DONE[wanted]}")
+        return OK
+
+    options: tuple[Callable[..., object], ...] = (
+        click.option("--worker", required=True, metavar="W", help="The worker that holds it."),
+        click.option(
+            "--record",
+            required=True,
+            metavar="TOPIC/PARTITION/OFFSET",
+            help="Where the record lies now: of a copy in a retry topic, its place there.",
+        ),
+        click.option(
+            "--url",
+            default="http://127.0.0.1:8090",
+            show_default=True,
+            metavar="ADMIN",
+            help="The worker's admin address (admin.listen).",
+        ),
+        token_option,
+        authority_option,
+    )
+    wrapped: Callable[..., object] = run
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return click.command(str(wanted), help=text)(wrapped)
+
+
+skip_command = _command(
+    Intervention.SKIP,
+    "Skip one failed record of a worker that runs.\n\nIt counts as skipped, its offset is"
+    " committed, and no copy of it is kept. Exit code 1: nothing was changed.",
+)
+dead_letter_command = _command(
+    Intervention.DEAD_LETTER,
+    "Send one failed record of a worker that runs to the dead letters.\n\nIts copy has the reason"
+    " MANUAL. Exit code 1: it is not there, or not yet; the message says which.",
+)

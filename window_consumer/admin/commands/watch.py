@@ -1,0 +1,152 @@
+"""Looking at admin addresses again and again, each on a thread of its own: none holds up others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from time import monotonic
+
+from attrs import evolve
+
+from window_consumer.admin.client import (
+    PATIENCE_S,
+    Access,
+    AdminAddress,
+    AskError,
+    Told,
+    ToldWorker,
+    ask,
+)
+from window_consumer.admin.commands.scene import (
+    Memory,
+    Scene,
+    WorkerScene,
+)
+
+_LATE_S = 2 * PATIENCE_S
+"""Who has answered nothing for so long, and for twice the interval, is gone."""
+
+
+class Watch:
+    """What one address has told last. Any thread may read it."""
+
+    def __init__(self, address: AdminAddress, access: Access, interval_s: float):
+        self.address = address
+        self._access = access
+        self._interval_s = interval_s
+        self._stopped = threading.Event()
+        self._heard = threading.Event()
+        self._latest: Told | str = "no answer yet"
+        self._at = self._alive_at = monotonic()
+        threading.Thread(target=self._look, name=f"wc-watch-{address}", daemon=True).start()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for the first answer, or the first failure."""
+        self._heard.wait(timeout_s)
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stopped.set()
+
+    @property
+    def told(self) -> Told | None:
+        """What was told last, None while the address does not answer."""
+        return None if self.why_gone else self._told
+
+    @property
+    def why_gone(self) -> str:
+        """Why there is nothing to show, empty where there is something."""
+        latest, silent_s = self._latest, monotonic() - self._at
+        if isinstance(latest, str):
+            return latest
+        if silent_s > _LATE_S + 2 * self._interval_s:
+            return f"{self.address}: no answer for {silent_s:.0f} s"
+        return ""
+
+    @property
+    def _told(self) -> Told | None:
+        latest = self._latest
+        return None if isinstance(latest, str) else latest
+
+    def _look(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                latest: Told | str = ask(self.address, self._access)
+            except AskError as error:
+                latest = str(error)
+            self._latest, self._at = latest, monotonic()
+            self._heard.set()
+            self._stopped.wait(self._interval_s)
+
+
+class Watches:
+    """Several addresses, shown as one scene. Owner: who draws."""
+
+    def __init__(self, addresses: Sequence[AdminAddress], access: Access, interval_s: float):
+        access.headers()  # what is wrong with it is told now, and not by each thread
+        if any(address.is_tls for address in addresses):
+            access.context()
+        self.each = [Watch(address, access, interval_s) for address in addresses]
+        self._memory = Memory()
+        self._started = monotonic()
+        for watch in self.each:
+            watch.wait(_LATE_S)
+
+    def stop(self) -> None:
+        """Ask no more."""
+        for watch in self.each:
+            watch.stop()
+
+    @property
+    def gone(self) -> dict[str, str]:
+        """Why addresses do not answer."""
+        return {str(each.address): each.why_gone for each in self.each if each.why_gone}
+
+    def scene(self) -> Scene:
+        """Return what is to be seen now."""
+        seconds = monotonic() - self._started
+        workers = [
+            scene for watch in self.each for scene in self._workers(watch, watch.told, seconds)
+        ]
+        gone = {name: f"gone: {why.removeprefix(f'{name}: ')}" for name, why in self.gone.items()}
+        silent = {
+            name: "its poll thread does not answer"
+            for watch in self.each
+            for name in self._silent(watch, watch.told)
+        }
+        missing = {
+            f"{self._where(watch)}process {number}": "does not answer"
+            for watch in self.each
+            for number in (() if watch.told is None else watch.told.missing)
+        }
+        return Scene("top", seconds, tuple(workers), {**gone, **missing, **silent})
+
+    def _workers(self, watch: Watch, told: Told | None, seconds: float) -> Iterator[WorkerScene]:
+        for worker in () if told is None else told.workers:
+            if worker.snapshot is not None:
+                name = self._name(watch, worker)
+                yield evolve(
+                    self._memory.worker(name, worker.snapshot, seconds),
+                    state=_state(worker),
+                    busy_ratio=worker.busy_ratio,
+                    time_to_drain_s=worker.time_to_drain_s,
+                )
+
+    def _silent(self, watch: Watch, told: Told | None) -> Iterator[str]:
+        for worker in () if told is None else told.workers:
+            if worker.snapshot is None:
+                yield self._name(watch, worker)
+
+    def _name(self, watch: Watch, worker: ToldWorker) -> str:
+        process = f"process {worker.process} " if worker.process else ""
+        return f"{self._where(watch)}{process}{worker.name}"
+
+    def _where(self, watch: Watch) -> str:
+        return f"{watch.address} " if len(self.each) > 1 else ""
+
+
+def _state(worker: ToldWorker) -> str:
+    """Return where a worker is in its life, empty where it works."""
+    if worker.is_ready:
+        return ""
+    return "not in its group" if worker.phase == "running" else worker.phase

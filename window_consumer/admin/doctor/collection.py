@@ -1,0 +1,253 @@
+"""Looking at workers and their groups for a while: the part of the diagnosis that does I/O."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from time import monotonic, sleep
+from typing import Final
+
+from attrs import define, field, frozen
+
+from window_consumer.admin.client import (
+    Access,
+    AdminAddress,
+    AskError,
+    ask,
+    fetch,
+)
+from window_consumer.admin.doctor.diagnosis import (
+    Diagnosis,
+    diagnose,
+)
+from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.samples import (
+    GroupLook,
+    WorkerLook,
+    heard,
+    look_at,
+    unheard,
+)
+from window_consumer.admin.doctor.scraped import looks_at
+from window_consumer.config import (
+    Config,
+    WorkerConfig,
+)
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.record import TopicPartition
+from window_consumer.topics.patterns import matching_topics
+
+EVERY_S: Final = 1.0
+_PING_S: Final = 2.0
+"""A question that gets no answer for so long counts as one that took so long."""
+_METRICS: Final = "/metrics"
+
+Seen = tuple[list[WorkerLook], Sequence[str]]
+"""Workers, and which of several processes behind their address have not answered it."""
+
+
+@frozen
+class Process:
+    """Where a process with workers is asked."""
+
+    address: AdminAddress
+    access: Access
+    has_windows: bool
+    """It is an admin address; else one that answers ``/metrics``."""
+
+    def look(self, at_s: float, *, stacks: bool) -> Seen:
+        """Look at its workers; raises AskError."""
+        if self.has_windows:
+            told = ask(self.address, self.access, stacks=stacks)
+            return [look_at(worker, at_s) for worker in told.workers], told.missing
+        status, text = fetch(self.address, _METRICS, Access())
+        if status != HTTPStatus.OK:
+            raise AskError(f"{self.address}: {_METRICS} answers with status {status}")
+        try:
+            return looks_at(text.decode("utf-8", "replace"), at_s), ()
+        except ValueError as error:
+            raise AskError(f"{self.address}: {error}") from error
+
+
+@define
+class Examination:
+    """Looks at everything for a while. Owner: who asks for the diagnosis."""
+
+    config: Config
+    workers: Sequence[WorkerConfig]
+    clusters: Mapping[str, Cluster]
+    """By worker, one for several where they connect alike; missing where none was reached."""
+    processes: Sequence[Process]
+    notes: list[str] = field(factory=list)
+    unreached: Collection[str] = ()
+    """The workers whose cluster was looked for in vain."""
+    _looks: dict[tuple[str, str, str], list[WorkerLook]] = field(factory=lambda: defaultdict(list))
+    """By address, process and worker."""
+    _groups: dict[str, list[GroupLook]] = field(factory=lambda: defaultdict(list))
+    _trips: dict[int, list[float]] = field(factory=lambda: defaultdict(list))
+    """By the cluster's identity."""
+    _answered: set[int] = field(factory=set)
+    """Likewise."""
+    _stopped: threading.Event = field(factory=threading.Event)
+
+    def run(self, for_s: float) -> Diagnosis:
+        """Look for so many seconds; return what is likely wrong."""
+        deadline = monotonic() + for_s
+        each = {id(cluster): cluster for cluster in self.clusters.values()}
+        # A cluster that is slow to answer does not hold up the looks at workers, and at others.
+        with ThreadPoolExecutor(max(1, len(each))) as pool:
+            asked = [pool.submit(self._watch_cluster, one, deadline) for one in each.values()]
+            try:
+                self._watch_workers(deadline)
+            except BaseException:  # Ctrl-C: nobody waits for what the clusters have to say
+                self._stopped.set()
+                raise
+            for one in asked:
+                one.result()
+        return self._conclude()
+
+    def _watch_workers(self, deadline: float) -> None:
+        self._look_at_workers(stacks=False)
+        if not (self._looks or self.clusters):
+            return  # nobody has answered
+        while (left_s := deadline - monotonic()) > 0:
+            sleep(min(EVERY_S, left_s))
+            if left_s > EVERY_S:
+                self._look_at_workers(stacks=False)
+        # Stacks cost more, and only the last ones are of interest.
+        self._look_at_workers(stacks=True)
+
+    def _watch_cluster(self, cluster: Cluster, deadline: float) -> None:
+        """Look at the groups on one cluster, then again, and ask small questions in between."""
+        self._ping(cluster)
+        self._look_at_groups(cluster)
+        while (left_s := deadline - monotonic()) > 0 and not self._stopped.is_set():
+            self._ping(cluster)
+            self._stopped.wait(min(EVERY_S, left_s))
+        if not self._stopped.is_set():
+            self._look_at_groups(cluster)
+
+    def _look_at_workers(self, *, stacks: bool) -> None:
+        for process in self.processes:
+            try:
+                now = monotonic()
+                found, missing = process.look(now, stacks=stacks)
+            except AskError as error:
+                self._note(str(error))
+                continue
+            for look in found:
+                self._looks[str(process.address), look.process, look.worker].append(look)
+            for number in missing:
+                for worker in self.workers:
+                    look = unheard(now, worker.name, number)
+                    self._looks[str(process.address), number, worker.name].append(look)
+
+    def _look_at_groups(self, cluster: Cluster) -> None:
+        for worker in self.workers:
+            if self.clusters.get(worker.name) is not cluster:
+                continue
+            try:
+                look = self._group(worker, cluster)
+                self._groups[worker.name].append(look)
+            except WindowConsumerError as error:
+                self._note(f"{worker.name}: its group could not be asked: {error}")
+
+    def _group(self, worker: WorkerConfig, cluster: Cluster) -> GroupLook:
+        group = cluster.group(worker.group)
+        topics = list(worker.topics)
+        if worker.patterns:
+            topics += matching_topics(self.config, worker, cluster.topic_names())
+        lags: dict[TopicPartition, int] = {}
+        for topic in topics:
+            lags |= cluster.backlogs(worker.group, topic)
+        return GroupLook(monotonic(), group.members, not group.is_rebalancing, lags)
+
+    def _ping(self, cluster: Cluster) -> None:
+        try:
+            self._trips[id(cluster)].append(cluster.round_trip_s(_PING_S))
+            self._answered.add(id(cluster))
+        except WindowConsumerError as error:
+            self._trips[id(cluster)].append(_PING_S)
+            self._note(f"{cluster.bootstrap} does not answer: {error}")
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def _conclude(self) -> Diagnosis:
+        known = {worker.name: worker for worker in self.workers}
+        seen = {key: heard(looks) for key, looks in self._looks.items() if key[2] in known}
+        strangers = sorted({key[2] for key in self._looks} - {*known, *self.config.workers})
+        if strangers:
+            self._note(f"workers that the configuration does not have: {', '.join(strangers)}")
+        evidence = [
+            self._evidence(known[name], looks, _whose(address, process, name, seen))
+            for (address, process, name), looks in seen.items()
+        ]
+        groups = [
+            (name, _elsewhere(self._groups[name], _owned(name, seen)))
+            for name in known
+            if name in self._groups
+        ]
+        asked = {name for _, _, name in seen}
+        return diagnose(
+            evidence,
+            groups=[(name, looks) for name, looks in groups if name not in asked],
+            others=[(name, looks) for name, looks in groups if name in asked],
+            notes=self.notes,
+            were_asked=bool(self.processes),
+        )
+
+    def _evidence(self, worker: WorkerConfig, looks: Sequence[WorkerLook], where: str) -> Evidence:
+        cluster = self.clusters.get(worker.name)
+        is_mute = cluster is not None and id(cluster) not in self._answered
+        return Evidence(
+            worker=worker.name,
+            where=where,
+            ordering=worker.ordering,
+            pool=worker.pool,
+            looks=looks,
+            group=self._groups.get(worker.name, ()),
+            round_trips_s=self._trips.get(id(cluster), ()),
+            is_cluster_silent=is_mute or worker.name in self.unreached,
+            blocks=worker.retry.on_failure == "block",
+        )
+
+
+def _whose(address: str, process: str, name: str, seen: Iterable[tuple[str, str, str]]) -> str:
+    """Return in which process a worker is, where several have it; else nothing."""
+    same = [key for key in seen if key[2] == name]
+    where = [f"process {process}"] if process else []
+    if len({key[0] for key in same}) > 1:
+        where.append(address if process else f"the process at {address}")
+    return " at ".join(where)
+
+
+def _owned(
+    name: str, seen: Mapping[tuple[str, str, str], Sequence[WorkerLook]]
+) -> set[TopicPartition]:
+    """Return the partitions that the processes that were looked at had at some time."""
+    return {
+        each.name
+        for key, looks in seen.items()
+        if key[2] == name
+        for look in looks
+        for each in look.partitions
+    }
+
+
+def _elsewhere(looks: Sequence[GroupLook], owned: set[TopicPartition]) -> list[GroupLook]:
+    """Return the looks without the lag of these partitions."""
+    return [
+        GroupLook(
+            look.at_s,
+            look.members,
+            look.is_stable,
+            {name: lag for name, lag in look.lags.items() if name not in owned},
+        )
+        for look in looks
+    ]

@@ -1,0 +1,217 @@
+"""The diagnosis: all rules on all evidence, what explains most first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from window_consumer.admin.doctor.causes import (
+    Cause,
+    CauseKind,
+)
+from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.rules.interpreter import (
+    gil_bound,
+    loop_blocked,
+    loop_bound,
+)
+from window_consumer.admin.doctor.rules.load import (
+    handler_slow,
+    hot_key,
+    hot_partition,
+    rate,
+)
+from window_consumer.admin.doctor.rules.stuck import (
+    breaker_open,
+    cannot_write,
+    halted,
+    hovering,
+    not_in_group,
+    poison_record,
+    rebalances,
+)
+from window_consumer.admin.doctor.rules.supply import (
+    broker_away,
+    broker_slow,
+    fetch_bound,
+)
+from window_consumer.admin.doctor.samples import GroupLook
+
+RULES: Final[tuple[Callable[[Evidence], Iterator[Cause]], ...]] = (
+    breaker_open,
+    cannot_write,
+    halted,
+    rebalances,
+    not_in_group,
+    poison_record,
+    hovering,
+    hot_key,
+    rate,
+    hot_partition,
+    gil_bound,
+    loop_bound,
+    loop_blocked,
+    handler_slow,
+    broker_away,
+    broker_slow,
+    fetch_bound,
+)
+
+
+@frozen
+class Diagnosis:
+    """What was found."""
+
+    causes: tuple[Cause, ...]
+    """The likeliest first; empty where nothing is wrong."""
+    well: tuple[str, ...] = ()
+    """A sentence for each worker that was looked at and is well."""
+    notes: tuple[str, ...] = ()
+    """What could not be asked, and why."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values; the names of causes and fields are stable."""
+        return {
+            "ok": not self.causes,
+            "causes": [
+                {
+                    "cause": cause.kind.value,
+                    "worker": cause.worker,
+                    "process": cause.where or None,
+                    "partition": None if cause.partition is None else str(cause.partition),
+                    "sentence": cause.sentence,
+                    "figures": dict(cause.figures),
+                    **({"stack": cause.stack} if cause.stack else {}),
+                }
+                for cause in self.causes
+            ],
+            "well": list(self.well),
+            "notes": list(self.notes),
+        }
+
+    def as_text(self) -> Iterator[str]:
+        """Yield lines for people."""
+        for cause in self.causes:
+            of = f" of {cause.where}" if cause.where else ""
+            yield f"{cause.worker}{of}: {cause.sentence}"
+            yield from (f"    {line}" for line in cause.stack.splitlines())
+        yield from self.well
+        yield from (f"note: {note}" for note in self.notes)
+
+
+def diagnose(
+    evidence: Sequence[Evidence],
+    groups: Iterable[tuple[str, Sequence[GroupLook]]] = (),
+    others: Iterable[tuple[str, Sequence[GroupLook]]] = (),
+    notes: Sequence[str] = (),
+    *,
+    were_asked: bool = False,
+) -> Diagnosis:
+    """Return the likely causes, the likeliest first.
+
+    ``groups`` are those of workers that could not be asked themselves, by the worker's name;
+    ``others`` those of workers that were, without the partitions that they have. ``were_asked``
+    tells that somebody was to answer for workers, whether it did or not.
+    """
+    causes: list[Cause] = []
+    well: list[str] = []
+    for seen in evidence:
+        found = [cause for rule in RULES for cause in rule(seen)]
+        if not found and seen.is_behind and not _catches_up(seen):
+            found = [_unknown(seen)]
+        causes += [evolve(cause, where=seen.where) for cause in found]
+        if not found:
+            well.append(_well(seen))
+    for worker, looks in groups:
+        found = list(_of_group(worker, looks, were_asked=were_asked))
+        causes += found
+        if not found and looks:
+            well.append(f"{worker}: nothing is wrong, as far as its group tells")
+    for worker, looks in others:
+        causes += [each for each in _of_group(worker, looks) if each.figures["lag"]]
+    causes.sort(key=lambda cause: -cause.weight)
+    return Diagnosis(tuple(causes), tuple(well), tuple(notes))
+
+
+def _catches_up(seen: Evidence) -> bool:
+    """Tell whether what lags gets less, and will be done with soon."""
+    return seen.finished_per_s > seen.arriving_per_s and seen.drain_s < _SOON_S
+
+
+_SOON_S: Final = 60.0
+
+
+def _well(seen: Evidence) -> str:
+    lag = f"{seen.lag} records lag, {seen.lag_s:.1f} s"
+    if seen.is_behind:
+        lag += f", and will be done in {seen.drain_s:.0f} s"
+    of = f" of {seen.where}" if seen.where else ""
+    return (
+        f"{seen.worker}{of}: nothing is wrong: {lag}; {seen.finished_per_s:.1f} records/s,"
+        f" {seen.busy_ratio:.0%} of the slots' time is busy"
+    )
+
+
+def _unknown(seen: Evidence) -> Cause:
+    return Cause(
+        CauseKind.UNKNOWN,
+        seen.worker,
+        f"{seen.lag} records lag, the oldest that was read is {seen.lag_s:.0f} s old, and no known"
+        f" cause fits: {seen.finished_per_s:.1f} records/s are finished, {seen.arriving_per_s:.1f}"
+        f" come, {seen.busy_ratio:.0%} of the slots' time is busy",
+        {
+            "lag": seen.lag,
+            "lag_s": seen.lag_s,
+            "finished_per_s": seen.finished_per_s,
+            "arriving_per_s": seen.arriving_per_s,
+            "busy_ratio": seen.busy_ratio,
+        },
+    )
+
+
+def _of_group(
+    worker: str, looks: Sequence[GroupLook], *, were_asked: bool = False
+) -> Iterator[Cause]:
+    """Say what the cluster alone can tell of a worker that was not asked."""
+    if not looks:
+        return
+    first, last = looks[0], looks[-1]
+    lag = sum(last.lags.values())
+    seconds = last.at_s - first.at_s
+    if not any(look.is_stable for look in looks):
+        yield Cause(
+            CauseKind.REBALANCES,
+            worker,
+            f"its group has been rebalancing for at least {seconds:.0f} s, with {lag} records not"
+            " committed",
+            {"lag": lag, "within_s": seconds, "members": last.members},
+            weight=90,
+        )
+    elif lag and last.members == 0:
+        yield Cause(
+            CauseKind.NOBODY_READS,
+            worker,
+            f"nobody reads: its group has no members, and {lag} records are not committed",
+            {"lag": lag, "members": 0},
+            weight=95,
+        )
+    elif lag and sum(first.lags.values()) <= lag and _stands(first, last):
+        worst = max(last.lags, key=lambda name: last.lags[name])
+        advice = "give --url, or configure admin or health"
+        if were_asked:
+            advice = "none answers where it was asked; is its process frozen, or elsewhere (--url)?"
+        yield Cause(
+            CauseKind.UNKNOWN,
+            worker,
+            f"{lag} records are not committed, {last.lags[worst]} of them in {worst}, and it gets"
+            f" no less within {seconds:.0f} s; only a worker knows why: {advice}",
+            {"lag": lag, "lag_before": sum(first.lags.values()), "members": last.members},
+            worst,
+        )
+
+
+def _stands(first: GroupLook, last: GroupLook) -> bool:
+    """Tell whether some partition lagged at both looks: a worker always has some in its hands."""
+    return any(first.lags.get(name, 0) and lag for name, lag in last.lags.items())

@@ -1,0 +1,110 @@
+"""Rules for workers whose calls hold each other up: on one interpreter, or on one event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from window_consumer.admin.doctor.causes import (
+    Cause,
+    CauseKind,
+)
+from window_consumer.admin.doctor.evidence import Evidence
+
+CORES: Final = (0.6, 1.3)
+"""Threads that compute have one core together, less what the poll thread takes and other programs
+of the machine; more than one have those whose native code lets go of the interpreter's lock."""
+
+LATE: Final = 0.2
+"""A loop that goes round so seldom has calls that do not give it back; it is a few hundredths where
+it only shares the interpreter with the poll thread and a busy machine with others."""
+
+
+def gil_bound(seen: Evidence) -> Iterator[Cause]:
+    """Handlers on threads compute: one interpreter computes on one core at a time."""
+    if not is_gil_bound(seen):
+        return
+    slots = seen.mean(lambda look: look.slots)
+    yield Cause(
+        CauseKind.GIL_BOUND,
+        seen.worker,
+        f"its handler computes: calls in {slots:.0f} slots had {seen.cores:.2f} processors"
+        " together, and one interpreter has no more than one; use pool: processes, more slots do"
+        " not help",
+        {
+            "cores": seen.cores,
+            "slots": slots,
+            "busy_ratio": seen.busy_ratio,
+            "finished_per_s": seen.finished_per_s,
+            "arriving_per_s": seen.arriving_per_s,
+        },
+        weight=65,
+    )
+
+
+def is_gil_bound(seen: Evidence) -> bool:
+    """Tell whether threads have one processor together, because they compute."""
+    return (
+        seen.is_behind
+        and seen.pool == "threads"
+        and seen.last.slots > 1
+        # However busy the slots are: the poll thread, too, waits for the interpreter, and they
+        # for it.
+        and CORES[0] <= seen.cores <= CORES[1]
+    )
+
+
+def loop_bound(seen: Evidence) -> Iterator[Cause]:
+    """Coroutines compute: all of them together have one thread."""
+    if not _computes_on_loop(seen):
+        return
+    yield Cause(
+        CauseKind.LOOP_BOUND,
+        seen.worker,
+        f"its coroutines compute: their event loop had {seen.loop_cores:.2f} of a processor, and it"
+        " has no more than one, however many slots there are; let what computes be a plain function"
+        " with pool: processes, or start more processes",
+        _figures(seen),
+        weight=65,
+    )
+
+
+def loop_blocked(seen: Evidence) -> Iterator[Cause]:
+    """Coroutines wait without giving the event loop back."""
+    if not _is_loop_blocked(seen):
+        return
+    yield Cause(
+        CauseKind.LOOP_BLOCKED,
+        seen.worker,
+        f"its coroutines block their event loop: for {seen.loop_late:.0%} of the time it did not go"
+        f" round, and had only {seen.loop_cores:.2f} of a processor, so calls wait for one another;"
+        " something in them waits without await (a blocking client, time.sleep): use an"
+        " asynchronous one or asyncio.to_thread, or make the handler a plain function",
+        _figures(seen),
+        weight=65,
+    )
+
+
+def _figures(seen: Evidence) -> dict[str, float | int | str | None]:
+    return {
+        "cores": seen.loop_cores,
+        "late": seen.loop_late,
+        "slots": seen.mean(lambda look: look.slots),
+        "busy_ratio": seen.busy_ratio,
+        "finished_per_s": seen.finished_per_s,
+        "arriving_per_s": seen.arriving_per_s,
+    }
+
+
+def _computes_on_loop(seen: Evidence) -> bool:
+    return seen.is_behind and seen.loop_cores is not None and seen.loop_cores >= CORES[0]
+
+
+def _is_loop_blocked(seen: Evidence) -> bool:
+    late = seen.loop_late
+    return seen.is_behind and late is not None and late >= LATE and not _computes_on_loop(seen)
+
+
+def is_one_thread_bound(seen: Evidence) -> bool:
+    """Tell whether calls hold each other up, so that more slots would not help."""
+    return is_gil_bound(seen) or _computes_on_loop(seen) or _is_loop_blocked(seen)

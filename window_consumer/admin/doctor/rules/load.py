@@ -1,0 +1,185 @@
+"""Rules for workers that get too little done: hot keys and partitions, rates, slow handlers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from statistics import fmean
+from typing import Final
+
+from window_consumer.admin.doctor.causes import (
+    BUSY,
+    IDLE,
+    Cause,
+    CauseKind,
+    Figure,
+    duration,
+)
+from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.rules.interpreter import is_one_thread_bound
+from window_consumer.admin.doctor.samples import PartitionLook
+
+LINE_SHARE: Final = 0.5
+LEAST_LINE: Final = 8
+"""One key holds a partition up when so many of the waiting records, and no fewer, wait for it."""
+
+PARTITION_SHARE: Final = 0.8
+
+LONG_DRAIN_S: Final = 60.0
+"""Who catches up within this time needs no advice."""
+
+
+def hot_key(seen: Evidence) -> Iterator[Cause]:
+    """Most of what waits has one key, and a key runs one call at a time."""
+    if not seen.is_behind or seen.busy_ratio >= BUSY:
+        return
+    for partition in seen.last.partitions:
+        line, held = _line_of(seen, partition)
+        if not _is_held_by_a_key(seen, partition) or seen.poison_of(partition) is not None:
+            continue
+        key = "" if partition.hottest_key is None else f" {partition.hottest_key!r}"
+        yield Cause(
+            CauseKind.HOT_KEY,
+            seen.worker,
+            f"{line:.0f} of the {held:.0f} records in the window of {partition.name} wait for one"
+            f" key{key}, of which one call runs at a time, while"
+            f" {(1 - seen.busy_ratio):.0%} of the slots' time is idle: spread that key, or do"
+            f" less for each of its records (a batch handler, deduplication)"
+            f"{_or_poison(seen, partition)}",
+            {
+                "waiting_for_key": line,
+                "open": held,
+                "key": partition.hottest_key,
+                "busy_ratio": seen.busy_ratio,
+                "finished_per_s": seen.finished_per_s,
+            },
+            partition.name,
+            weight=75,
+        )
+
+
+def _or_poison(seen: Evidence, partition: PartitionLook) -> str:
+    """Say what else it may be, where nobody tells which records fail."""
+    if not seen.blocks or not partition.failed or partition.blocking:
+        return ""
+    return (
+        f"; or one of its {partition.failed} failed records blocks that key (on_failure: block):"
+        " the log names it, and so does doctor where it is given the admin address"
+    )
+
+
+def _line_of(seen: Evidence, partition: PartitionLook) -> tuple[float, float]:
+    """Return how many records waited for the hottest key, and how many were open, on average."""
+    lines = seen.of_partition(partition.name, lambda each: each.longest_line)
+    held = seen.of_partition(partition.name, lambda each: each.open)
+    return fmean(lines), fmean(held)
+
+
+def _is_held_by_a_key(seen: Evidence, partition: PartitionLook) -> bool:
+    line, held = _line_of(seen, partition)
+    return line >= max(LEAST_LINE, LINE_SHARE * held)
+
+
+def hot_partition(seen: Evidence) -> Iterator[Cause]:
+    """One partition has most of the lag, while slots are idle."""
+    if not seen.is_behind or seen.busy_ratio >= BUSY or not seen.lag:
+        return
+    known = [each for each in seen.last.partitions if each.lag]
+    worst = max(known, key=lambda each: each.lag or 0)
+    share = (worst.lag or 0) / seen.lag
+    several = len(seen.last.partitions) > 1
+    one_by_one = seen.ordering == "partition"
+    if not (share >= PARTITION_SHARE and several) and not (one_by_one and not several):
+        return
+    if not one_by_one and worst.open + worst.buffered <= seen.last.slots:
+        return  # its records do not come: that is another cause
+    if _is_held_by_a_key(seen, worst) or worst.waits_for_rate or worst.halted:
+        return
+    if seen.poison_of(worst) is not None:
+        return
+    why = "its records run one after another (ordering: partition)" if one_by_one else "it is hot"
+    yield Cause(
+        CauseKind.HOT_PARTITION,
+        seen.worker,
+        f"{worst.name} has {worst.lag} of the {seen.lag} records that lag ({share:.0%}): {why},"
+        f" while {(1 - seen.busy_ratio):.0%} of the slots' time is idle; spread what is written"
+        " over more partitions" + (", or order by key" if one_by_one else ""),
+        {
+            "lag": worst.lag,
+            "lag_of_all": seen.lag,
+            "share": share,
+            "busy_ratio": seen.busy_ratio,
+            "finished_per_s": seen.finished_per_s,
+        },
+        worst.name,
+        weight=70,
+    )
+
+
+def rate(seen: Evidence) -> Iterator[Cause]:
+    """The configured rate holds calls back."""
+    waiting = seen.mean(
+        lambda look: any(each.waits_for_rate for each in look.partitions)  # a share of the looks
+    )
+    if not seen.is_behind or seen.busy_ratio >= BUSY or waiting < IDLE:
+        return
+    yield Cause(
+        CauseKind.RATE,
+        seen.worker,
+        f"rate_per_process holds it back: {seen.finished_per_s:.1f} records/s are finished,"
+        f" {seen.arriving_per_s:.1f} come, and {(1 - seen.busy_ratio):.0%} of the slots' time is"
+        " idle; raise it, or start more processes",
+        {
+            "finished_per_s": seen.finished_per_s,
+            "arriving_per_s": seen.arriving_per_s,
+            "busy_ratio": seen.busy_ratio,
+        },
+        weight=72,
+    )
+
+
+def handler_slow(seen: Evidence) -> Iterator[Cause]:
+    """More calls at once are needed than there are slots (Little's law)."""
+    if not seen.is_behind or seen.busy_ratio < BUSY or is_one_thread_bound(seen):
+        return
+    slots = seen.mean(lambda look: look.slots)
+    took_s = seen.seconds_a_record
+    needed = None if took_s is None else seen.arriving_per_s * took_s
+    if needed is not None and needed < slots * BUSY and seen.drain_s <= LONG_DRAIN_S:
+        return  # it is catching up
+    figures: dict[str, Figure] = {
+        "slots": slots,
+        "busy_ratio": seen.busy_ratio,
+        "seconds_a_record": took_s,
+        "arriving_per_s": seen.arriving_per_s,
+        "finished_per_s": seen.finished_per_s,
+        "needed_slots": needed,
+    }
+    if took_s is None or needed is None:
+        longest = max((call.seconds for call in seen.last.calls), default=0.0)
+        said = (
+            f"all {slots:.0f} slots are busy and none has finished a record within"
+            f" {seen.seconds:.0f} s; the longest call has been running for {longest:.0f} s"
+        )
+    elif needed < slots * BUSY:
+        said = (
+            f"a record takes {duration(took_s)} of a slot, and all {slots:.0f} are busy with a"
+            f" backlog of {seen.lag} records, for {seen.drain_s:.0f} s more"
+        )
+    else:
+        said = (
+            f"a record takes {duration(took_s)} of a slot, and {seen.arriving_per_s:.1f} come a"
+            f" second: that needs {needed:.1f} slots, and {slots:.0f} are there,"
+            f" {seen.busy_ratio:.0%} busy"
+        )
+    better = math.ceil((needed or slots) / BUSY)
+    more = f"raise concurrency to {better} or more" if better > slots else "raise concurrency"
+    if seen.last.auto:
+        more = f"concurrency: auto is at {slots:.0f} ({seen.last.auto})"
+    yield Cause(
+        CauseKind.HANDLER_SLOW,
+        seen.worker,
+        f"{said}: {more}, start more processes, or make the handler quicker",
+        figures,
+        weight=60,
+    )

@@ -1,0 +1,241 @@
+"""Rules for workers in which something stands: the breaker, the membership, a start cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from window_consumer.admin.doctor.causes import (
+    Cause,
+    CauseKind,
+)
+from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.admin.doctor.samples import (
+    UNHEARD,
+    CallLook,
+    PartitionLook,
+)
+
+HOVERS_S: Final = 5.0
+"""A start cell without progress for longer is no chance ..."""
+HOVERS_CALLS: Final = 5.0
+"""... if it is also so many times what a call takes."""
+
+_LISTED: Final = 4
+_LIBRARIES: Final = ("/lib/python", "/site-packages/", "<frozen ")
+
+REBALANCES: Final = 3
+"""So many changes within some seconds are no single member that comes or goes, which is two."""
+MANY_REBALANCES: Final = 5
+RECENT_S: Final = 300.0
+GOES_ON_S: Final = 60.0
+"""In the consumer protocol members hear of changes with their heartbeats, every 5 s or so: within
+seconds there are few. So many within minutes, the last one just now, are more than one restart."""
+
+
+_THEN: Final = {
+    "open": "most first calls failed, so nothing starts until what the handler needs works again",
+    "half-open": "most first calls failed, so one at a time finds out whether it works again",
+    "paused": "nothing starts until the time that they asked for is over",
+}
+
+
+def breaker_open(seen: Evidence) -> Iterator[Cause]:
+    """Most calls fail, so nothing starts."""
+    breaker = seen.last.breaker
+    if breaker.state not in _THEN:
+        return
+    since = "" if breaker.seconds is None else f" for {breaker.seconds:.0f} s"
+    yield Cause(
+        CauseKind.BREAKER_OPEN,
+        seen.worker,
+        f"its circuit breaker has been {breaker.state}{since}:"
+        f" {breaker.why or 'most new records failed'}; {_THEN[breaker.state]}",
+        {
+            "state": breaker.state,
+            "open_s": breaker.seconds,
+            "why": breaker.why or None,
+            "failed": breaker.failed,
+            "calls": breaker.calls,
+        },
+        weight=100,
+    )
+
+
+def cannot_write(seen: Evidence) -> Iterator[Cause]:
+    """The producer of copies and results gives up."""
+    why = seen.last.cannot_write
+    if why is None:
+        return
+    waiting = sum(each.failed for each in seen.last.partitions)
+    yield Cause(
+        CauseKind.CANNOT_WRITE,
+        seen.worker,
+        f"it cannot write copies or results: {why}; {waiting} records wait for that, and the"
+        " offsets behind them are not committed",
+        {"waiting": waiting},
+        weight=99,
+    )
+
+
+def halted(seen: Evidence) -> Iterator[Cause]:
+    """A person has paused partitions, or the worker."""
+    paused = [each for each in seen.last.partitions if each.halted]
+    lag = sum(each.lag or 0 for each in paused)
+    if not lag:
+        return
+    which = "the worker" if len(paused) == len(seen.last.partitions) else _listed(paused)
+    yield Cause(
+        CauseKind.HALTED,
+        seen.worker,
+        f"a person has paused {which}: {lag} records wait until somebody resumes it",
+        {"partitions": len(paused), "lag": lag},
+        paused[0].name if len(paused) == 1 else None,
+        weight=98,
+    )
+
+
+def _listed(partitions: Sequence[PartitionLook]) -> str:
+    shown = ", ".join(str(each.name) for each in partitions[:_LISTED])
+    more = len(partitions) - _LISTED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def rebalances(seen: Evidence) -> Iterator[Cause]:
+    """Partitions come and go."""
+    changes, within_s = seen.last.rebalances - seen.first.rebalances, seen.seconds
+    recent = [each for each in seen.last.changes_s if each <= RECENT_S]
+    if changes < REBALANCES and len(recent) >= MANY_REBALANCES and min(recent) <= GOES_ON_S:
+        changes, within_s = len(recent), max(recent)
+    unstable = bool(seen.group) and not any(look.is_stable for look in seen.group)
+    if changes < REBALANCES and not unstable:
+        return
+    said = f"its partitions changed {changes} times within {within_s:.0f} s"
+    if changes < REBALANCES:
+        said = f"its group has been rebalancing for at least {within_s:.0f} s"
+    members = seen.group[-1].members if seen.group else None
+    yield Cause(
+        CauseKind.REBALANCES,
+        seen.worker,
+        f"{said}: each time work waits and windows are drained; do members die, are they thrown"
+        " out because calls outlive revoke_timeout, or does an autoscaler go to and fro?",
+        {"changes": changes, "within_s": within_s, "members": members},
+        weight=90,
+    )
+
+
+def not_in_group(seen: Evidence) -> Iterator[Cause]:
+    """The worker is not there, or not yet, or not any more."""
+    if any(look.is_ready for look in seen.looks):
+        return
+    phase = seen.last.phase
+    where = "is not in its group" if phase == "running" else f"is {phase}"
+    if phase == "silent":
+        where = "does not answer: its poll thread stands still"
+    if phase == UNHEARD:
+        where = "does not answer, nor does its process: it is frozen, or starts again and again"
+    yield Cause(
+        CauseKind.NOT_IN_GROUP,
+        seen.worker,
+        f"the worker {where}, and was so for {seen.seconds:.0f} s: it reads nothing; its log says"
+        " why",
+        {"phase": phase, "within_s": seen.seconds},
+        weight=85,
+    )
+
+
+def poison_record(seen: Evidence) -> Iterator[Cause]:
+    """A record that fails again and again holds up its lane."""
+    for partition in seen.last.partitions:
+        record = seen.poison_of(partition)
+        if record is None or partition.halted:
+            continue
+        lane, waiting = "the partition", "records wait behind it"
+        if seen.ordering == "key":
+            key = "" if record.key is None else f" {record.key!r}"
+            lane, waiting = f"its key{key}", "records of that key wait behind it"
+        yield Cause(
+            CauseKind.POISON_RECORD,
+            seen.worker,
+            f"offset {record.offset} of {partition.name} blocks {lane}"
+            f" (retry.on_failure: block): {record.attempts} calls so far, the last failure is"
+            f" {record.error or 'an error that is not told'}; {record.behind} {waiting}."
+            " Mend the cause, or take it out of the way: window-consumer skip, or dead-letter,"
+            f" --worker {seen.worker}"
+            f" --record {partition.name.topic}/{partition.name.partition}/{record.offset}",
+            {
+                "offset": record.offset,
+                "key": record.key,
+                "attempts": record.attempts,
+                "error": record.error,
+                "waiting_for_lane": record.behind,
+            },
+            partition.name,
+            weight=88,
+        )
+
+
+def hovering(seen: Evidence) -> Iterator[Cause]:
+    """A start cell does not complete."""
+    calls = seen.last.durations
+    usual_s = calls.seconds / calls.calls if calls.calls else 0.0
+    for partition in seen.last.partitions:
+        if partition.halted or partition.hovering_s < max(HOVERS_S, HOVERS_CALLS * usual_s):
+            continue
+        if seen.poison_of(partition) is not None:
+            continue  # it is told already, with what it failed of
+        held = [each for each in seen.last.calls if each.name == partition.name]
+        longest = max(held, key=lambda call: call.seconds, default=None)
+        if longest is not None and longest.seconds < partition.hovering_s / 2:
+            longest = None
+        if longest is None and seen.last.breaker.state != "closed":
+            continue  # it waits for the breaker, which is told already
+        yield Cause(
+            CauseKind.HOVERING,
+            seen.worker,
+            f"the start cell of {partition.name} has made no progress for"
+            f" {partition.hovering_s:.0f} s: {_what_holds(partition, longest)}",
+            {
+                "hovering_s": partition.hovering_s,
+                "open": partition.open,
+                "paused": str(partition.paused).lower(),
+                "waiting_for_retry": partition.failed,
+                "offset": None if longest is None else longest.offset,
+                "attempt": None if longest is None else longest.attempt,
+                "running_s": None if longest is None else longest.seconds,
+                "usual_call_s": usual_s,
+            },
+            partition.name,
+            weight=80 + min(4.0, partition.hovering_s / 60) + (5 if partition.paused else 0),
+            stack="" if longest is None else longest.stack,
+        )
+
+
+def _what_holds(partition: PartitionLook, call: CallLook | None) -> str:
+    if call is not None:
+        where = f"; it stands at {_last_place(call.stack)}" if call.stack else ""
+        return (
+            f"offset {call.offset} has been running for {call.seconds:.0f} s (attempt"
+            f" {call.attempt}){where}; give what it waits for a timeout"
+        )
+    if partition.blocking:
+        first = min(partition.blocking, key=lambda each: each.offset)
+        return (
+            f"{partition.failed} of its records failed and wait for their next call, or for the"
+            f" ack of their copy, among them offset {first.offset}, after {first.attempts} calls,"
+            f" with {first.error or 'an error that is not told'}"
+        )
+    if partition.failed:
+        return (
+            f"{partition.failed} of its records failed and wait for their next call, or for the"
+            " ack of their copy; the log names them"
+        )
+    return "no call of it is known to be running; the log and `kill -USR1` say more"
+
+
+def _last_place(stack: str) -> str:
+    """Return the innermost place of a stack, in the application's own code where there is such."""
+    lines = [line.strip() for line in stack.splitlines() if line.strip()]
+    places = [line for line in lines if line.startswith("File ")]
+    own = [line for line in places if not any(part in line for part in _LIBRARIES)]
+    return (own or places or lines)[-1]

@@ -1,0 +1,89 @@
+"""Rules for workers that wait for records: slow brokers, slow fetching."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from window_consumer.admin.doctor.causes import (
+    BUSY,
+    IDLE,
+    Cause,
+    CauseKind,
+    duration,
+)
+from window_consumer.admin.doctor.evidence import Evidence
+
+SLOW_TRIP_S: Final = 0.2
+"""Within a data centre a broker answers in a few milliseconds."""
+SLOW_COMMIT_S: Final = 0.5
+"""A commit's ack is noticed up to 0.1 s late."""
+
+
+def broker_away(seen: Evidence) -> Iterator[Cause]:
+    """No broker answers whoever looks, and nothing comes to the worker either."""
+    if not seen.is_cluster_silent or seen.finished_per_s or seen.last.busy:
+        return
+    yield Cause(
+        CauseKind.BROKER_AWAY,
+        seen.worker,
+        f"no broker answers, and the worker has finished nothing for {seen.seconds:.0f} s: how much"
+        " lags nobody knows; are the brokers up, and does the network let us there? As soon as they"
+        " answer it goes on by itself",
+        {"within_s": seen.seconds, "lag_before": seen.lag},
+        weight=92,
+    )
+
+
+def broker_slow(seen: Evidence) -> Iterator[Cause]:
+    """Brokers take long to answer."""
+    trip_s, commit_s = seen.round_trip_s, seen.commit_s
+    if seen.is_cluster_silent:
+        return  # nobody knows how slow
+    is_slow = (trip_s or 0.0) >= SLOW_TRIP_S or (commit_s or 0.0) >= SLOW_COMMIT_S
+    if not is_slow or not seen.is_behind or seen.busy_ratio >= BUSY:
+        return
+    said = []
+    if trip_s is not None:
+        said.append(f"a small question takes {duration(trip_s)}")
+    if commit_s is not None:
+        said.append(f"the ack of a commit {duration(commit_s)}")
+    yield Cause(
+        CauseKind.BROKER_SLOW,
+        seen.worker,
+        f"the brokers are slow: {' and '.join(said)}, while {(1 - seen.busy_ratio):.0%} of the"
+        " slots' time is idle; look at their load, their disks and the network",
+        {
+            "round_trip_s": trip_s,
+            "commit_s": commit_s,
+            "busy_ratio": seen.busy_ratio,
+            "unread": seen.unread,
+        },
+        weight=55,
+    )
+
+
+def fetch_bound(seen: Evidence) -> Iterator[Cause]:
+    """Records lie in the log and do not come to slots that wait for them."""
+    last = seen.last
+    held = seen.mean(lambda look: sum(each.open + each.buffered for each in look.partitions))
+    starves = seen.busy_ratio < IDLE and held <= max(2 * last.slots, seen.finished_per_s * 0.1)
+    if not seen.is_behind or not starves or not seen.unread:
+        return
+    if last.breaker.state != "closed" or any(each.paused for each in last.partitions):
+        return
+    yield Cause(
+        CauseKind.FETCH_BOUND,
+        seen.worker,
+        f"{(1 - seen.busy_ratio):.0%} of the slots' time is idle and its windows hold {held:.0f}"
+        f" records, while {seen.unread} lie in the log and have not come: look at the network, at"
+        " fetch.* and queued.* below kafka:, and at the brokers",
+        {
+            "busy_ratio": seen.busy_ratio,
+            "held": held,
+            "unread": seen.unread,
+            "finished_per_s": seen.finished_per_s,
+            "arriving_per_s": seen.arriving_per_s,
+        },
+        weight=50,
+    )

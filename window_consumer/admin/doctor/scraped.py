@@ -1,0 +1,144 @@
+"""A look at workers through ``/metrics``, where no admin address is configured.
+
+It has the same figures but for what a metric must not say: keys, offsets, stacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from window_consumer.admin.doctor.samples import (
+    BreakerLook,
+    PartitionLook,
+    WorkerLook,
+    lag_of,
+)
+from window_consumer.engine.latency_histogram import (
+    BOUNDS_S,
+    Histogram,
+)
+from window_consumer.engine.snapshot import LoopPicture
+from window_consumer.model.record import TopicPartition
+
+_SAMPLE: Final = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
+_LABEL: Final = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
+_ESCAPED: Final = re.compile(r"\\(.)")
+
+_FINISHED: Final = (
+    "records_processed_total",
+    "records_skipped_total",
+    "records_moved_total",
+    "records_dead_lettered_total",
+    "records_dropped_total",
+    "records_expired_total",
+)
+
+Figures = dict[str, list[tuple[Mapping[str, str], float]]]
+"""The samples of one worker, by the metric's name without ``window_consumer_``."""
+
+
+def looks_at(text: str, at_s: float) -> list[WorkerLook]:
+    """Return a look at each worker; raises ValueError where the text is no worker's."""
+    workers: defaultdict[tuple[str, str], Figures] = defaultdict(lambda: defaultdict(list))
+    for name, labels, value in _samples(text):
+        if "worker" in labels:
+            key = labels["worker"], labels.get("process", "")
+            workers[key][name.removeprefix("window_consumer_")].append((labels, value))
+    if not workers:
+        raise ValueError("these are no metrics of a worker")
+    return [_look(*key, figures, at_s) for key, figures in workers.items()]
+
+
+def _samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    for line in text.splitlines():
+        found = _SAMPLE.match(line)
+        if found is None:
+            continue
+        labels = {
+            name: _ESCAPED.sub(_plain, value) for name, value in _LABEL.findall(found[2] or "")
+        }
+        try:
+            yield found[1], labels, float(found[3])
+        except ValueError:
+            continue
+
+
+def _plain(escaped: re.Match[str]) -> str:
+    return "\n" if escaped[1] == "n" else escaped[1]
+
+
+def _look(worker: str, process: str, figures: Figures, at_s: float) -> WorkerLook:
+    def one(name: str, default: float = 0.0) -> float:
+        return sum(value for _, value in figures[name]) if figures[name] else default
+
+    state = next((labels["state"] for labels, on in figures["breaker_state"] if on), "closed")
+    return WorkerLook(
+        at_s=at_s,
+        worker=worker,
+        process=process,
+        is_ready=bool(one("worker_ready")),
+        slots=round(one("concurrency_limit", 1)),
+        busy=round(one("slots_busy")),
+        finished=round(sum(one(name) for name in _FINISHED)),
+        rebalances=round(one("rebalances_total")),
+        commits=round(one("commits_total")),
+        commits_s=one("commits_waited_seconds_total"),
+        durations=_histogram(figures, one("calls_computed_seconds_total")),
+        loop=LoopPicture(
+            one("event_loop_computed_seconds_total"), one("event_loop_late_seconds_total")
+        )
+        if figures["event_loop_late_seconds_total"]
+        else None,
+        breaker=BreakerLook(state),
+        partitions=tuple(_partitions(figures)),
+    )
+
+
+def _histogram(figures: Figures, computed_s: float) -> Histogram:
+    name = "messaging_process_duration_seconds"
+    below = [value for _, value in figures[f"{name}_bucket"]]
+    counts = [round(here - before) for before, here in zip([0.0, *below], below, strict=False)]
+    if len(counts) != len(BOUNDS_S) + 1:
+        counts = []
+    return Histogram(tuple(counts), sum(value for _, value in figures[f"{name}_sum"]), computed_s)
+
+
+def _partitions(figures: Figures) -> Iterator[PartitionLook]:
+    def of(name: str) -> dict[TopicPartition, float]:
+        return {
+            TopicPartition(labels["topic"], int(labels["partition"])): value
+            for labels, value in figures[f"partition_{name}"]
+        }
+
+    lags, ages, buffered, paused = (
+        of("lag"),
+        of("lag_duration_seconds"),
+        of("buffered"),
+        of("paused"),
+    )
+    failed, hovering, lines = of("failed"), of("hovering_seconds"), of("longest_line")
+    unread, rated, halted = of("unread"), of("waits_for_rate"), of("halted")
+    for name, open_ in of("open").items():
+        yield PartitionLook(
+            name=name,
+            # Which topics are levels of a ladder no metric tells; what lags there is due.
+            lag=lag_of(
+                round(lags[name]) if name in lags else None,
+                round(unread[name]) if name in unread else None,
+                round(open_ + buffered.get(name, 0)),
+                is_source=".retry." not in name.topic,
+            ),
+            unread=round(unread.get(name, 0)),
+            lag_s=ages.get(name, 0.0),
+            open=round(open_),
+            buffered=round(buffered.get(name, 0)),
+            paused=bool(paused.get(name)),
+            failed=round(failed.get(name, 0)),
+            hovering_s=hovering.get(name, 0.0),
+            longest_line=round(lines.get(name, 0)),
+            waits_for_rate=bool(rated.get(name)),
+            halted=bool(halted.get(name)),
+        )

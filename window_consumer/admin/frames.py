@@ -1,0 +1,79 @@
+"""What the page is sent several times a second: small, one text a window instead of its cells."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from window_consumer.engine.snapshot import (
+    PartitionPicture,
+    Snapshot,
+)
+
+MOST_CALLS: Final = 12
+"""The longest calls that run; all of them are in ``/api/windows``."""
+
+
+def worker_frame(picture: Snapshot) -> dict[str, Any]:
+    """Return what changes all the time, of one worker."""
+    did, breaker, limit = picture.counters, picture.breaker, picture.limit
+    calls = sorted(picture.calls, key=lambda call: -call.seconds)[:MOST_CALLS]
+    return {
+        "halted": picture.halted,
+        "slots": picture.slots,
+        "busy": min(picture.slots, sum(not call.abandoned for call in picture.calls)),
+        "abandoned": picture.abandoned,
+        "limit": None if limit is None else {"now": limit.limit, "why": limit.why},
+        "cost_s": picture.cost_s,
+        "breaker": {
+            "state": breaker.state.value,
+            "failed": breaker.failed,
+            "calls": breaker.calls,
+            "seconds": breaker.seconds,
+        },
+        "did": {
+            "processed": did.processed,
+            "retried": did.retried,
+            "moved": did.moved,
+            "moved_to": dict(did.moved_to),
+            "dead": did.dead_lettered,
+            "dead_by": dict(did.dead_by),
+            "skipped": did.skipped,
+            "dropped": did.dropped,
+            "expired": did.expired,
+        },
+        "partitions": [_partition_frame(each) for each in picture.partitions],
+        "calls": [
+            {
+                "topic": call.name.topic,
+                "partition": call.name.partition,
+                "offset": call.offset,
+                "attempt": call.attempt,
+                "seconds": call.seconds,
+                "abandoned": call.abandoned,
+            }
+            for call in calls
+        ],
+    }
+
+
+def _partition_frame(each: PartitionPicture) -> dict[str, Any]:
+    return {
+        "topic": each.name.topic,
+        "partition": each.name.partition,
+        "level": each.level,
+        "next": each.next_offset,
+        "slid": each.slid,
+        "row": each.row,
+        "cells": each.capacity_cells,
+        "open": each.open,
+        "buffered": each.buffered,
+        "failed": each.failed,
+        "bytes": each.bytes,
+        "paused": each.paused,
+        "halted": each.halted,
+        "rate": each.waits_for_rate,
+        "first_open": each.first_open,
+        "hovering": round(each.hovering_s, 1),
+        "lag": each.lag.records,
+        "lag_s": round(each.lag.seconds, 1),
+    }

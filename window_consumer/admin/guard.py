@@ -1,0 +1,256 @@
+"""Who may ask at the admin address, and what browsers are told to keep apart.
+
+* Where a token is configured everything but the form for it and the page's own files needs it.
+* Other sites' pages get nothing, even where there is no token: neither by a request from their
+  page, nor by a name of theirs that leads to this machine (DNS rebinding).
+* Nothing that is shown can run: scripts come from here alone, and no page holds another one.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+from hashlib import sha256
+from http import HTTPStatus
+from ipaddress import ip_address
+from time import time
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from attrs import field, frozen
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request, cookie_parser
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from window_consumer.admin.login_delay import WrongTokens
+from window_consumer.runtime.log import own_logger
+
+SESSION_S: Final = 12 * 3600
+"""A working day, after which the token has to be shown again."""
+
+
+_LONGEST_FORM: Final = 4096
+
+_OPEN: Final = ("/login", "/static/")
+"""What anybody gets: the form for the token, and files that are in the package."""
+
+_PAGES: Final = ("/", "/trace")
+_BELOW: Final = "/trace/"
+"""Where people come to, not programs: they are led to the form for the token."""
+
+_SAFE: Final = frozenset({"GET", "HEAD"})
+_OWN_SITES: Final = frozenset({"same-origin", "none"})
+
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self';"
+    " frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Others hear nothing. With no-referrer browsers would hide the origin of our own form, too.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+_log = own_logger()
+
+
+@frozen
+class Gate:
+    """What is asked of whoever comes."""
+
+    token: str | None = field(default=None, repr=False)
+    hosts: frozenset[str] | None = None
+    """The names by which this address may be called, in small letters; None for any."""
+    any_ip_address: bool = False
+    """Every IP address is such a name, too: nobody's page comes from one that is ours."""
+    port: int = 0
+    is_tls: bool = False
+    wrong_tokens: WrongTokens = field(factory=WrongTokens, init=False, repr=False, eq=False)
+    _secret: bytes = field(factory=lambda: secrets.token_bytes(32), init=False, repr=False)
+
+    @property
+    def cookie(self) -> str:
+        """The name of the session's cookie: browsers share cookies among the ports of a host."""
+        return f"wc_admin_{self.port}"
+
+    def session(self) -> str:
+        """Return a new session, for whoever has shown the token."""
+        until = str(int(time()) + SESSION_S)
+        return f"{until}.{self._signed(until)}"
+
+    def knows(self, headers: Headers) -> bool:
+        """Tell whether a request shows the token, or a session."""
+        if self.token is None:
+            return True
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return self.is_token(given.strip())
+        return self._is_session(cookie_parser(headers.get("cookie", "")).get(self.cookie, ""))
+
+    def is_token(self, given: str) -> bool:
+        """Compare in a time that tells nothing."""
+        token = self.token or ""
+        return bool(token) and hmac.compare_digest(given.encode(), token.encode())
+
+    def is_called_rightly(self, headers: Headers) -> bool:
+        """Tell whether the name in the request is one of this address."""
+        if self.hosts is None:
+            return True
+        host = (_host_of(f"//{headers.get('host', '')}") or "").removesuffix(".")
+        return host in self.hosts or (self.any_ip_address and _is_ip_address(host))
+
+    def is_from_elsewhere(self, method: str, headers: Headers) -> bool:
+        """Tell whether another site's page has sent a request."""
+        site = headers.get("sec-fetch-site")
+        if site is not None:
+            return site not in _OWN_SITES  # no page can choose what the browser says there
+        origin = headers.get("origin")
+        if origin is None:
+            # Browsers name the origin of whatever changes something; programs have no cookies.
+            return method not in _SAFE and "cookie" in headers
+        try:
+            return urlsplit(origin).netloc != headers.get("host", "")
+        except ValueError:
+            return True
+
+    def _is_session(self, given: str) -> bool:
+        until, _, signed = given.partition(".")
+        is_ours = hmac.compare_digest(signed.encode(), self._signed(until).encode())
+        return is_ours and until.isdecimal() and int(until) > time()
+
+    def _signed(self, text: str) -> str:
+        return hmac.new(self._secret, f"{text}.{self.token}".encode(), sha256).hexdigest()
+
+
+class Guard:
+    """An ASGI application before another one: lets through who may."""
+
+    def __init__(self, inner: ASGIApp, gate: Gate):
+        self._inner = inner
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or let the inner application do so."""
+        if scope["type"] != "http":
+            return
+        has_begun = False
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        refusal = self._refusal(scope)
+        try:
+            if refusal is not None and _shows_something(refusal, scope):
+                await self._gate.wrong_tokens.delay(_address_of(scope))
+            await (refusal or self._inner)(scope, receive, send_guarded)
+        except Exception:
+            _log.exception("admin: a request failed; please report this bug")
+            if not has_begun:
+                failure = error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug, the log has more")
+                await failure(scope, receive, send_guarded)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Return what is answered instead, None where the request may pass."""
+        headers, path, gate = Headers(scope=scope), scope["path"], self._gate
+        if not gate.is_called_rightly(headers):
+            return error(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "this address does not go by that name: use the host that admin.listen names, or"
+                " list this one in admin.hosts",
+            )
+        is_page = scope["method"] in _SAFE and not path.startswith("/api/")
+        if not is_page and gate.is_from_elsewhere(scope["method"], headers):
+            return error(HTTPStatus.FORBIDDEN, "another site's page has sent this")
+        if path.startswith(_OPEN) or gate.knows(headers):
+            return None
+        if is_page and (path in _PAGES or path.startswith(_BELOW)):
+            return RedirectResponse("../" * (path.count("/") - 1) + "login", HTTPStatus.SEE_OTHER)
+        refused = error(
+            HTTPStatus.UNAUTHORIZED, "the token is missing or wrong: Authorization: Bearer ..."
+        )
+        refused.headers["WWW-Authenticate"] = "Bearer"
+        return refused
+
+
+def _shows_something(refusal: Response, scope: Scope) -> bool:
+    """Tell whether a request was refused although it shows a token."""
+    return refusal.status_code == HTTPStatus.UNAUTHORIZED and "authorization" in Headers(
+        scope=scope
+    )
+
+
+def _address_of(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+async def log_in(request: Request, gate: Gate) -> Response:
+    """Answer to the form: a session for the right token, the form once more for a wrong one."""
+    form = await _form_of(request)
+    if gate.token is not None and not gate.is_token(form.get("token", "")):
+        await gate.wrong_tokens.delay(_address_of(request.scope))
+        return RedirectResponse("login?wrong", HTTPStatus.SEE_OTHER)
+    answer = RedirectResponse("./", HTTPStatus.SEE_OTHER)
+    answer.set_cookie(
+        gate.cookie,
+        gate.session(),
+        max_age=SESSION_S,
+        httponly=True,
+        samesite="strict",
+        secure=gate.is_tls,
+    )
+    return answer
+
+
+def log_out(gate: Gate) -> Response:
+    """Forget the session in this browser."""
+    answer = RedirectResponse("login", HTTPStatus.SEE_OTHER)
+    answer.delete_cookie(gate.cookie, httponly=True, samesite="strict", secure=gate.is_tls)
+    return answer
+
+
+class Json(JSONResponse):
+    """An answer in ASCII alone: what strangers write need not be text that UTF-8 can hold."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the JSON of an answer."""
+        return json.dumps(content, separators=(",", ":")).encode()
+
+
+def error(status: HTTPStatus, text: str) -> JSONResponse:
+    """Return an answer that says what is wrong; nothing of the request is repeated."""
+    return Json({"error": text}, status)
+
+
+async def _form_of(request: Request) -> dict[str, str]:
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LONGEST_FORM:
+            return {}
+    return dict(parse_qsl(body.decode("utf-8", "replace")))
+
+
+def _host_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _is_ip_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

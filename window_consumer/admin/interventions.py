@@ -1,0 +1,69 @@
+"""Taking one record out of the way for a person: what a poll thread says to that, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from time import monotonic, sleep
+from typing import Final
+
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    Verdict,
+)
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.worker import Worker
+
+PATIENCE_S: Final = 5.0
+"""For so long a running call may return, and a copy be acked, before the answer says otherwise."""
+
+_AGAIN_S: Final = 0.1
+_PASSING: Final = frozenset({Verdict.RUNNING, Verdict.IN_FLIGHT})
+
+DONE: Final = frozenset({Verdict.SKIPPED, Verdict.DEAD_LETTERED})
+
+STATUS: Final[Mapping[Verdict, HTTPStatus]] = {
+    Verdict.SKIPPED: HTTPStatus.OK,
+    Verdict.DEAD_LETTERED: HTTPStatus.OK,
+    Verdict.LEAVING: HTTPStatus.ACCEPTED,
+    Verdict.NOT_ASSIGNED: HTTPStatus.NOT_FOUND,
+    Verdict.NOT_IN_WINDOW: HTTPStatus.NOT_FOUND,
+}
+"""Of an answer; whatever is not listed is a conflict."""
+
+WORDS: Final[Mapping[Verdict, str]] = {
+    Verdict.SKIPPED: "it is skipped",
+    Verdict.DEAD_LETTERED: "it is among the dead letters",
+    Verdict.LEAVING: "its copy has not been acked yet: it stays open until then, and the log says"
+    " why if the broker refuses it",
+    Verdict.NOT_ASSIGNED: "no worker of that name has that partition here",
+    Verdict.NOT_IN_WINDOW: "no record with that offset is in the window: it has not been taken in"
+    " yet, or the log has none there",
+    Verdict.FINISHED: "it is finished already",
+    Verdict.NOT_FAILED: "no call of it has failed: only records that failed, and wait, can be taken"
+    " out of the way",
+    Verdict.RUNNING: "its call is running, which cannot be ended safely: its lane would go on"
+    " beside it; ask again when it has returned, or pause the partition first",
+    Verdict.IN_FLIGHT: "it is about to be called, or its copy waits for the broker's ack; ask"
+    " again",
+    Verdict.NO_DEAD_LETTERS: "the worker has no dead-letter topic (retry.when_spent): skip it",
+}
+
+
+def intervene(
+    worker: Worker, name: TopicPartition, offset: int, wanted: Intervention
+) -> Verdict | None:
+    """Skip a record, or send it to the dead letters; None where the poll thread is silent.
+
+    What passes by itself is waited for, and so is the ack of the copy. Blocks for some seconds.
+    """
+    until = monotonic() + PATIENCE_S
+    verdict = worker.intervene(name, offset, wanted)
+    while verdict in _PASSING and monotonic() < until:
+        sleep(_AGAIN_S)
+        verdict = worker.intervene(name, offset, wanted)
+    while verdict is Verdict.LEAVING and monotonic() < until:
+        sleep(_AGAIN_S)
+        if worker.loop.ask(lambda engine, _: engine.interventions.is_finished(name, offset), 1.0):
+            verdict = Verdict.DEAD_LETTERED
+    return verdict

@@ -1,0 +1,68 @@
+"""Wrong tokens: each is answered late, later each time, and written down with its address."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Final
+
+from attrs import define
+
+from window_consumer.runtime.log import own_logger
+
+FIRST_DELAY_S: Final = 0.5
+LONGEST_DELAY_S: Final = 8.0
+"""Half a second to begin with, for a typing error; doubled with each further wrong token."""
+
+_FORGET_S: Final = 60.0
+"""After so long without a wrong token an address begins anew."""
+
+_QUIET_S: Final = 10.0
+"""One line per address in this time: whoever tries many must not fill the log."""
+
+_MOST_ADDRESSES: Final = 1000
+
+_log = own_logger()
+
+
+@define
+class _Attempts:
+    last_at: float
+    said_at: float = float("-inf")
+    count: int = 0
+    unsaid: int = 0
+
+
+class WrongTokens:
+    """Who has shown wrong tokens lately. Owner: the event loop."""
+
+    def __init__(self, now: Callable[[], float] = monotonic):
+        self._now = now
+        self._by_address: dict[str, _Attempts] = {}
+
+    async def delay(self, address: str) -> None:
+        """Note a wrong token, and return when it may be answered."""
+        await asyncio.sleep(self.note(address))
+
+    def note(self, address: str) -> float:
+        """Note a wrong token, and return after how many seconds it may be answered."""
+        now = self._now()
+        attempts = self._by_address.get(address)
+        if attempts is None or now - attempts.last_at > _FORGET_S:
+            if len(self._by_address) >= _MOST_ADDRESSES:
+                self._by_address.clear()
+            attempts = self._by_address[address] = _Attempts(now)
+        attempts.last_at = now
+        attempts.count += 1
+        self._say(address, attempts, now)
+        doublings = min(attempts.count - 1, 10)
+        return min(LONGEST_DELAY_S, FIRST_DELAY_S * (1 << doublings))
+
+    def _say(self, address: str, attempts: _Attempts, now: float) -> None:
+        if now - attempts.said_at < _QUIET_S:
+            attempts.unsaid += 1
+            return
+        more = f" ({attempts.unsaid} more since the last line)" if attempts.unsaid else ""
+        attempts.said_at, attempts.unsaid = now, 0
+        _log.warning("admin: %s showed a wrong token%s", address or "somebody", more)

@@ -1,0 +1,142 @@
+"""The admin address of several copies of a process: whoever keeps them asks each, by its socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from attrs import define, field
+
+from window_consumer.admin.board import (
+    ANSWER_S,
+    CellPlace,
+    Place,
+    now_ms,
+)
+from window_consumer.admin.interventions import PATIENCE_S
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    Verdict,
+)
+from window_consumer.metrics.health import Answer
+from window_consumer.metrics.replica_health import ask
+from window_consumer.model.record import TopicPartition
+
+_LONGER_S: Final = 0.5
+"""A copy takes this much longer than its poll threads, each of which is waited for."""
+
+_HALT_S: Final = 11.0
+"""Longer than a poll thread is given to pause."""
+
+_INTERVENE_S: Final = _HALT_S + PATIENCE_S
+"""What passes by itself is waited for."""
+
+
+@define
+class BoardOfCopies:
+    """All copies, as a board. Any thread may ask."""
+
+    sockets: Mapping[str, Path]
+    """Where each copy listens, by its number."""
+    workers: int
+    """How many workers each of them has."""
+    _threads: ThreadPoolExecutor = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Have a thread for each: a copy that is frozen answers only when the patience is over."""
+        self._threads = ThreadPoolExecutor(2 * len(self.sockets), "wc-web-copies")
+
+    def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
+        """Return everything about all workers of all copies that answer."""
+        query = urlencode({"stacks": int(stacks), "history": int(history)})
+        return self._joined(f"/api/windows?{query}")
+
+    def frame(self, since: int) -> dict[str, Any]:
+        """Return what the page shows of all copies that answer."""
+        return self._joined(f"/api/frame?since={since}")
+
+    def cell(self, at: CellPlace) -> dict[str, Any] | None:
+        """Return one cell of one copy."""
+        rest = f"cells/{at.number}" if at.offset is None else f"records/{at.offset}"
+        return self._first(at, rest, "GET")
+
+    def value(self, at: CellPlace) -> dict[str, Any] | None:
+        """Return the value of one record that one copy holds."""
+        return self._first(at, f"records/{at.offset}/value", "POST")
+
+    def _first(self, at: CellPlace, rest: str, method: str) -> dict[str, Any] | None:
+        path = _path(at.worker, at.partition, rest)
+        numbers = [at.process] if at.process else self.sockets
+        answers = self._ask(numbers, path, method, 2 * ANSWER_S).values()
+        return next((each for each in map(_json_of, answers) if each is not None), None)
+
+    def halt(self, at: Place, *, halted: bool) -> bool | None:
+        """Pause a worker or a partition of one copy, or of all that have it."""
+        what = "pause" if halted else "resume"
+        numbers = [at.process] if at.process else list(self.sockets)
+        path = _path(at.worker, at.partition, what)
+        answers = self._ask(numbers, path, "POST", _HALT_S)
+        if any(each is not None and each.status == http.client.OK for each in answers.values()):
+            # A partition is with one of them; a worker is paused in all that could be asked.
+            return None if at.partition is None and None in answers.values() else True
+        return None if None in answers.values() else False
+
+    def intervene(self, at: CellPlace, wanted: Intervention) -> Verdict | None:
+        """Let the copy that has the record's partition take it out of the way."""
+        numbers = [at.process] if at.process else list(self.sockets)
+        path = _path(at.worker, at.partition, f"records/{at.offset}/{wanted}")
+        answers = self._ask(numbers, path, "POST", _INTERVENE_S)
+        verdicts = [_verdict_of(each) for each in answers.values()]
+        known = [each for each in verdicts if each not in {None, Verdict.NOT_ASSIGNED}]
+        if known:
+            return known[0]
+        return None if None in verdicts else Verdict.NOT_ASSIGNED
+
+    def look(self) -> None:
+        """Nothing to do: the copies take their samples themselves."""
+
+    def _joined(self, path: str) -> dict[str, Any]:
+        patience_s = self.workers * ANSWER_S + _LONGER_S
+        answers = self._ask(self.sockets, path, "GET", patience_s)
+        told = {number: _json_of(each) for number, each in answers.items()}
+        return {
+            "process": "",
+            "time": now_ms(),
+            "workers": [worker for each in told.values() if each for worker in each["workers"]],
+            "missing": [number for number, each in told.items() if each is None],
+        }
+
+    def _ask(
+        self, numbers: Iterable[str], path: str, method: str, patience_s: float
+    ) -> dict[str, Answer | None]:
+        known = [number for number in numbers if number in self.sockets]
+
+        def ask_one(number: str) -> Answer | None:
+            return ask(self.sockets[number], path, method, patience_s)
+
+        return dict(zip(known, self._threads.map(ask_one, known), strict=True))
+
+
+def _path(worker: str, partition: TopicPartition | None, rest: str) -> str:
+    place = f"/api/workers/{quote(worker, safe='')}"
+    if partition is not None:
+        place += f"/partitions/{quote(partition.topic, safe='')}/{partition.partition}"
+    return f"{place}/{rest}"
+
+
+def _verdict_of(answer: Answer | None) -> Verdict | None:
+    if answer is None or answer.status == http.client.GATEWAY_TIMEOUT:
+        return None
+    return Verdict(json.loads(answer.text)["verdict"])
+
+
+def _json_of(answer: Answer | None) -> dict[str, Any] | None:
+    if answer is None or answer.status != http.client.OK:
+        return None
+    told: dict[str, Any] = json.loads(answer.text)
+    return told

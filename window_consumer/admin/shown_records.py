@@ -1,0 +1,175 @@
+"""What is told of single records to who looks at the live window: bounded, and masked.
+
+Errors have passed ``@app.redact`` before they get here. Nothing here knows who asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from window_consumer.config.sections.mask import MaskRules
+from window_consumer.engine.cell_details import RecordDetails
+from window_consumer.engine.snapshot import (
+    PartitionPicture,
+    Snapshot,
+)
+from window_consumer.model.field_mask import FieldMask
+from window_consumer.model.record import Message
+from window_consumer.model.record_contents import (
+    TOO_LARGE,
+    TOO_MUCH,
+    content_of,
+    header_text,
+    key_text,
+    look_into,
+    pretty,
+)
+from window_consumer.model.redaction import MASKED
+from window_consumer.runtime.context import ToldKey
+
+MOST_OF_A_KEY: Final = 200
+MOST_HEADERS: Final = 32
+MOST_OF_A_NAME: Final = 100
+MOST_OF_A_HEADER: Final = 300
+MOST_OF_A_VALUE: Final = 64 * 1024
+"""Characters of each that are shown, and how many headers."""
+
+MOST_JSON: Final = 256 * 1024
+"""Bytes of a key or value that are read as JSON: some milliseconds in which no handler runs."""
+
+_MOST_LOOKED_INTO: Final = 1024 * 1024
+"""Bytes of all values of one answer in which fields are looked for that errors may quote."""
+
+_TEXT_WITHHELD: Final = f"what it says is not shown: the value is {TOO_LARGE}"
+_TEXTS_WITHHELD: Final = f"what it says is not shown: {TOO_MUCH}"
+
+_ERROR: Final = re.compile("error|exception|stack", re.IGNORECASE)
+"""In the names of headers that copies have, ours and those of other frameworks."""
+
+_BINARY: Final = 1024
+"""Bytes of a binary value that are shown."""
+
+
+@frozen
+class ShownRecords:
+    """Makes plain values of records. Immutable, for any thread."""
+
+    mask: Callable[[str], str]
+    """Takes the secrets of the configuration out of a text."""
+    rules: MaskRules
+
+    def records(
+        self, topic: str, source: str, records: Sequence[RecordDetails], lists: int = 1
+    ) -> list[dict[str, Any]]:
+        """Return what is told of records that lie in a topic; never their values.
+
+        ``source`` is the topic that they came from. ``lists`` is how many such are told together.
+        """
+        left = _MOST_LOOKED_INTO // lists
+        told = []
+        for each in records:
+            mask = self.rules.of([topic, source])
+            is_safe = True
+            if each.message is not None and mask.hides_fields and _quotes(each):
+                left -= len(each.message)
+                is_safe = left >= 0 and look_into(each.message.value(), mask, MOST_JSON)
+            told.append(self._record(each, mask, is_safe=is_safe))
+        return told
+
+    def value(self, message: Message, source: str) -> dict[str, Any]:
+        """Return a record's value: ``form`` (json, text, binary, null or hidden), ``text``.
+
+        ``bytes`` is the length of all of it, ``is_cut`` tells whether ``text`` is only its
+        beginning; JSON is written anew, with indents. Where it is hidden, ``text`` says why.
+        """
+        mask = self.rules.of([message.topic(), source])
+        told = content_of(message.value(), "value", mask, MOST_JSON)
+        if told is not None and mask.is_full:
+            told = {"form": "hidden", "bytes": told["bytes"], "why": TOO_MUCH}
+        if told is None:
+            return {"form": "null", "bytes": 0, "text": "", "is_cut": False}
+        form, size = told["form"], told["bytes"]
+        if form == "json":
+            text = pretty(told["json"], 2 * MOST_OF_A_VALUE)
+        elif form == "binary":
+            text = "\n".join(_hex_lines(told["hex"]))
+        else:
+            text = told["why"] if form == "hidden" else told["text"]
+        is_cut = len(text) > MOST_OF_A_VALUE or (form == "binary" and size > _BINARY)
+        text = self.mask(text if form == "hidden" else mask.text(text))[:MOST_OF_A_VALUE]
+        return {"form": form, "bytes": size, "text": text, "is_cut": is_cut}
+
+    def snapshot(self, picture: Snapshot, told_key: ToldKey) -> Snapshot:
+        """Return a picture of a worker without the keys that must not be told."""
+
+        def told(each: PartitionPicture) -> PartitionPicture:
+            key = each.hottest_key
+            if key is None:
+                return each
+            # It is the beginning of a key: of JSON no fields can be found in it.
+            has_fields = any(rule.fields for rule in self.rules.rules)
+            is_hidden = has_fields and key.lstrip()[:1] in {"{", "["}
+            as_bytes = key.encode("utf-8", "backslashreplace")
+            if is_hidden or told_key(each.name.topic, as_bytes) != as_bytes:
+                return evolve(each, hottest_key=MASKED)
+            return evolve(each, hottest_key=self.mask(key))
+
+        return evolve(picture, partitions=tuple(map(told, picture.partitions)))
+
+    def _record(self, each: RecordDetails, mask: FieldMask, *, is_safe: bool) -> dict[str, Any]:
+        message = each.message
+        key = None if message is None else key_text(message.key(), mask, MOST_JSON)
+        headers = [] if message is None else message.headers() or []
+        # All of them are looked at: an error may quote one that is not shown.
+        masked = [(name, mask.header(name, header_text(content))) for name, content in headers]
+        error = each.error
+        if not is_safe:
+            error = error and f"{error.partition(':')[0]} ({_TEXT_WITHHELD})"
+            masked = [
+                (name, MASKED if text and _ERROR.search(name) else text) for name, text in masked
+            ]
+        elif mask.is_full:
+            error = error and f"{error.partition(':')[0]} ({_TEXTS_WITHHELD})"
+
+        def told(text: str | None, most: int) -> str | None:
+            return None if text is None else _cut(self.mask(mask.text(text)), most)
+
+        return {
+            "offset": each.offset,
+            "state": each.state,
+            "key": told(key, MOST_OF_A_KEY),
+            "bytes": None if message is None else len(message),
+            "headers": [
+                [
+                    _cut(name, MOST_OF_A_NAME) if mask.is_full else told(name, MOST_OF_A_NAME),
+                    told(text, MOST_OF_A_HEADER),
+                ]
+                for name, text in masked[:MOST_HEADERS]
+            ],
+            "more_headers": max(0, len(masked) - MOST_HEADERS),
+            "attempts": each.attempts,
+            "error": self.mask(error if mask.is_full else mask.text(error)),
+            "due_s": each.due_s,
+            "running_s": each.running_s,
+            "behind": each.behind,
+        }
+
+
+def _quotes(each: RecordDetails) -> bool:
+    """Tell whether something about a record is in the words of an error."""
+    headers = () if each.message is None else each.message.headers() or ()
+    return bool(each.error) or any(_ERROR.search(name) for name, _ in headers)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _hex_lines(digits: str) -> list[str]:
+    shown = digits[: 2 * _BINARY]
+    lines = [shown[start : start + 32] for start in range(0, len(shown), 32)]
+    return [" ".join(line[at : at + 2] for at in range(0, len(line), 2)) for line in lines]

@@ -1,0 +1,251 @@
+"""What is answered at which path of the admin address."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from window_consumer.admin.board import (
+    Board,
+    CellPlace,
+    Place,
+    number_named,
+    partition_named,
+)
+from window_consumer.admin.feed import Feed
+from window_consumer.admin.guard import (
+    Gate,
+    Guard,
+    Json,
+    error,
+    log_in,
+    log_out,
+)
+from window_consumer.admin.interventions import (
+    DONE,
+    STATUS,
+    WORDS,
+)
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    Verdict,
+)
+from window_consumer.runtime.log import own_logger
+from window_consumer.trace.page import (
+    FILES,
+    Trace,
+    TracePages,
+)
+
+_NO_NUMBER: Final = "partitions, cells and offsets are whole numbers"
+_NO_VALUES: Final = (
+    "values are not shown here: admin: {values: true} in the configuration allows it, and mask"
+    " hides what has to stay hidden all the same"
+)
+
+_NO_ANSWER: Final = "the poll thread did not answer in time; look, and ask again"
+_NO_INTERVENTION: Final = "of a record there are value, skip and dead-letter"
+
+_log = own_logger()
+
+_WORKER: Final = "/api/workers/{worker}"
+_PARTITION: Final = _WORKER + "/partitions/{topic}/{partition}"
+
+
+class Site:
+    """Answers, with what a board knows. Owner: the server's event loop."""
+
+    def __init__(self, board: Board, gate: Gate, trace: Trace | None = None, *, values: bool):
+        """``values`` is whether people may see the values of records."""
+        self._trace = TracePages(trace)
+        self._board = board
+        self._gate = gate
+        self._values = values
+        self._feed: Feed | None = None
+
+    def application(self) -> ASGIApp:
+        """Return it as an ASGI application."""
+        routes = [
+            Route("/", self._page),
+            Route("/login", self._form, methods=["GET"]),
+            Route("/login", self._log_in, methods=["POST"]),
+            Route("/logout", self._log_out, methods=["POST"]),
+            Route("/api/session", self._session),
+            Route("/api/windows", self._windows),
+            Route("/api/frame", self._one_frame),
+            Route("/api/events", self._events),
+            Route(_PARTITION + "/cells/{number}", self._cell),
+            Route(_PARTITION + "/records/{offset}", self._cell),
+            Route(_PARTITION + "/records/{offset}/value", self._value, methods=["POST"]),
+            Route(_PARTITION + "/records/{offset}/{wanted}", self._intervene, methods=["POST"]),
+            Route(_WORKER + "/{what}", self._halt, methods=["POST"]),
+            Route(_PARTITION + "/{what}", self._halt, methods=["POST"]),
+            *self._trace.routes(),
+            Mount("/static", StaticFiles(directory=FILES)),
+        ]
+        application = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
+        application.router.redirect_slashes = False  # what it would redirect to is nothing either
+        return Guard(application, self._gate)
+
+    def start(self) -> None:
+        """Begin to take samples; the event loop runs."""
+        self._feed = Feed(self._board)
+        self._feed.start()
+
+    def close(self) -> None:
+        """Let go of those who are sent something. On the event loop."""
+        if self._feed is not None:
+            self._feed.close()
+
+    async def _page(self, _: Request) -> Response:
+        return FileResponse(FILES / "index.html")
+
+    async def _form(self, _: Request) -> Response:
+        return FileResponse(FILES / "login.html")
+
+    async def _log_in(self, request: Request) -> Response:
+        return await log_in(request, self._gate)
+
+    async def _log_out(self, _: Request) -> Response:
+        return log_out(self._gate)
+
+    async def _session(self, _: Request) -> Response:
+        return Json({"token": self._gate.token is not None, "trace": self._trace.is_there})
+
+    async def _windows(self, request: Request) -> Response:
+        stacks, history = (request.query_params.get(each) == "1" for each in ("stacks", "history"))
+        answer = await _elsewhere(lambda: self._board.windows(stacks=stacks, history=history))
+        return Json(answer)
+
+    async def _one_frame(self, request: Request) -> Response:
+        since = number_named(request.query_params.get("since", "0"))
+        if since is None:
+            return error(HTTPStatus.BAD_REQUEST, "since is a time in milliseconds since 1970")
+        return Json(await _elsewhere(lambda: self._board.frame(since)))
+
+    async def _events(self, _: Request) -> Response:
+        if self._feed is None or self._feed.is_full:
+            return error(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages look already")
+        return StreamingResponse(self._feed.frames(), media_type="text/event-stream")
+
+    async def _cell(self, request: Request) -> Response:
+        at = _cell_place(request)
+        if at is None:
+            return error(HTTPStatus.NOT_FOUND, _NO_NUMBER)
+        found = await _elsewhere(lambda: self._board.cell(at))
+        if found is None:
+            return error(HTTPStatus.NOT_FOUND, "it is not in the window any more")
+        return Json(found | {"values": self._values, "trace": self._trace.is_there})
+
+    async def _value(self, request: Request) -> Response:
+        at = _cell_place(request)
+        if at is None:
+            return error(HTTPStatus.NOT_FOUND, _NO_NUMBER)
+        if not self._values:
+            return error(HTTPStatus.FORBIDDEN, _NO_VALUES)
+        found = await _elsewhere(lambda: self._board.value(at))
+        if found is None:
+            why = "it is not held: only records that are not finished are"
+            return error(HTTPStatus.NOT_FOUND, why)
+        if request.client is not None and request.client.host:  # not whoever keeps the copies
+            place = f"{at.partition} offset {at.offset}"
+            _log.info("%s: %s asked for the value of %s", at.worker, request.client.host, place)
+        return Json(found)
+
+    async def _intervene(self, request: Request) -> Response:
+        at = _cell_place(request)
+        given = request.path_params["wanted"]
+        if at is None or given not in set(Intervention):
+            return error(HTTPStatus.NOT_FOUND, _NO_NUMBER if at is None else _NO_INTERVENTION)
+        wanted = Intervention(given)
+        verdict = await _elsewhere(lambda: self._board.intervene(at, wanted))
+        _log_intervention(request, at, wanted, verdict)
+        if verdict is None:
+            return error(HTTPStatus.GATEWAY_TIMEOUT, _NO_ANSWER)
+        status = STATUS.get(verdict, HTTPStatus.CONFLICT)
+        told = {} if verdict in DONE else {"error": WORDS[verdict]}
+        return Json({"verdict": verdict, **told}, status)
+
+    async def _halt(self, request: Request) -> Response:
+        given = request.path_params
+        what, process = given["what"], request.query_params.get("process", "")
+        if what not in {"pause", "resume"}:
+            return error(HTTPStatus.NOT_FOUND, "there are pause and resume")
+        partition = None
+        if "topic" in given:
+            partition = partition_named(given["topic"], given["partition"])
+            if partition is None:
+                return error(HTTPStatus.NOT_FOUND, "a partition is a whole number")
+        at = Place(given["worker"], partition, process)
+        done = await _elsewhere(lambda: self._board.halt(at, halted=what == "pause"))
+        _log_halt(request, at, what, done=done)
+        if done is None:
+            return error(HTTPStatus.GATEWAY_TIMEOUT, _NO_ANSWER)
+        if not done:
+            return error(HTTPStatus.NOT_FOUND, "there is no such worker here, or it has not got it")
+        return Json({"paused": what == "pause"})
+
+
+def _log_halt(request: Request, at: Place, what: str, *, done: bool | None) -> None:
+    """Write down who wanted what, like ``_log_intervention``."""
+    if request.client is not None and request.client.host:
+        _log.warning(
+            "%s: %s asked to %s %s: %s",
+            at.worker,
+            request.client.host,
+            what,
+            "the worker" if at.partition is None else at.partition,
+            _NO_ANSWER if done is None else "done" if done else "not here",
+        )
+
+
+def _log_intervention(
+    request: Request, at: CellPlace, wanted: Intervention, verdict: Verdict | None
+) -> None:
+    """Write down who wanted what; whoever keeps several copies does so for them."""
+    if request.client is not None and request.client.host:
+        _log.warning(
+            "%s: %s asked to %s %s@%d: %s",
+            at.worker,
+            request.client.host,
+            wanted,
+            at.partition,
+            at.offset,
+            _NO_ANSWER if verdict is None else WORDS[verdict],
+        )
+
+
+async def _refused(_: Request, refusal: Exception) -> Response:
+    """Answer as everywhere where there is no such path, or not with this method."""
+    assert isinstance(refusal, HTTPException)
+    answer = error(HTTPStatus(refusal.status_code), refusal.detail)
+    answer.headers.update(refusal.headers or {})
+    return answer
+
+
+def _cell_place(request: Request) -> CellPlace | None:
+    given = request.path_params
+    partition = partition_named(given["topic"], given["partition"])
+    by_offset = "offset" in given
+    number = number_named(given["offset"] if by_offset else given["number"])
+    if partition is None or number is None:
+        return None
+    process = request.query_params.get("process", "")
+    if by_offset:
+        return CellPlace(given["worker"], partition, None, number, process)
+    return CellPlace(given["worker"], partition, number, None, process)
+
+
+async def _elsewhere(ask: Callable[[], Any]) -> Any:
+    """Ask on another thread: poll threads take their time."""
+    return await asyncio.to_thread(ask)

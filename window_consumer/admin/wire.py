@@ -1,0 +1,86 @@
+"""The live window beside the workers, only where it is configured: its packages are optional."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from window_consumer.app.plan import Plan
+from window_consumer.config.sections.listening import certificate_problems
+from window_consumer.metrics.replica_health import CopyOfMany
+from window_consumer.model.errors import (
+    ConfigError,
+    UsageError,
+)
+from window_consumer.trace.journey_view import JourneyPages
+
+if TYPE_CHECKING:
+    from window_consumer.admin.board import BoardOfWorkers
+
+_MISSING = (
+    "admin.listen needs the extra web, which is not installed: pip install 'window-consumer[web]'"
+)
+
+
+def check_certificate(plan: Plan) -> None:
+    """Read certificate and key, if there are any; raises ConfigError where they are of no use."""
+    problems = []
+    for key, why in certificate_problems(plan.config.admin, Path(plan.file).parent):
+        path = ("admin", "tls", *filter(None, [key]))
+        problems.append(f"{plan.where(*path)}: {'.'.join(path)}: {why}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def admin_board(plan: Plan, copy: CopyOfMany | None, beside: ExitStack) -> BoardOfWorkers | None:
+    """Serve what the configuration asks for, until ``beside`` is left; None for nothing.
+
+    A copy is asked by whoever keeps the copies. Raises UsageError where the extra is missing, or
+    the address cannot be had.
+    """
+    if plan.config.admin.address is None or (copy is not None and copy.admin_socket is None):
+        return None
+    try:
+        from window_consumer.admin import server  # noqa: PLC0415 - an optional extra
+        from window_consumer.admin.board import BoardOfWorkers  # noqa: PLC0415 - as above
+    except ImportError as error:
+        raise UsageError(_MISSING) from error
+    check_certificate(plan)
+    admin, rules = plan.config.admin, plan.config.mask_rules
+    board = BoardOfWorkers("" if copy is None else copy.number, plan.mask, rules)
+    trace = None if copy is not None else _trace_of(plan)
+    if copy is not None and copy.admin_socket is not None:
+        beside.enter_context(server.serving_on(board, copy.admin_socket, values=admin.values))
+    else:
+        beside.enter_context(server.serving(board, admin, Path(plan.file).parent, trace))
+    return board
+
+
+@contextmanager
+def admin_of_copies(plan: Plan, sockets: Mapping[str, Path]) -> Iterator[None]:
+    """Serve for all copies what the configuration asks for; ``sockets`` are theirs, by number.
+
+    Raises UsageError as ``admin_board`` does.
+    """
+    if plan.config.admin.address is None:
+        yield
+        return
+    try:
+        from window_consumer.admin import server  # noqa: PLC0415 - an optional extra
+        from window_consumer.admin.replicas import BoardOfCopies  # noqa: PLC0415 - as above
+    except ImportError as error:
+        raise UsageError(_MISSING) from error
+    check_certificate(plan)
+    board = BoardOfCopies(sockets, len(plan.workers))
+    with server.serving(board, plan.config.admin, Path(plan.file).parent, _trace_of(plan)):
+        yield
+
+
+def _trace_of(plan: Plan) -> JourneyPages | None:
+    """Return what answers questions about the trace, if anything; raises ConfigError."""
+    file = plan.config.admin.pipeline
+    if file is None:
+        return None
+    return JourneyPages.of_config(Path(plan.file).parent / file, plan.config.mask_rules)

@@ -1,0 +1,176 @@
+"""What child processes make a worker's handler of: plain values, and the application by name.
+
+A child imports the application as the parent did, and finds the handlers in it. What the
+configuration says comes from the parent: the file may have changed by the time that a child is
+replaced.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import evolve, frozen
+
+from window_consumer.app.handlers import PlannedRoute
+from window_consumer.app.plan import (
+    Plan,
+    PlannedWorker,
+)
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.config import (
+    ErrorsConfig,
+    KafkaConfig,
+    Mask,
+    MaskRules,
+    RetryConfig,
+    TopicsConfig,
+    WorkerConfig,
+)
+from window_consumer.engine.retry.policy import RetryRules
+from window_consumer.metrics.otel.wire import (
+    SpansOfChild,
+    spans_of_child,
+)
+from window_consumer.model.conditions import Condition
+from window_consumer.model.copy_headers import attempts_before
+from window_consumer.model.errors import UsageError
+from window_consumer.runtime.calls.spans import spanned
+from window_consumer.runtime.context import Whose
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.pools.processes.child_main import Equipment
+from window_consumer.runtime.pools.threads import Caller
+from window_consumer.runtime.worker import SystemClock
+
+if TYPE_CHECKING:
+    from window_consumer.app.application import App
+
+
+@frozen
+class Blueprint:
+    """A worker's handler, as a child process makes it. Pickled; called in the child."""
+
+    application: str
+    """``module:attribute``."""
+    config: WorkerConfig
+    topics: TopicsConfig
+    conditions: Mapping[str, Condition]
+    """Of handlers whose condition stands in the configuration."""
+    mask: Mask
+    mask_rules: MaskRules
+    errors: ErrorsConfig
+    spans: SpansOfChild | None
+    surroundings: tuple[str, ...]
+    """Lifespan and middleware by name; the child has to have the same."""
+
+    def __call__(self) -> Equipment:
+        """Import the application and put the handler together, as in the parent."""
+        from window_consumer.app.loading import load_app  # noqa: PLC0415 - it imports what imports this
+
+        app = load_app(self.application)
+        missing = [name for name in self.config.handlers if name not in app.handlers]
+        if missing:
+            raise UsageError(
+                f"{self.application} has no handler {missing[0]!r} when a child process imports it:"
+                " register handlers while the module is imported, whoever imports it"
+            )
+        if app.surroundings != self.surroundings:
+            raise UsageError(
+                f"{self.application} has {_listed(app.surroundings)} as lifespan and middleware"
+                f" when a child process imports it, and {_listed(self.surroundings)} in its parent:"
+                " register them while the module is imported, whoever imports it"
+            )
+        routes = [
+            PlannedRoute(app.handlers[name], self.conditions.get(name) or app.handlers[name].when)
+            for name in self.config.handlers
+        ]
+        worker = PlannedWorker(self.config, tuple(routes), RetryRules(), {}, {}, {})
+
+        def warn(text: str) -> None:
+            LOGGER.warning("%s: %s", self.config.name, self.mask(text))
+
+        handler = app.calls_of(worker, self.topics, SystemClock().wall_ms, warn)
+        faults = Faults(self.mask, app.redactor, self.errors.message, self.mask_rules.error_text)
+        resources = app.resources_of_child()
+        calls = None if self.spans is None else self.spans.begin(faults)
+        if calls is not None:
+            handler = spanned(handler, calls, batches=worker.is_batch, coroutines=worker.is_async)
+            resources = SpansOfChild.around(resources)
+        rules = self.mask_rules
+        whose = Whose(
+            self.config.name,
+            worker.handler_names,
+            lambda topic, key: rules.told_key([topic, *self.config.topics], key),
+        )
+        caller = Caller(handler, faults.failure, whose=whose)
+        return Equipment(caller, resources, attempts_before, self.config.handlers)
+
+
+def blueprint_of(app: App, plan: Plan, worker: PlannedWorker) -> Blueprint:
+    """Return what a worker's children need; UsageError where they could not import it."""
+    conditions = {
+        route.handler.name: route.when
+        for route in worker.routes
+        if isinstance(route.when, Condition) and route.handler.name in worker.config.routes
+    }
+    where = import_path(app, plan, worker)
+    # Without what only the parent needs: passwords, and classes that cannot be pickled.
+    config = evolve(worker.config, kafka=KafkaConfig(), retry=RetryConfig(), routes={})
+    return Blueprint(
+        where,
+        config,
+        plan.config.topics,
+        conditions,
+        plan.mask,
+        plan.config.mask_rules,
+        plan.config.errors,
+        spans_of_child(app.name, plan, worker),
+        app.surroundings,
+    )
+
+
+def import_path(app: App, plan: Plan, worker: PlannedWorker) -> str:
+    """Return ``module:attribute`` by which a child process finds the application.
+
+    Raises UsageError where there is none.
+    """
+    modules = dict.fromkeys(
+        [*(route.handler.function.__module__ for route in worker.routes), *sys.modules]
+    )
+    for name in modules:
+        if sys.modules.get(name) is sys.modules["__main__"]:
+            continue  # under its other names, too
+        found = next(_names_of(app, name), None)
+        if found is not None:
+            return f"{name}:{found}"
+    place = plan.where("workers", worker.name, "pool")
+    raise UsageError(
+        f"{place}: workers.{worker.name}.pool is processes, and {_why_not(app, worker)}"
+    )
+
+
+def _why_not(app: App, worker: PlannedWorker) -> str:
+    where = worker.routes[0].handler.place
+    if next(_names_of(app, "__main__"), None) is not None:
+        return (
+            f"the application {app.name!r} is defined in the program itself ({where}), which child"
+            " processes do not run again: put it into a module of its own, import it, and start it"
+            " from here"
+        )
+    return (
+        f"the application {app.name!r} ({where}) is not an attribute of any module, so that child"
+        " processes cannot import it: assign it at the top of a module, as in app = App(...), not"
+        " within a function"
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _names_of(app: App, module: str) -> Iterator[str]:
+    attributes = vars(sys.modules[module]) if module in sys.modules else {}
+    for name, value in list(attributes.items()):
+        if value is app:
+            yield name

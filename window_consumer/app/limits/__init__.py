@@ -1,0 +1,313 @@
+"""The bounds that a configuration implies: what ``check`` works out and warns of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from attrs import frozen
+
+from window_consumer.app.limits.group_times import (
+    GroupTimes,
+    group_times,
+)
+from window_consumer.app.limits.warnings import process_warnings, retry_warnings
+from window_consumer.app.plan import PlannedWorker
+from window_consumer.config.checks import DEFAULT_MAX_POLL_INTERVAL_MS
+from window_consumer.config.sections.ttl import ttl_kind
+from window_consumer.engine.commit_metadata import (
+    MAX_BYTES,
+    worst_case_bytes,
+)
+from window_consumer.engine.commits import MAX_BYTES_PER_S
+from window_consumer.engine.decisions import EngineRules
+from window_consumer.engine.guards.backpressure import (
+    BATCH_SHARE,
+    BUFFER_BATCHES,
+    WAITING_CELLS,
+)
+from window_consumer.engine.guards.crash_history import most_ends
+from window_consumer.kafka import settings
+
+RESIDENT_FACTOR = 1.5
+RESIDENT_BYTES_PER_RECORD = 600
+"""Resident memory is about 1.5 times the payload and 600 bytes a record (measured)."""
+
+CHILD_BYTES = 40 * 2**20
+"""A child process with an application that loads nothing else (measured: 38 MiB resident)."""
+
+RESIDENT_BYTES_PER_COROUTINE = 10_000
+"""A call that waits, two functions deep and with a timeout (measured: 9.2 kB)."""
+
+STOP_GRACE_S = 5.0
+_DEFAULT_FETCH_WAIT_MS = 500
+
+
+@frozen
+class RetryWait:
+    """The wait before one further call, in seconds: between the two."""
+
+    call: int
+    shortest_s: float
+    longest_s: float
+    level: str | None
+    """The retry level where the record waits; None where it was delivered first."""
+
+
+@frozen
+class WorkerBounds:
+    """What one worker can hold, repeat and take, at most. Seconds, bytes, records."""
+
+    worker: str
+    ordering: str
+    concurrency: int
+    """The upper end of the range where the worker finds its own."""
+    least_concurrency: int | None
+    """The lower end; None where the concurrency is given."""
+    rate: str | None
+    """How fast calls may start in this process, as it is written in the configuration."""
+    max_abandoned: int
+    """Calls that may go on beside those, given up because they do not return."""
+    window_records: int
+    """Per partition."""
+    buffer_records: int
+    """Per partition, delivered while its window was full."""
+    waiting_records: int
+    """Per partition of a retry topic, delivered before they are due; 0 without levels."""
+    max_bytes: int
+    """Payload of prefetch, windows, buffers and copies over the worker."""
+    overshoot_bytes: int
+    """One batch is measured only after it came; a single larger record passes alone."""
+    resident_bytes: int
+    """What that is in resident memory, with one partition's window full of small records, and with
+    as many coroutines waiting as there may be."""
+    children_bytes: int
+    """Resident memory of the child processes, without what the application loads; 0 without."""
+    metadata_bytes: int
+    """The longest commit metadata that a window without holes can need."""
+    metadata_fits: bool
+    rerun_finished_s: float
+    """Records that had finished longer ago than this do not run again after a crash."""
+    rerun_running: int
+    """Records whose calls were running run again: of a batch all of them."""
+    rerun_records_without_metadata: int
+    """Per partition, where somebody else overwrote the commit's metadata."""
+    group_times: GroupTimes
+    """How soon the group notices that a member is gone."""
+    revoke_timeout_s: float
+    """So long a call holds up a rebalance at most."""
+    crash_takeover_s: float
+    """A crash: until another member has the partitions: session, heartbeat, and the longest call of
+    the others, which have to give up theirs."""
+    planned_takeover_s: float
+    """A planned change, one member hanging: the same, for it has to be missed first."""
+    stop_s: float
+    """Until the process has ended after it was told to stop."""
+    calls: int | None
+    """Handler calls of a record that always fails, None where there is no end."""
+    retry_waits: tuple[RetryWait, ...]
+    retry_elapsed_s: tuple[float, float] | None
+    """Shortest and longest time from the first failure to the last call, without the calls."""
+    retry_later_longest_s: float
+    """The longest wait that RetryLater gets, however long a handler asks for."""
+    when_spent: str
+    """What becomes of it then."""
+    crash_ends: tuple[int, int]
+    """How often the process ends until a record that kills it is out of the way: where it is among
+    the first that were running, and at most within a window."""
+    child_deaths: tuple[int, int] | None
+    """How often a child process dies until a record that kills it is out of the way: alone, and
+    about, where it was in a full batch; None where there are no children."""
+    routes: tuple[str, ...]
+    """The handlers in the order in which they are asked, and what each is for."""
+    otherwise: str | None
+    """What becomes of a record that is for none of them, None where each is for one."""
+    ttl: str | None
+    """How long a record may live, as it is written in the configuration."""
+    on_expired: str
+    warnings: tuple[str, ...]
+
+    def records_per_s_beside(self, open_s: float) -> float:
+        """Return what one record that stays open for so long leaves its partition, in records/s."""
+        return self.window_records / open_s
+
+
+def bounds_of(worker: PlannedWorker, times: GroupTimes | None = None) -> WorkerBounds:
+    """Work out what a worker's configuration implies; ``times`` are those that the cluster told."""
+    config, rules = worker.config, worker.engine
+    window = rules.window_cells * rules.cell_records
+    buffer = (BUFFER_BATCHES + 1) * rules.batch_records
+    metadata = worst_case_bytes(window)
+    times = times or group_times(worker.consumer)
+    takeover = times.session_s + times.heartbeat_s + config.revoke_timeout
+    waits = tuple(
+        RetryWait(call, wait.shortest_s, wait.longest_s, wait.level.name if wait.level else None)
+        for call, wait in enumerate(worker.retry.schedule(), start=2)
+    )
+    endless = worker.retry.on_failure == "block"
+    elapsed = (sum(wait.shortest_s for wait in waits), sum(wait.longest_s for wait in waits))
+    commit_every = max(config.commit_interval, min(metadata, MAX_BYTES) / MAX_BYTES_PER_S)
+    return WorkerBounds(
+        worker=worker.name,
+        ordering=config.ordering,
+        concurrency=config.slots,
+        least_concurrency=rules.limit.lower if rules.limit else None,
+        rate=None if config.rate_per_process is None else str(config.rate_per_process),
+        max_abandoned=_most_abandoned(worker),
+        window_records=window,
+        buffer_records=buffer,
+        waiting_records=_waiting_records(rules) if worker.retry.levels else 0,
+        max_bytes=config.memory,
+        overshoot_bytes=int(rules.window_bytes * BATCH_SHARE),
+        resident_bytes=_resident_bytes(worker, window),
+        children_bytes=config.slots * CHILD_BYTES if config.pool == "processes" else 0,
+        metadata_bytes=metadata,
+        metadata_fits=metadata <= MAX_BYTES,
+        rerun_finished_s=commit_every + 1.0,
+        rerun_running=config.slots * (config.batch.max_records if worker.is_batch else 1),
+        rerun_records_without_metadata=window,
+        group_times=times,
+        revoke_timeout_s=config.revoke_timeout,
+        crash_takeover_s=takeover,
+        planned_takeover_s=takeover,
+        stop_s=config.stop_timeout + STOP_GRACE_S,
+        calls=None if endless else 1 + len(waits),
+        retry_waits=() if endless else waits,
+        retry_elapsed_s=None if endless else elapsed,
+        retry_later_longest_s=worker.retry.longest_later_s,
+        when_spent=config.retry.when_spent,
+        crash_ends=most_ends(rules.retry.crash_attempts, rules.slots, window),
+        child_deaths=_child_deaths(worker),
+        routes=tuple(route.in_words for route in worker.routes),
+        otherwise=config.otherwise if worker.may_be_unroutable else None,
+        ttl=None if config.ttl is None else ttl_kind().write(config.ttl),
+        on_expired=config.on_expired,
+        warnings=tuple(_warnings(worker, window, metadata, times)),
+    )
+
+
+def _resident_bytes(worker: PlannedWorker, window: int) -> int:
+    config = worker.config
+    calls = RESIDENT_BYTES_PER_COROUTINE * config.slots if worker.is_async else 0
+    records = RESIDENT_BYTES_PER_RECORD * window
+    return round(RESIDENT_FACTOR * config.memory + records) + calls
+
+
+def _child_deaths(worker: PlannedWorker) -> tuple[int, int] | None:
+    if worker.config.pool != "processes":
+        return None
+    alone, batch = worker.retry.crash_attempts, worker.engine.batch
+    return alone, alone + (batch.max_records - 1 if batch else 0).bit_length()
+
+
+def _waiting_records(rules: EngineRules) -> int:
+    return WAITING_CELLS * rules.cell_records + rules.batch_records
+
+
+def _most_abandoned(worker: PlannedWorker) -> int:
+    if worker.config.pool == "processes":
+        return 0  # they are killed
+    moves = worker.retry.on_failure == "overtake" and worker.config.stall.action == "move"
+    return worker.config.max_abandoned if moves else 0
+
+
+def _warnings(
+    worker: PlannedWorker, window: int, metadata: int, times: GroupTimes
+) -> Iterator[str]:
+    """Yield what contradicts itself, or does something that one might not expect."""
+    yield from _window_warnings(worker, window, metadata)
+    yield from retry_warnings(worker)
+    yield from _routing_warnings(worker)
+    yield from _stall_warnings(worker, window)
+    yield from process_warnings(worker)
+    yield from _kafka_warnings(worker, times)
+    config = worker.config
+    period_s = grace_period_s(config.stop_timeout + STOP_GRACE_S)
+    if period_s > _KUBERNETES_S:
+        yield (
+            f"stop_timeout {config.stop_timeout:g} s: Kubernetes kills after 30 s unless"
+            f" terminationGracePeriodSeconds is at least {period_s}"
+        )
+
+
+def grace_period_s(stop_s: float) -> int:
+    """Return Kubernetes' terminationGracePeriodSeconds for a stop that takes at most so long."""
+    return math.ceil(stop_s + _KILL_S)
+
+
+def _window_warnings(worker: PlannedWorker, window: int, metadata: int) -> Iterator[str]:
+    config = worker.config
+    if metadata > MAX_BYTES:
+        yield (
+            f"window: {window} records can need {metadata} bytes of commit metadata, a commit"
+            f" takes {MAX_BYTES}: after a crash finished records may run again, and intake stands"
+            " when three quarters are used; make the window smaller"
+        )
+    if window < config.slots:
+        yield (
+            f"concurrency {config.slots} is more than a window of {window} records can"
+            " feed from one partition"
+        )
+    if config.ordering == "partition" and config.slots > 1:
+        yield (
+            f"ordering: partition runs one record of a partition at a time: concurrency"
+            f" {config.slots} is used only with at least as many partitions"
+        )
+
+
+def _routing_warnings(worker: PlannedWorker) -> Iterator[str]:
+    config = worker.config
+    if config.otherwise != "dead_letter" and not worker.may_be_unroutable:
+        yield (
+            f"otherwise: {config.otherwise} has no effect: {worker.routes[-1].handler.name} has no"
+            " condition, every record is for it"
+        )
+    if config.ttl is None and config.on_expired != "dead_letter":
+        yield "on_expired has no effect without ttl"
+    if config.ttl is not None and config.on_expired == "drop":
+        yield "on_expired: drop loses records that are too old; they are only counted"
+
+
+def _stall_warnings(worker: PlannedWorker, window: int) -> Iterator[str]:
+    stall = worker.config.stall
+    poll_ms = int(worker.consumer.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS))
+    if stall.after > poll_ms / 1000:
+        yield (
+            f"stall.after {stall.after:g} s is longer than max.poll.interval.ms ({poll_ms}): until"
+            f" a hanging call is noticed, its partition does at most {window / stall.after:.0f}"
+            " records/s"
+        )
+    if stall.max_abandoned is not None and not _most_abandoned(worker) and stall.max_abandoned:
+        why = "on_failure: block" if stall.action == "move" else "stall.action: report"
+        if worker.config.pool == "processes":
+            why = "pool: processes"
+        yield f"stall.max_abandoned has no effect with {why}: no call is abandoned"
+
+
+def _kafka_warnings(worker: PlannedWorker, times: GroupTimes) -> Iterator[str]:
+    config, consumer = worker.config, worker.consumer
+    if "group.instance.id" in consumer:
+        yield (
+            "kafka.group.instance.id: a static member does not leave at its stop: its partitions"
+            f" wait for the session to time out ({times.session_s:g} s) or for its return"
+        )
+    wait_ms = int(consumer.get("fetch.wait.max.ms", _DEFAULT_FETCH_WAIT_MS))
+    if wait_ms < _DEFAULT_FETCH_WAIT_MS / 2:
+        yield (
+            f"kafka.fetch.wait.max.ms {wait_ms}: an idle worker asks the broker more than twice"
+            " as often as a default client"
+        )
+    prefetch = int(consumer.get("queued.max.messages.kbytes", 0)) * 1024
+    if prefetch > config.memory // settings.PREFETCH_SHARE:
+        yield (
+            f"kafka.queued.max.messages.kbytes allows {prefetch} bytes of prefetch, more than its"
+            f" quarter of memory ({config.memory // settings.PREFETCH_SHARE}): the bound of"
+            " memory does not hold"
+        )
+
+
+_KILL_S: Final = 2.0
+"""Beyond the longest stop: a supervisor of copies kills the last of them then."""
+
+_KUBERNETES_S = 30.0

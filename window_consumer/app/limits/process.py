@@ -1,0 +1,104 @@
+"""The bounds of a whole process: what its container has to give it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from window_consumer.app.limits import (
+    WorkerBounds,
+    grace_period_s,
+)
+from window_consumer.config.units import format_size
+
+BASE_BYTES: Final = 64 * 2**20
+"""A process with Kafka's clients that holds nothing (measured: 57 MiB resident)."""
+
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_OWN_CGROUP: Final = Path("/proc/self/cgroup")
+_NO_LIMIT: Final = 2**60
+"""Cgroups of version 1 say nearly 2**63 where there is none."""
+
+
+@frozen
+class ProcessBounds:
+    """What all workers of a process need together."""
+
+    termination_grace_period_s: int
+    """Kubernetes' terminationGracePeriodSeconds: whoever kills earlier has records run again."""
+    resident_bytes: int
+    """At most, without what the application loads itself."""
+    container_limit_bytes: int | None
+    """The memory that the container may have, None where it has no limit of its own."""
+    processes: int = 1
+    """As many copies of the process are meant, as with ``run --processes``."""
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """Yield what does not fit."""
+        limit = self.container_limit_bytes
+        if limit is not None and self.resident_bytes > limit:
+            yield (
+                f"the workers can need {_size(self.resident_bytes)} together, and the container's"
+                f" limit is {_size(limit)}: it would be killed; lower workers.*.memory, or raise"
+                " the limit"
+            )
+
+
+def process_bounds_of(
+    workers: Sequence[WorkerBounds], limit: int | None, processes: int = 1
+) -> ProcessBounds:
+    """Work out what all workers need together; ``limit`` is the container's.
+
+    Of several ``processes`` there is one more, which keeps the others.
+    """
+    longest = max((each.stop_s for each in workers), default=0.0)
+    needed = sum(each.resident_bytes + each.children_bytes for each in workers)
+    resident = processes * (BASE_BYTES + needed) + (BASE_BYTES if processes > 1 else 0)
+    return ProcessBounds(grace_period_s(longest), resident, limit, processes)
+
+
+def container_limit(root: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int | None:
+    """Return the bytes that this process's control group may have, None without a limit.
+
+    Reads cgroups of version 2, the nearest limit on the way up, and of version 1.
+    """
+    limits = []
+    for directory in _directories(root, own):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            try:
+                text = (directory / name).read_text().strip()
+            except OSError:
+                continue
+            if text.isdigit() and int(text) < _NO_LIMIT:
+                limits.append(int(text))
+    return min(limits, default=None)
+
+
+def _directories(root: Path, own: Path) -> Iterator[Path]:
+    """Yield where a limit may stand: for the group of this process and for those above it.
+
+    In a container with a namespace of its own the group is the root.
+    """
+    yield from (root, root / "memory")
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers not in {"", "memory"}:
+            continue
+        base = root / controllers
+        inside = path.strip("/")
+        while inside:
+            yield base / inside
+            inside = inside.rpartition("/")[0]
+
+
+def _size(count: int) -> str:
+    mebibyte = 2**20
+    return format_size(-(-count // mebibyte) * mebibyte)

@@ -1,0 +1,87 @@
+"""What contradicts itself in a worker's retries: warnings of ``check``.
+
+What a worker with ``pool: processes`` takes from itself: said by ``check`` and at the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from window_consumer.app.plan import PlannedWorker
+from window_consumer.config import (
+    RetryConfig,
+    format_duration,
+)
+from window_consumer.config.cores import usable_cores
+from window_consumer.config.sections.ttl import HeaderTtl
+from window_consumer.model.headers import MAX_SKEW_S
+
+_DEFAULTS = RetryConfig()
+
+
+def retry_warnings(worker: PlannedWorker) -> Iterator[str]:
+    """Yield what has no effect, loses records, or does something that one might not expect."""
+    retry = worker.config.retry
+    if worker.retry.on_failure == "block" and retry.attempts != _DEFAULTS.attempts:
+        yield "retry.attempts has no effect with on_failure: block: it retries without end"
+    if retry.on_oversize != "hold" and not (worker.writes_dead_letters or retry.levels):
+        yield (
+            f"retry.on_oversize has no effect with when_spent: {retry.when_spent}: no copies are"
+            " written"
+        )
+    if retry.when_spent == "drop":
+        yield "retry.when_spent: drop loses records that keep failing; they are only counted"
+    yield from _fatal_warnings(worker)
+    yield from _level_warnings(worker)
+
+
+def _fatal_warnings(worker: PlannedWorker) -> Iterator[str]:
+    rules = worker.retry
+    everything = [each.__name__ for each in (Exception, BaseException) if each in rules.fatal]
+    if everything and not rules.retryable:
+        unused = "attempts and levels have" if rules.levels else "attempts has"
+        yield f"retry.{unused} no effect: fatal lists {everything[0]}, nothing is called again"
+
+
+def _level_warnings(worker: PlannedWorker) -> Iterator[str]:
+    retry, rules = worker.config.retry, worker.retry
+    if not rules.levels:
+        if retry.attempts_per_level != _DEFAULTS.attempts_per_level:
+            yield "retry.attempts_per_level has no effect without levels"
+        return
+    first = rules.levels[0]
+    waits_locally = any(wait.level is None for wait in rules.schedule())
+    if waits_locally and first.delay_s < rules.backoff_max_s:
+        yield (
+            f"retry.levels: {first.name} is shorter than the upper end of backoff"
+            f" ({format_duration(rules.backoff_max_s)}): a record can wait longer for a local call"
+            " than at that level"
+        )
+    yield from _ttl_warnings(worker)
+
+
+def _ttl_warnings(worker: PlannedWorker) -> Iterator[str]:
+    """Yield the first level that no record gets through, because all have expired by then."""
+    ttl_s = worker.config.ttl
+    if ttl_s is None or isinstance(ttl_s, HeaderTtl):
+        return
+    elapsed_s = 0.0
+    for wait in worker.retry.schedule():
+        elapsed_s += wait.shortest_s
+        if wait.level is not None and elapsed_s > ttl_s + MAX_SKEW_S:
+            yield (
+                f"ttl {format_duration(ttl_s)} is over before the level {wait.level.name}: every"
+                " record that gets there expires"
+            )
+            return
+
+
+def process_warnings(worker: PlannedWorker) -> Iterator[str]:
+    """Yield that there are more processes than cores, unless the worker finds their number."""
+    config, cores = worker.config, usable_cores()
+    if config.pool == "processes" and isinstance(config.concurrency, int) and config.slots > cores:
+        yield (
+            f"concurrency {config.slots} with pool: processes, and this process may use {cores} of"
+            " the machine's processor cores: handlers that compute only take turns, each in memory"
+            " of its own; leave concurrency out to have as many as there are, or say auto"
+        )

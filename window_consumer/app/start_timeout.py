@@ -1,0 +1,76 @@
+"""How long a start waits for what is not there yet, and what it says meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from time import monotonic, sleep
+
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.oauth import Tokens
+from window_consumer.model.errors import (
+    AuthenticationError,
+    StartStoppedError,
+)
+from window_consumer.runtime.log import own_logger
+
+LOGGER = own_logger()
+
+SAY_S = 5.0
+"""While no broker answers, a line says so this often."""
+
+_ASK_AGAIN_S = 1.0
+
+
+class Patience:
+    """How long to wait for a broker, and what to say meanwhile."""
+
+    def __init__(
+        self, timeout_s: float | None = None, stop_asked: Callable[[], bool] = lambda: False
+    ):
+        self._deadline = inf if timeout_s is None else monotonic() + timeout_s
+        self._stop_asked = stop_asked
+        self._said_at = -inf
+
+    def left_s(self) -> float:
+        """Return the seconds that are left, infinity where there is no end."""
+        return max(0.0, self._deadline - monotonic())
+
+    def waiting(self, worker: str, cluster: Cluster) -> Callable[[str, float], None]:
+        """Return what is called while a worker waits for its cluster."""
+
+        def on_wait(reason: str, waited_s: float) -> None:
+            if self._stop_asked():
+                raise StartStoppedError("stopped while waiting for a broker")
+            if monotonic() - self._said_at >= SAY_S:
+                self._said_at = monotonic()
+                LOGGER.warning(
+                    "%s: no broker at %s answers (%s); trying for %.0f s now",
+                    worker,
+                    cluster.bootstrap,
+                    reason,
+                    waited_s,
+                )
+
+        return on_wait
+
+    def wait_for_token(self, worker: str, tokens: Tokens, config: str) -> None:
+        """Return once the application's function gives a token; ask it once a second.
+
+        Raises AuthenticationError when the time is over. Asked for before any client is made: a
+        client without a token is not made, and does not say why.
+        """
+        started = monotonic()
+        while True:
+            failure = tokens.trouble(config)
+            if failure is None:
+                return
+            if self._stop_asked():
+                raise StartStoppedError("stopped while waiting for a token")
+            if not self.left_s():
+                raise AuthenticationError(f"{worker}: {failure}")
+            if monotonic() - self._said_at >= SAY_S:
+                self._said_at = monotonic()
+                waited_s = monotonic() - started
+                LOGGER.warning("%s: %s; trying for %.0f s now", worker, failure, waited_s)
+            sleep(min(_ASK_AGAIN_S, self.left_s()))

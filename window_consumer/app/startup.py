@@ -1,0 +1,70 @@
+"""How an application starts: what runs beside the workers first, then they themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from window_consumer.admin.wire import admin_board
+from window_consumer.app.lifespans import resources_on
+from window_consumer.app.limits.warnings import process_warnings
+from window_consumer.app.listeners import listeners_of
+from window_consumer.app.plan import Plan
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.app.wiring import (
+    source_maker,
+    wire,
+)
+from window_consumer.metrics.health import Health
+from window_consumer.metrics.otel.wire import metering
+from window_consumer.metrics.replica_health import CopyOfMany
+from window_consumer.metrics.wire import answering
+from window_consumer.runtime.pools.event_loop import EventLoop
+from window_consumer.runtime.running import Running
+
+if TYPE_CHECKING:
+    from window_consumer.app.application import App
+
+
+def start(
+    app: App,
+    plan: Plan,
+    *,
+    start_timeout: float | None,
+    stop_asked: Callable[[], bool],
+    copy: CopyOfMany | None,
+) -> Running:
+    """Start what ``plan`` has checked, see ``App.start_plan``."""
+    blueprints = app.blueprints(plan)
+    for worker in plan.workers:
+        for warning in process_warnings(worker):
+            LOGGER.warning("%s: %s", worker.name, warning)
+    health = Health() if copy is None else Health({"process": copy.number})
+    where = plan.config.health.address if copy is None else copy.socket
+    with ExitStack() as beside:
+        beside.enter_context(answering(health, where))
+        board = admin_board(plan, copy, beside)
+        beside.enter_context(metering(plan, health))
+        prepared = app.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
+        listeners = listeners_of(app, plan, prepared, beside)
+        if listeners.spanning is not None:
+            health.spans_of = listeners.spanning.figures_of
+        health.of_process = listeners.figures
+        loops = {
+            each.name: EventLoop(f"wc-{each.name}-loop") for each in plan.workers if each.is_async
+        }
+        make_workers = wire(app, plan, prepared, loops, blueprints, listeners)
+
+        def stop(error: BaseException) -> None:
+            running.lifespan_is_over(error)
+
+        resources = resources_on(app.lifespan_function, loops, plan, stop)
+        # From now on it is the end of the workers that ends what is beside them.
+        ends = beside.pop_all().close
+        running = Running(make_workers, resources, LOGGER, ends, source_maker(prepared))
+        health.attach(running)
+        if board is not None:
+            board.attach(running)
+        return running.start(stop_asked)
+    raise AssertionError("nothing that is entered here swallows exceptions")

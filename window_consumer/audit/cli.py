@@ -1,0 +1,14 @@
+"""``window-consumer audit``: whether everything that was sent was also handled."""
+
+from __future__ import annotations
+
+import click
+
+from window_consumer.cli.options import LazyGroup
+
+_COMMANDS = {"report": "window_consumer.audit.commands.report:report_command"}
+
+
+@click.group("audit", cls=LazyGroup, lazy=_COMMANDS)
+def audit_group() -> None:
+    """Tell whether everything that was sent was also handled."""

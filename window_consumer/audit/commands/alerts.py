@@ -1,0 +1,98 @@
+"""Telling a topic what is lost: an alert for each bucket, once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import define, field
+
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.event_writer import EventWriter
+from window_consumer.kafka.settings import EventNeeds
+from window_consumer.model.errors import (
+    PublishFailedError,
+    RunError,
+)
+
+_PATIENCE_S: Final = 30.0
+_NAMES: Final = ("topic", "group", "bucket_ms", "finding")
+"""What makes two alerts the same."""
+
+
+@define
+class Alerts:
+    """Alerts of one directory of tables; what was told before is noted there."""
+
+    topic: str
+    client: Mapping[str, Any]
+    """The user's Kafka properties."""
+    log: ClientLog
+    directory: str
+    _failed: list[PublishFailedError] = field(factory=list, init=False)
+
+    def tell(self, found: Iterable[Mapping[str, Any]]) -> int:
+        """Write an alert for each bucket that has none yet; return how many were written.
+
+        ``found`` are rows of ``audit_findings.findings``. An alert is a JSON object, its key
+        ``topic/group/bucket_ms``. Raises RunError where Kafka does not take them: those are
+        written again the next time.
+        """
+        told = self._told()
+        new = [row for row in found if _name(row) not in told]
+        if not new:
+            return 0
+        self._failed.clear()
+        needs = EventNeeds("wc-audit-alerts", acks="all", timeout_s=_PATIENCE_S)
+        writer = EventWriter(self.client, needs, self.topic, self.log)
+        for row in new:
+            bucket = datetime.fromtimestamp(row["bucket_ms"] / 1000, UTC).isoformat()
+            value = json.dumps({"what": "bucket", "bucket": bucket, **row}).encode()
+            key = f"{row['topic']}/{row['group']}/{row['bucket_ms']}".encode()
+            writer.send(value, self._hear, key)
+        missing = writer.close(_PATIENCE_S + 1)
+        if missing or self._failed:
+            why = self._failed[0] if self._failed else f"{missing} were not acked"
+            raise RunError(f"alerts to {self.topic}: {why}")
+        self._note(new)
+        return len(new)
+
+    def _hear(self, failure: PublishFailedError | None) -> None:
+        if failure is not None:
+            self._failed.append(failure)
+
+    @property
+    def _notes(self) -> Path | None:
+        """Where is noted what was told; None where the directory is none of this machine."""
+        return None if "://" in self.directory else Path(self.directory, "audit-alerts.jsonl")
+
+    def _told(self) -> set[tuple[Any, ...]]:
+        if self._notes is None or not self._notes.exists():
+            return set()
+        return set(_names_in(self._notes.read_text("utf-8")))
+
+    def _note(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        if self._notes is not None:
+            at = int(time.time())
+            torn = self._notes.exists() and not self._notes.read_bytes().endswith(b"\n")
+            with self._notes.open("a", encoding="utf-8") as notes:
+                notes.write("\n" if torn else "")
+                for row in rows:
+                    told = {name: row[name] for name in _NAMES}
+                    notes.write(json.dumps({**told, "told_at": at}) + "\n")
+
+
+def _names_in(notes: str) -> Iterator[tuple[Any, ...]]:
+    """Yield what was told; a line that a kill has cut short tells nothing."""
+    for line in notes.splitlines():
+        with suppress(ValueError):
+            yield _name(json.loads(line))
+
+
+def _name(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _NAMES)

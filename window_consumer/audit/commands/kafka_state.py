@@ -1,0 +1,103 @@
+"""What Kafka knows of the topics that an audit is about, beside their counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from window_consumer.engine.commit_metadata import (
+    CommitNote,
+    decode,
+)
+from window_consumer.kafka import settings
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.cluster.groups import Progress
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.offset_ranges import without
+
+_PATIENCE_S: Final = 15.0
+"""Without these answers nothing is known to be lost: a Kafka that is only slow is waited for."""
+
+
+@frozen
+class Standing:
+    """What the counts cannot tell; empty where nobody could be asked."""
+
+    compacted: tuple[str, ...] = ()
+    """Topics of which compaction may take what was not read yet."""
+    caught_up: tuple[tuple[str, str, int], ...] = ()
+    """Group, topic and partition of those that have read all there is."""
+    problem: str | None = None
+    """Why not everything could be asked."""
+    held: tuple[tuple[Any, ...], ...] = ()
+    """What groups have not finished, a row for each run, see ``audit_places.HELD``."""
+
+
+def standing(
+    places: Iterable[tuple[str, str]],
+    client: Mapping[str, Any],
+    log: ClientLog,
+    *,
+    until_ms: int | None = None,
+) -> Standing:
+    """Ask about topics and their groups; a topic without a group has an empty one.
+
+    What was written after ``until_ms`` and has not been read is not ``held``.
+    """
+    try:
+        cluster = Cluster(settings.admin_settings(client, "audit"), log)
+        cluster.wait_until_there(_PATIENCE_S, lambda _reason, _waited_s: None)
+        return _Asked(cluster, until_ms).about(sorted(set(places)))
+    except WindowConsumerError as error:
+        return Standing(problem=str(error))
+
+
+@frozen
+class _Asked:
+    cluster: Cluster
+    until_ms: int | None
+    compacted: dict[str, bool] = field(factory=dict)
+
+    def about(self, places: Iterable[tuple[str, str]]) -> Standing:
+        caught_up, held, problem = [], [], None
+        for topic, group in places:
+            try:
+                if topic not in self.compacted:
+                    policy = self.cluster.topic_config(topic).get("cleanup.policy", "")
+                    self.compacted[topic] = "compact" in policy
+                if group:
+                    found = self.cluster.progress(group, topic, until_ms=self.until_ms)
+                    for name, its in found.items():
+                        if its.end <= max(its.committed, its.start):
+                            caught_up.append((group, topic, name.partition))
+                        held += [(group, topic, name.partition, *run) for run in unfinished(its)]
+            except WindowConsumerError as error:
+                problem = str(error)
+        compacted = tuple(topic for topic, is_so in self.compacted.items() if is_so)
+        return Standing(compacted, tuple(caught_up), problem, tuple(held))
+
+
+def unfinished(progress: Progress) -> Iterator[tuple[Decimal, int, int, bool]]:
+    """Yield runs of offsets that a group has not finished: the last fields of ``HELD``.
+
+    Those between finished ones lie where they lie in time. What comes behind them may be of any
+    time, if it is old enough to be waited for; nothing is known where nothing was committed.
+    """
+    if progress.committed < 0:
+        return
+    note = decode(progress.metadata)
+    if note is None or note.next_offset != progress.committed:
+        note = CommitNote(next_offset=progress.committed)
+    known = [(each.start, each.stop) for each in note.finished if each.stop <= progress.end]
+    read = max([progress.committed, *(stop for _, stop in known)])
+    begin = max(progress.committed, progress.start)
+    topic = Decimal(note.topic_hash)
+    for first, stop in without(((begin, read),), known):
+        yield topic, first, stop, False
+    behind = max(read, progress.start)
+    if behind < progress.old:
+        yield topic, behind, progress.old, True

@@ -1,0 +1,210 @@
+"""The audit's report, as tables for people or as JSON.
+
+Which records a bucket's difference is about, for people or as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from window_consumer.audit.commands.bucket import name_of
+from window_consumer.audit.states import (
+    ALARMING,
+    Finding,
+)
+from window_consumer.cli.output import printable
+from window_consumer.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from window_consumer.audit.spark.report import Report
+
+
+_Place = tuple[str, str]
+"""A topic and a group."""
+
+MOST_BUCKETS: Final = 50
+"""That are shown to people; as JSON there are all of them."""
+
+_TERMS: Final = {
+    "produced": "produced",
+    "redriven": "redriven",
+    "finished": "finished",
+    "retried": "retried",
+    "delayed": "delayed",
+    "dead_lettered": "dead-lettered",
+    "expired": "expired",
+    "filtered": "filtered",
+    "deduplicated": "deduplicated",
+    "dropped": "dropped",
+    "gone": "gone",
+    "unknown": "unknown",
+    "uncounted": "uncounted",
+    "in_flight": "in flight",
+    "lost": "lost",
+    "duplicated": "duplicated",
+}
+"""The columns of the report and their names for people."""
+
+_ALWAYS: Final = {"produced", "finished", "retried", "dead_lettered", "in_flight", "lost"} | {
+    "duplicated"
+}
+"""The other terms are shown where there are any."""
+
+_UNREMARKABLE: Final = frozenset(
+    {Finding.BALANCED, Finding.IN_PROGRESS, Finding.NOT_CONSUMED, Finding.UNAUDITED, Finding.BEFORE}
+)
+
+
+def print_json(report: Report, since_ms: int, now_ms: int, seen: Mapping[str, Any]) -> set[str]:
+    """Print a JSON object a line: each bucket, then latencies. Return what is found in them.
+
+    ``seen`` are further fields of the last object, which is about the report.
+    """
+    found = set()
+    in_order = report.findings.cache().orderBy("bucket_ms", "topic", "group")
+    for row in in_order.toLocalIterator():
+        found.add(row.finding)
+        content = {"what": "bucket", "bucket": name_of(row.bucket_ms), **row.asDict()}
+        click.echo(json.dumps(content))
+    for latency in _latencies(report):
+        click.echo(json.dumps({"what": "latency", **latency}))
+    asked = {"what": "report", "since": name_of(since_ms), "at": name_of(now_ms)}
+    click.echo(json.dumps({**asked, **seen, "lost": bool(ALARMING.intersection(found))}))
+    return found
+
+
+def print_report(report: Report, since_ms: int, now_ms: int) -> set[str]:
+    """Print tables: topics, the buckets that are worth a look, latencies. Return what is found."""
+    topics: defaultdict[_Place, Counter[str]] = defaultdict(Counter)
+    found: defaultdict[_Place, Counter[str]] = defaultdict(Counter)
+    odd = []
+    for row in report.findings.toLocalIterator():
+        place = row.topic, row.group
+        topics[place].update({term: row[term] for term in _TERMS})
+        found[place][row.finding] += 1
+        if row.finding not in _UNREMARKABLE:
+            odd.append(row.asDict())
+    click.echo(f"buckets since {name_of(since_ms)}, as counted until {name_of(now_ms)}")
+    if not topics:
+        click.echo("nothing was counted")
+        return set()
+    _print(_topics(topics))
+    for place in sorted(found):
+        told = ", ".join(f"{number} {name}" for name, number in sorted(found[place].items()))
+        click.echo(f"{_whose(place)}: buckets: {told}")
+    if odd:
+        odd.sort(key=lambda row: (not row["lost"], -row["bucket_ms"], row["topic"], row["group"]))
+        click.echo()
+        _print(_buckets(odd[:MOST_BUCKETS]))
+        if len(odd) > MOST_BUCKETS:
+            click.echo(f"... and {len(odd) - MOST_BUCKETS} more: --json has all")
+    _print_latencies(report)
+    return {name for names in found.values() for name in names}
+
+
+def _print_latencies(report: Report) -> None:
+    rows = _latencies(report)
+    if not rows:
+        return
+    click.echo()
+    table = _table(["topic", "group", "host"], ["records", "p50 ms", "p95 ms", "p99 ms"])
+    for row in rows:
+        place = (row["topic"], row["group"], row["host"] or "all hosts")
+        numbers = [row[name] for name in ("count", "p50_ms", "p95_ms", "p99_ms")]
+        table.add_row(*map(printable, place), *(f"{number:,}" for number in numbers))
+    _print(table)
+
+
+def _topics(topics: Mapping[_Place, Mapping[str, int]]) -> Table:
+    terms = _terms(topics.values())
+    table = _table(["topic", "group"], [_TERMS[term] for term in terms])
+    for place in sorted(topics):
+        numbers = (f"{topics[place][term]:,}" for term in terms)
+        table.add_row(*map(printable, place), *numbers)
+    return table
+
+
+def _buckets(rows: Iterable[Mapping[str, Any]]) -> Table:
+    terms = _terms(rows)
+    table = _table(["bucket", "topic", "group", "state", "found"], [_TERMS[t] for t in terms])
+    for row in rows:
+        state = row["state"] + (" (late)" if row["was_reopened"] else "")
+        names = (name_of(row["bucket_ms"]), row["topic"], row["group"], state, row["finding"])
+        table.add_row(*map(printable, names), *(f"{row[term]:,}" for term in terms))
+    return table
+
+
+def _terms(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    rows = list(rows)
+    return [term for term in _TERMS if term in _ALWAYS or any(row[term] for row in rows)]
+
+
+def _table(names: Iterable[str], numbers: Iterable[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _print(table: Table) -> None:
+    Console(width=None if Console().is_terminal else 250).print(table)
+
+
+def _latencies(report: Report) -> list[dict[str, Any]]:
+    rows = report.latencies.orderBy("topic", "group", "host").collect()
+    return [row.asDict() for row in rows]
+
+
+def _whose(place: _Place) -> str:
+    topic, group = map(printable, place)
+    return f"{topic}, {group or 'no group'}"
+
+
+def findings_in(report: Report, bucket_ms: int) -> set[str]:
+    """Return what is found in a bucket; UsageError where there is none that begins then."""
+    found = report.findings.where(f"bucket_ms = {bucket_ms:d}").select("finding").distinct()
+    names = {row.finding for row in found.collect()}
+    if not names:
+        raise UsageError(
+            f"nothing was counted in a bucket {name_of(bucket_ms)}, or not of what --topic and"
+            " --group ask for: a bucket is told by its start, as `audit report` prints it"
+        )
+    return names
+
+
+def print_explanation(rows: DataFrame, *, as_json: bool) -> None:
+    """Print a paragraph, or a JSON object, for each partition."""
+    found = [row.asDict() for row in rows.orderBy("topic", "group", "partition").collect()]
+    if as_json:
+        for row in found:
+            click.echo(json.dumps({"what": "explanation", **row}))
+        return
+    if not found:
+        click.echo("nothing differs in that bucket")
+    for row in found:
+        who = printable(row["group"]) or "no group"
+        place = f"{printable(row['topic'])}[{row['partition']}]"
+        click.echo(f"{place}, {who}: {row['came']:,} came, {row['left']:,} left")
+        _runs("nobody has counted offsets", row["missing"])
+        _runs("counted offsets, with others of theirs", row["counted"])
+        for each in row["unknown_ids"] or ():
+            click.echo(f"  of which nobody knows: {printable(each)}")
+
+
+def _runs(what: str, runs: Iterable[tuple[int, int]] | None) -> None:
+    told = ", ".join(
+        f"{first}" if stop == first + 1 else f"{first}-{stop - 1}" for first, stop in runs or ()
+    )
+    if told:
+        click.echo(f"  {what} {told}")

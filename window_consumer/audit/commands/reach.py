@@ -1,0 +1,104 @@
+"""How far the table of counts reaches, where a report takes it as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from attrs import frozen
+
+from window_consumer.audit.commands.bucket import name_of
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.topic_reader import (
+    Span,
+    TopicReader,
+)
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.spark.backfill.progress import duration
+from window_consumer.spark.plan import Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PATIENCE_S: Final = 10.0
+
+
+@frozen
+class Seen:
+    """What a report has seen of the counts."""
+
+    reach_ms: int | None
+    """When the first count came that it has not; None where it has all."""
+    now_ms: int
+    broken: int
+    """Records of counts that nobody can read."""
+    quarantine: str
+    """The table where they are."""
+
+    def say(self, problem: str | None) -> None:
+        """Tell on stderr what it has not, and what could not be asked."""
+        if problem is not None:
+            text = "a loss in the last bucket of a partition is told when a later one is counted"
+            held = "and what is still held may be called lost"
+            click.echo(
+                f"Kafka did not tell where all groups are ({problem}): {text}, {held}", err=True
+            )
+        if self.reach_ms is not None:
+            click.echo(
+                f"the table of counts reaches to {name_of(self.reach_ms)}, which is"
+                f" {duration((self.now_ms - self.reach_ms) / 1000)} ago: nothing is judged beyond"
+                " that; `window-consumer pipeline run audit` reads on, and so does a report"
+                " without --no-refresh",
+                err=True,
+            )
+        if self.broken:
+            click.echo(
+                f"{self.broken:,} records of counts could not be read and are in quarantine"
+                f" ({self.quarantine}): what they count is uncounted",
+                err=True,
+            )
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        reaches = None if self.reach_ms is None else name_of(self.reach_ms)
+        return {"reaches": reaches, "quarantined": self.broken}
+
+
+def reach_ms(
+    spark: SparkSession, plan: Plan, rows: DataFrame, client: Mapping[str, Any], log: ClientLog
+) -> int | None:
+    """Return when the first count came that is not in the table; None where all are in it.
+
+    ``rows`` are those of the table. Where Kafka does not tell, or nobody knows what was read, it is
+    when the last count came that is in the table.
+    """
+    from window_consumer.spark import checkpoints  # noqa: PLC0415 - optional, and slow
+
+    read = checkpoints.reached(spark, plan, "audit", plan.table("audit"))
+    if read is not None:
+        try:
+            return _first_unread_ms(plan.audit_topic, read, client, log)
+        except WindowConsumerError:
+            pass  # the report asks Kafka as well, and says that it does not answer
+    return _last_ms(rows)
+
+
+def _first_unread_ms(
+    topic: str, read: Mapping[tuple[str, int], int], client: Mapping[str, Any], log: ClientLog
+) -> int | None:
+    found = []
+    with TopicReader(client, log, patience_s=_PATIENCE_S) as reader:
+        for name, span in reader.spans(topic).items():
+            first = max(span.first, read.get((topic, name.partition), 0))
+            for records in reader.read({name: Span(first, span.end)}):
+                found.append(records[0].timestamp()[1])
+                break
+    return min(found, default=None)
+
+
+def _last_ms(rows: DataFrame) -> int:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name; optional
+
+    [last] = rows.agg(F.unix_millis(F.max("written_at")).alias("at")).collect()
+    return int(last["at"] or 0)

@@ -1,0 +1,270 @@
+"""The local log of counts: files that are only appended to, and deleted when they were shipped.
+
+Each process has a directory of its own in the configured one, locked as long as it lives. What is
+written survives a kill -9: it lies in the system's page cache before ``write`` returns. A count
+that cannot be written is lost, and the next one that can be says how many records that were.
+
+    <directory>/<incarnation>/lock
+    <directory>/<incarnation>/<client>.<number>.log    lines of counts, see ``model.audit_count``
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Final
+
+from attrs import frozen
+
+from window_consumer.audit.count import (
+    AuditCount,
+    encode,
+)
+from window_consumer.model.errors import UsageError
+from window_consumer.runtime.log import own_logger
+
+SEGMENT_BYTES: Final = 1 << 20
+SEGMENT_S: Final = 10.0
+"""A file is not appended to for longer: only whole files can be deleted."""
+
+MOST_BYTES: Final = 256 << 20
+"""What one writer keeps at most while nothing can be shipped: days of counts."""
+
+SAY_AGAIN_S: Final = 60.0
+_AGAIN_S: Final = 0.01
+
+_LOG = own_logger()
+
+
+@frozen
+class Identity:
+    """Who counts."""
+
+    app: str
+    instance: str
+    incarnation: str
+
+
+def new_incarnation(wall_ms: int) -> str:
+    """Return the name of a process's life: those of later ones sort behind it."""
+    return f"{wall_ms:013d}-{secrets.token_hex(4)}"
+
+
+_INCARNATION: Final = re.compile(r"[0-9]{13}-[0-9a-f]{8}")
+
+
+def is_lair(path: Path) -> bool:
+    """Tell whether a process has made this directory; one that it is making now is none yet."""
+    return _INCARNATION.fullmatch(path.name) is not None
+
+
+def is_begun(path: Path) -> bool:
+    """Tell whether a process makes this directory, or has died while it did."""
+    return path.name.startswith(".") and is_lair(path.with_name(path.name[1:]))
+
+
+class Lair:
+    """The directory of this life of the process, locked until it is closed or the process ends."""
+
+    def __init__(self, directory: Path, incarnation: str):
+        """Make it; UsageError where that cannot be."""
+        self.path = directory / incarnation
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock = self._made(directory / f".{incarnation}")
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise UsageError(
+                f"audit.directory: cannot write to {directory}: {why}; choose a directory that"
+                " this process may write to and that outlives it"
+            ) from error
+
+    def _made(self, hidden: Path) -> int | None:
+        """Make it by another name: unlocked it would be taken for one that is left over."""
+        while True:
+            hidden.mkdir(exist_ok=True)
+            try:
+                descriptor = lock(hidden)
+            except FileNotFoundError:
+                continue  # it was taken for one whose process has died over making it
+            if descriptor is None:
+                sleep(_AGAIN_S)  # somebody is about to
+                continue
+            try:
+                hidden.rename(self.path)
+            except FileNotFoundError:  # as above
+                os.close(descriptor)
+            else:
+                return descriptor
+
+    def close(self) -> None:
+        """Unlock it, and remove it where nothing is left in it."""
+        if self._lock is not None:
+            abandon(self.path, self._lock)
+            self._lock = None
+
+
+def lock(path: Path) -> int | None:
+    """Lock a process's directory; None where its process lives. Raises OSError."""
+    descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def abandon(path: Path, descriptor: int) -> None:
+    """Unlock a process's directory; remove it where only the lock is left."""
+    try:
+        if [each.name for each in path.iterdir()] == ["lock"]:
+            (path / "lock").unlink()
+            path.rmdir()
+    except OSError as error:
+        if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:  # else somebody else does it
+            _LOG.warning("audit: %s could not be removed: %s", path, error)
+    finally:
+        os.close(descriptor)
+
+
+class Journal:
+    """Where one thread writes its counts. Owner: that thread; others may read its figures."""
+
+    def __init__(
+        self,
+        lair: Path,
+        client: str,
+        identity: Identity,
+        *,
+        fsync: bool = False,
+        most_bytes: int = MOST_BYTES,
+    ):
+        self.client = client
+        self._lair = lair
+        self._identity = identity
+        self._fsync = fsync
+        self._most_bytes = most_bytes
+        self.sequence = 0
+        """Of the last count."""
+        self._number = 0
+        self._file: int | None = None
+        self._size = 0
+        self._opened_at = 0.0
+        self.written_bytes = 0
+        """So far, by the writer."""
+        self.trimmed_bytes = 0
+        """Of files that were deleted since, by whoever ships them."""
+        self.lost = 0
+        """Records whose counts could not be written and that no count has told of."""
+        self.lost_in_all = 0
+        self._said_at = float("-inf")
+
+    def write(self, rows: Sequence[Mapping[str, Any]], *, final: bool = False) -> bool:
+        """Append counts, each given by its own fields, as one line; True where they are kept."""
+        counts = [self._count(row, final=final) for row in rows]
+        if not counts:
+            return True
+        line = encode(counts) + b"\n"
+        records = sum(count.count for count in counts)
+        try:
+            if self.written_bytes - self.trimmed_bytes + len(line) > self._most_bytes:
+                raise OSError(  # noqa: TRY301 - it is reported like any other way to be full
+                    f"{self._most_bytes} bytes wait to be shipped already"
+                )
+            self._append(line)
+        except OSError as error:
+            self.lost += records
+            self.lost_in_all += records
+            what = f"counts cannot be written, those of {self.lost_in_all} records are lost so far"
+            self._complain(what, error.strerror or str(error))
+            return False
+        self.lost = 0
+        return True
+
+    def missed(self, records: int, why: str) -> None:
+        """Have the next count tell of records that its owner could not note."""
+        self.lost += records
+        self._complain(f"{records} records were sent without being noted", why)
+
+    def begin_after(self, number: int) -> None:
+        """Write to files behind this one."""
+        self._number = number
+
+    def close(self) -> None:
+        """Append nothing more."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _count(self, row: Mapping[str, Any], *, final: bool) -> AuditCount:
+        self.sequence += 1
+        identity = self._identity
+        return AuditCount(
+            client=self.client,
+            incarnation=identity.incarnation,
+            sequence=self.sequence,
+            app=identity.app,
+            instance=identity.instance,
+            final=final,
+            lost=self.lost,
+            **row,
+        )
+
+    def _append(self, line: bytes) -> None:
+        now = monotonic()
+        if self._file is not None and (
+            self._size >= SEGMENT_BYTES or now - self._opened_at >= SEGMENT_S
+        ):
+            self.close()
+        if self._file is None:
+            self._number += 1
+            path = self._lair / segment_name(self.client, self._number)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(path, flags, 0o600)
+            self._size, self._opened_at = 0, now
+        written = os.write(self._file, line)
+        if written != len(line):
+            # Who reads would find a torn line in the middle.
+            try:
+                os.ftruncate(self._file, self._size)
+            finally:
+                self.close()
+            raise OSError("no space is left")
+        if self._fsync:
+            os.fsync(self._file)
+        self._size += written
+        self.written_bytes += written
+
+    def _complain(self, what: str, why: str) -> None:
+        now = monotonic()
+        if now - self._said_at >= SAY_AGAIN_S:
+            self._said_at = now
+            _LOG.warning("audit: %s: %s (%s); the next counts will say so", self.client, what, why)
+
+
+_SEGMENT: Final = re.compile(r"(?P<client>.+)\.(?P<number>[0-9]{8})\.log")
+
+
+def segment_name(client: str, number: int) -> str:
+    """Return the name of one of a writer's files."""
+    return f"{client}.{number:08d}.log"
+
+
+def segments(lair: Path) -> list[tuple[str, int, Path]]:
+    """Return the files of a process's directory: whose, its number, and where; oldest first."""
+    found = []
+    for path in lair.iterdir():
+        match = _SEGMENT.fullmatch(path.name)
+        if match:
+            found.append((match["client"], int(match["number"]), path))
+    return sorted(found)

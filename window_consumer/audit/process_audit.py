@@ -1,0 +1,294 @@
+"""The audit of one process: its local log, who counts into it, and the thread that ships it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final, Self
+
+from attrs import evolve, field, frozen
+
+from window_consumer.audit import sends
+from window_consumer.audit.consumer import (
+    AuditRules,
+    ConsumerAudit,
+)
+from window_consumer.audit.count import (
+    AuditCount,
+    Tier,
+    decode,
+)
+from window_consumer.audit.journal import (
+    SAY_AGAIN_S,
+    Identity,
+    Journal,
+    Lair,
+    abandon,
+    is_begun,
+    is_lair,
+    lock,
+    new_incarnation,
+    segments,
+)
+from window_consumer.audit.producer import (
+    ProducerAudit,
+    counted,
+    listed,
+)
+from window_consumer.audit.sends import Sends
+from window_consumer.audit.shipper import (
+    PATIENCE_S,
+    Outlet,
+    Shipper,
+)
+from window_consumer.metrics.measures import AuditFigures
+from window_consumer.model.protocols import Clock
+from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.worker import SystemClock
+
+FLUSH_S: Final = 1.0
+"""How often producers' counts are written down, and all counts are shipped."""
+
+LAST_PATIENCE_S: Final = 3.0
+"""For the acks of the last counts: who ends is waited for."""
+
+_LOG = own_logger()
+
+
+@frozen(kw_only=True)
+class AuditSettings:
+    """Where an audit is kept, and how it counts."""
+
+    directory: Path = field(converter=Path)
+    app: str
+    rules: AuditRules = field(factory=AuditRules)
+    fsync: bool = False
+    """Every line is on the disk before the commit that it is about is sent: for machines that may
+    lose power."""
+
+
+class Audit:
+    """Counts for all workers and producers of a process, until it is closed.
+
+    ``make_outlet`` makes what writes the counts to Kafka; without it they stay in the directory.
+    Raises UsageError where the directory cannot be written to.
+    """
+
+    def __init__(
+        self,
+        settings: AuditSettings,
+        make_outlet: Callable[[], Outlet] | None = None,
+        clock: Clock | None = None,
+    ):
+        self._settings = settings
+        self._clock_ms = (clock or SystemClock()).wall_ms
+        instance = f"{platform.node() or 'localhost'}:{os.getpid()}"
+        self._identity = Identity(settings.app, instance, new_incarnation(self._clock_ms()))
+        self._lair = Lair(settings.directory, self._identity.incarnation)
+        self._journals: dict[str, Journal] = {}
+        self._over: set[str] = set()
+        self._producers: dict[str, ProducerAudit] = {}
+        self._make_outlet = make_outlet
+        self._outlet: Outlet | None = None
+        self._shipper: Shipper | None = None
+        self._patience_s = PATIENCE_S
+        self._said: dict[str, float] = {}
+        """What was last said to be wrong, and when."""
+        self._broken_at: float | None = None
+        """Since when shipping has raised something."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="wc-audit", daemon=True)
+        self._thread.start()
+
+    def consumer(self, client: str, group: str) -> ConsumerAudit:
+        """Return who counts what becomes of a worker's records."""
+        journal = self._journal(client)
+        return ConsumerAudit(group, self._settings.rules, journal.write, self._clock_ms)
+
+    def producer(
+        self,
+        client: str,
+        group: str = "",
+        origins: Callable[[str], str] = lambda _topic: "",
+        tier: Tier = Tier.PRODUCED,
+    ) -> ProducerAudit:
+        """Return who counts what a producer writes."""
+        journal = self._journal(client)
+        rules = self._settings.rules
+        producer = ProducerAudit(
+            Sends(self._lair.path, client, group),
+            journal,
+            bucket_ms=rules.bucket_ms,
+            ids=rules.ids,
+            group=group,
+            origins=origins,
+            tier=tier,
+        )
+        self._producers[client] = producer
+        return producer
+
+    def figures(self) -> AuditFigures:
+        """Return what has become of this process's counts. Any thread may ask."""
+        journals, shipper = list(self._journals.values()), self._shipper
+        lost = {
+            "disk": sum(journal.lost_in_all for journal in journals),
+            "sends": sum(producer.untracked for producer in list(self._producers.values())),
+        }
+        held = sum(journal.written_bytes - journal.trimmed_bytes for journal in journals)
+        broken_at = self._broken_at
+        blocked_s = 0.0 if broken_at is None else max(0.0, monotonic() - broken_at)
+        if shipper is None:
+            return AuditFigures(0, lost, 0, held, blocked_s)
+        blocked_s = max(blocked_s, shipper.blocked_s)
+        return AuditFigures(shipper.shipped, lost, shipper.torn, held, blocked_s)
+
+    def close(self) -> None:
+        """Write down and ship what is there; what does not arrive in time stays in the log."""
+        self._stop.set()
+        self._thread.join()
+        for client, producer in self._producers.items():
+            self._carefully(producer.close)
+            self._over.add(client)
+        for client, journal in self._journals.items():
+            journal.write([self._last()], final=True)
+            journal.close()
+            self._over.add(client)
+        self._patience_s = LAST_PATIENCE_S
+        self._carefully(self._ship)
+        self._lair.close()
+        if self._outlet is not None:
+            self._outlet.close(0.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _journal(self, client: str) -> Journal:
+        if client in self._journals:
+            raise ValueError(f"{client} counts already: each needs a name of its own")
+        journal = Journal(self._lair.path, client, self._identity, fsync=self._settings.fsync)
+        self._journals[client] = journal
+        return journal
+
+    def _last(self) -> dict[str, Any]:
+        length_ms = self._settings.rules.bucket_ms
+        start_ms = self._clock_ms() // length_ms * length_ms
+        about = {"topic": "", "bucket_ms": start_ms, "length_ms": length_ms}
+        return {"tier": Tier.FINISHED, "count": 0, **about}
+
+    def _run(self) -> None:
+        while not self._stop.wait(FLUSH_S):
+            for producer in list(self._producers.values()):
+                self._carefully(producer.flush)
+            self._try_to_ship()
+
+    def _try_to_ship(self) -> None:
+        if self._carefully(self._ship):
+            self._broken_at = None
+        elif self._broken_at is None:
+            self._broken_at = monotonic()
+
+    def _ship(self) -> None:
+        if self._shipper is None and self._make_outlet is not None:
+            self._outlet = self._make_outlet()
+            self._shipper = Shipper(self._outlet)
+        self._adopt()
+        if self._shipper is None:
+            return
+        self._shipper.patience_s = self._patience_s
+        trimmed = self._shipper.ship(self._lair.path, is_over=self._over.__contains__)
+        for client, size in trimmed.items():
+            self._journals[client].trimmed_bytes += size
+
+    def _adopt(self) -> None:
+        """Look after what processes have left behind that are gone."""
+        for path in sorted(self._settings.directory.iterdir()):
+            if path == self._lair.path or not (is_lair(path) or is_begun(path)):
+                continue
+            try:
+                descriptor = lock(path)
+            except FileNotFoundError:
+                continue  # its process has just named it, or somebody has removed it
+            if descriptor is None:
+                continue
+            try:
+                if is_lair(path):
+                    inherit(path, self._identity, self._settings.rules)
+                    if self._shipper is not None:
+                        self._shipper.ship(path, is_over=lambda _client: True)
+            finally:
+                abandon(path, descriptor)
+
+    def _carefully(self, do: Callable[[], object]) -> bool:
+        """Do something; False where it raised, which is said once in a while."""
+        try:
+            do()
+        except Exception as error:
+            # Who only counts must never stop the work, nor fill the log: this comes every second.
+            text = f"{type(error).__name__}: {error}"
+            now = monotonic()
+            if now - self._said.get(text, float("-inf")) >= SAY_AGAIN_S:
+                recent = {each: at for each, at in self._said.items() if now - at < SAY_AGAIN_S}
+                self._said = {**recent, text: now}
+                _LOG.warning("audit: %s", text)
+            return False
+        return True
+
+
+def inherit(lair: Path, heir: Identity, rules: AuditRules) -> None:
+    """Count what producers had sent whose process is gone; raises OSError.
+
+    Their counts are written in their own name, and in that of their incarnation with a plus: nobody
+    knows how far they had counted themselves.
+    """
+    for client in sends.clients(lair):
+        own = [(number, path) for name, number, path in segments(lair) if name == client]
+        counts = [count for _, path in own for count in _read(path)]
+        heirs_name = f"{lair.name}+"
+        if not any(count.incarnation == heirs_name for count in counts):
+            sequence = max((count.sequence for count in counts), default=0)
+            journal = Journal(lair, client, evolve(heir, incarnation=heirs_name))
+            journal.begin_after(max((number for number, _ in own), default=0))
+            rows = _left_behind(lair, client, sequence, rules)
+            if rows and not journal.write(rows):
+                return
+            journal.close()
+        for path in sends.files(lair, client):
+            path.unlink()
+
+
+def _read(path: Path) -> Iterator[AuditCount]:
+    for line in path.read_bytes().splitlines():
+        try:
+            yield from decode(line)
+        except ValueError:
+            continue  # whoever ships it says so
+
+
+def _left_behind(lair: Path, client: str, sequence: int, rules: AuditRules) -> list[dict[str, Any]]:
+    """Return the counts of what a producer had sent and not counted, with its log at a sequence."""
+    group = sends.group_of(lair, client)
+    found = sends.left_behind(lair, client)
+    # What was about to be counted has been if the log has gone on since.
+    missing = [each for each in found if each.sequence is None or each.sequence >= sequence]
+    unknown = [each for each in missing if not each.is_acked]
+    acked = [each for each in missing if each.is_acked]
+    if unknown:
+        _LOG.warning(
+            "audit: %s of %s ended with %d sends of which nobody knows whether they were written;"
+            " they are counted as unknown",
+            client,
+            lair.name,
+            len(unknown),
+        )
+    rows = [
+        *counted(acked, rules.bucket_ms, rules.ids),
+        *listed(unknown, rules.bucket_ms, rules.ids),
+    ]
+    return [{**row, "group": group} for row in rows]

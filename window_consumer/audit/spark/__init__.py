@@ -1,0 +1,1 @@
+"""The audit on Spark: from counts to a balance and its findings."""

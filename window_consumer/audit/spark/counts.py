@@ -1,0 +1,334 @@
+"""From the records of the audit topic to a balance: pure, DataFrame to DataFrame.
+
+The same arithmetic as ``model.audit_balance``, which says what it means; a test compares the two
+over random histories.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import attrs
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from window_consumer.audit.balance import Verdict
+from window_consumer.audit.count import (
+    FORMAT,
+    WRITTEN,
+    AuditCount,
+    Tier,
+)
+from window_consumer.spark.schemas import (
+    AUDIT_COUNTS,
+    AUDIT_RECORD,
+    CORRUPT,
+    LATEST_MS,
+)
+from window_consumer.spark.tables import utc_day
+
+ID: Final = ("client", "incarnation", "sequence")
+"""What tells a count that came twice."""
+
+UNREAD_CAME: Final = "unread_came"
+UNREAD_LEFT: Final = "unread_left"
+"""In the place of a tier: of counts in quarantine, see ``unread``."""
+
+_PLACE: Final = ("group", "topic", "partition")
+_EPOCH: Final = ("epoch_ms", "client", "incarnation")
+_STRETCH: Final = 100_000
+"""Offsets that are compared with each other: ranges are looked up by their stretches."""
+
+_LOW: Final = 0xFFFF_FFFF
+
+_MOST: Final = 10**12
+"""Records, or milliseconds of a bucket's length, in one count: sums of what is believed fit into a
+long, whatever somebody else writes to the topic."""
+
+_MOST_OFFSETS: Final = 10**10
+"""In one range: each stretch of it is a row. With holes of compaction it is more than were read."""
+
+_DEFAULTS: Final = {
+    each.name: each.default
+    for each in attrs.fields(AuditCount)
+    if isinstance(each.default, str | int | bool)
+}
+_NEEDED: Final = [each.name for each in attrs.fields(AuditCount) if each.default is attrs.NOTHING]
+_TIERS: Final = [str(tier) for tier in Tier]
+_WRITTEN: Final = [str(tier) for tier in WRITTEN]
+_KEYS: Final = ["topic", "bucket_ms", "group"]
+
+
+def read(records: DataFrame) -> DataFrame:
+    """Return records of the audit topic with ``content``, and ``reason`` where they have none.
+
+    Takes the columns of Spark's Kafka source; they stay.
+    """
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    text = F.col("value").cast("string")
+    judged = records.withColumn("content", F.from_json(text, AUDIT_RECORD, options))
+    content = F.col("content")
+    counts = content["counts"]
+
+    def lacks(count: Column) -> Column:
+        missing = ~count["tier"].isin(_TIERS)
+        for name in _NEEDED:
+            missing |= count[name].isNull()
+        return count.isNull() | F.coalesce(missing, F.lit(True))
+
+    reason = (
+        F.when(content.isNull() | content[CORRUPT].isNotNull(), "malformed")
+        .when(content["format"].isNull() | counts.isNull(), "malformed")
+        .when(content["format"] != FORMAT, F.concat(F.lit("format "), content["format"]))
+        .when(F.exists(counts, lacks), "a count without what it needs")
+        .when(~F.expr(f"forall(content.counts, c -> {_IS_BELIEVED})"), "a number that cannot be")
+    )
+    return judged.withColumn("reason", reason)
+
+
+def _lies_in(value: str, most: int = _MOST) -> str:
+    return f"coalesce({value} BETWEEN 0 AND {most}, true)"
+
+
+_IS_RANGE: Final = (
+    "size(range) = 2 AND get(range, 0) >= 0"
+    f" AND try_subtract(get(range, 1), get(range, 0)) BETWEEN 0 AND {_MOST_OFFSETS}"
+)
+_NUMBERS: Final = ("count", "without_timestamp", "skewed", "lost", "length_ms")
+_IS_BELIEVED_ALONE: Final = " AND ".join(
+    [
+        *[_lies_in(name) for name in _NUMBERS],
+        _lies_in("bytes", _MOST * 1000),
+        f"coalesce(forall(map_values(latency), n -> {_lies_in('n')}), true)",
+        f"coalesce(forall(offsets, range -> coalesce({_IS_RANGE}, false)), true)",
+    ]
+)
+"""Of one count, by its fields."""
+_IS_BELIEVED: Final = re.sub(
+    rf"\b({'|'.join((*_NUMBERS, 'bytes', 'latency', 'offsets'))})\b", r"c.\1", _IS_BELIEVED_ALONE
+)
+
+
+def counts(readable: DataFrame) -> DataFrame:
+    """Return the counts of the records of ``read`` that have no reason, as ``AUDIT_COUNTS``.
+
+    Timestamps that are no milliseconds, of a producer that means others, tell no time: such records
+    are counted with those without one, in the bucket 0.
+    """
+    rows = readable.select(
+        F.explode("content.counts").alias("count"), F.col("timestamp").alias("written_at")
+    ).select("count.*", "written_at")
+    rows = rows.fillna({key: value for key, value in _DEFAULTS.items() if key in rows.columns})
+    rows = rows.withColumn(
+        "bucket_ms",
+        F.when(F.col("bucket_ms").between(0, LATEST_MS), F.col("bucket_ms")).otherwise(0),
+    )
+    return rows.withColumn("day", utc_day("bucket_ms", 1000))[[each.name for each in AUDIT_COUNTS]]
+
+
+def unread(quarantined: DataFrame) -> DataFrame:
+    """Return the counts of records in quarantine, as ``AUDIT_COUNTS``, so far as they can be read.
+
+    Takes ``schemas.QUARANTINE``. Whatever its tier says, nobody knows what a count is about but
+    on which side of the balance it is: what has offsets was read (``UNREAD_LEFT``), else it was
+    written (``UNREAD_CAME``).
+    """
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    content = F.from_json(F.col("value").cast("string"), AUDIT_RECORD, options)
+    read = quarantined.select(content.alias("content"), F.col("written_at").alias("timestamp"))
+    was_read = F.size(F.coalesce("offsets", F.array())) > 0
+    known = f"{_IS_BELIEVED_ALONE} AND " + " AND ".join(
+        f"`{name}` IS NOT NULL" for name in _NEEDED if name != "tier"
+    )
+    return (
+        counts(read)
+        .where(known)
+        .withColumns(
+            {
+                "tier": F.when(was_read, UNREAD_LEFT).otherwise(UNREAD_CAME),
+                # Whether they are the same records is not known either.
+                "id_xor": F.lit(None).cast("bigint"),
+                "lost": F.lit(0).cast("bigint"),
+            }
+        )
+    )
+
+
+def effective(rows: DataFrame) -> DataFrame:
+    """Return each count once, with ``replaced``: a later epoch has an offset in common with it.
+
+    Takes and gives ``AUDIT_COUNTS``, in any order and any number of times; of a count that came
+    several times the first one stays.
+    """
+    as_sent = Window.partitionBy(*ID[::-1]).orderBy("written_at")
+    # As many values as dropDuplicates would have to keep in a buffer make it sort them twice.
+    came_before = F.lag("sequence").over(as_sent).isNotNull()
+    once = rows.withColumn("came_before", came_before).where("NOT came_before").drop("came_before")
+    gone = F.broadcast(_replaced(rows).withColumn("replaced", F.lit(True)))
+    marked = once.join(gone, list(ID), "left")
+    return marked.withColumn("replaced", F.coalesce("replaced", F.lit(False)))
+
+
+def _replaced(rows: DataFrame) -> DataFrame:
+    """Return the ``ID`` of each count of which a later epoch has counted an offset again."""
+    epoch = F.struct(*_EPOCH).alias("epoch")
+    ranges = rows.where(F.size("offsets") > 0).select(
+        *_PLACE, "topic_hash", *ID, epoch, F.explode("offsets").alias("range")
+    )
+    first, stop = F.col("range")[0], F.col("range")[1]
+    stretches = F.sequence(F.floor(first / _STRETCH), F.floor((stop - 1) / _STRETCH))
+    pieces = ranges.where(first < stop).withColumn("stretch", F.explode(stretches))
+    by = [*_PLACE, "stretch"]
+    # Numbers in the place of epochs: Spark hashes what it can change in its buffer, else it sorts.
+    number = F.xxhash64("epoch")
+    several = F.min(number) < F.max(number)
+    contested = pieces.groupBy(*by).agg(several.alias("several")).where("several").select(*by)
+    mine = pieces.join(F.broadcast(contested), by, "left_semi")
+    return _overlapped_by_later(mine, by).select(*ID).distinct()
+
+
+def _overlapped_by_later(mine: DataFrame, by: list[str]) -> DataFrame:
+    """Return the rows, with ``range`` and ``topic_hash``, that overlap one of a later ``epoch``.
+
+    A sweep, once for each bit of the epochs' ranks. Two ranks differ first in one bit: there the
+    later one has 1 and the earlier one 0, and their higher bits, ``node``, are the same. So each
+    node is swept once, by offset: of all later ranges that begin before an earlier one stops, one
+    overlaps it where the farthest stop among them lies beyond its first offset. That takes no
+    pairs, however many ranges of however many epochs lie over each other.
+    """
+    ranked = mine.withColumn("rank", F.dense_rank().over(Window.partitionBy(*by).orderBy("epoch")))
+    ranked = ranked.withColumn("last", F.max("rank").over(Window.partitionBy(*by)))
+    bits = F.sequence(F.lit(0), F.floor(F.log2("last")).cast("int"))
+    bit = F.col("bit")
+    first, stop = F.col("range")[0], F.col("range")[1]
+    is_later = F.expr("shiftright(rank, bit) & 1 = 1")
+    swept = ranked.withColumn("bit", F.explode(bits)).withColumns(
+        {
+            "node": F.expr("shiftright(rank, bit + 1)"),
+            "is_later": is_later,
+            "at": F.when(is_later, first).otherwise(stop),
+            "reach": F.when(is_later, stop),
+        }
+    )
+    node = Window.partitionBy(*by, bit, "node").orderBy("at", "is_later")
+    same = Window.partitionBy(*by, bit, "node", "topic_hash").orderBy("at", "is_later")
+    anyhow = F.col("topic_hash") == 0
+    # Who could not ask for the topic's id may mean any of that name.
+    reached = F.when(anyhow, F.max("reach").over(node)).otherwise(
+        F.greatest(F.max("reach").over(same), F.max(F.when(anyhow, F.col("reach"))).over(node))
+    )
+    return swept.withColumn("reached", reached).where("NOT is_later AND reached > range[0]")
+
+
+def sums(rows: DataFrame) -> DataFrame:
+    """Return counts added up by ``topic``, ``bucket_ms``, ``group`` and ``tier``.
+
+    Takes rows of ``effective`` that are not replaced. Columns: ``count``, ``bytes``,
+    ``without_timestamp``, ``skewed``, ``lost``, the checksums ``id_xor`` and ``id_sum`` as signed
+    64-bit numbers, and ``has_ids``, which is false where some had none.
+    """
+    with_ids = F.col("id_xor").isNotNull() & F.col("id_sum").isNotNull()
+    return rows.groupBy("topic", "bucket_ms", "group", "tier").agg(
+        F.sum("count").alias("count"),
+        F.sum("bytes").alias("bytes"),
+        F.sum("without_timestamp").alias("without_timestamp"),
+        F.sum("skewed").alias("skewed"),
+        F.sum("lost").alias("lost"),
+        F.bit_xor(F.when(with_ids, F.col("id_xor")).otherwise(0)).alias("id_xor"),
+        sum64(F.coalesce("id_sum", F.lit(0))).alias("id_sum"),
+        F.every(with_ids | (F.col("count") == 0)).alias("has_ids"),
+    )
+
+
+def balance(rows: DataFrame) -> DataFrame:
+    """Return what came into each topic and what left it, by group and bucket.
+
+    Takes rows of ``effective`` that are not replaced. A row for each ``topic``, ``bucket_ms`` and
+    ``group`` (empty where nobody has consumed the topic): a column for each tier, ``came``,
+    ``left``, ``difference`` (what came and has not left), ``verdict`` as in
+    ``model.audit_balance``.
+    """
+    added = sums(rows)
+    is_written = F.col("tier").isin(*_WRITTEN, str(Tier.UNKNOWN))
+    written = _side(added.where(is_written), ["topic", "bucket_ms"], "came")
+    is_gone = F.col("tier") == str(Tier.GONE)
+    gone = added.where(is_gone).select("topic", "group", "bucket_ms", "count")
+    consumed = _side(added.where(~is_written & ~is_gone), _KEYS, "left")
+    groups = consumed.select("topic", "group").union(gone.select("topic", "group")).distinct()
+    spread = written.join(groups, ["topic"], "left").fillna({"group": ""})
+    both = _with_gone(spread.join(consumed, _KEYS, "full"), gone)
+    numbers = {name: 0 for name in both.columns if name not in _KEYS}
+    flags = {"came_has_ids": True, "left_has_ids": True}
+    both = both.fillna({**numbers, **flags})
+    differs = (F.col("came_xor") != F.col("left_xor")) | (F.col("came_sum") != F.col("left_sum"))
+    came, left, unknown = F.col("came"), F.col("left"), F.col("unknown")
+    is_explained = left + F.col("gone") >= came
+    verdict = (
+        F.when(came + unknown == 0, str(Verdict.UNAUDITED))
+        .when(left > came + unknown, str(Verdict.TOO_MANY))
+        .when((left < came) & is_explained, str(Verdict.WITHIN_GONE))
+        .when(left < came, str(Verdict.IN_PROGRESS))
+        .when(
+            (left == came) & (unknown == 0),
+            F.when(
+                F.col("came_has_ids") & F.col("left_has_ids") & differs, str(Verdict.EXCHANGED)
+            ).otherwise(str(Verdict.BALANCED)),
+        )
+        .otherwise(str(Verdict.WITHIN_UNKNOWN))
+    )
+    return (
+        both.withColumn("difference", came - left)
+        .withColumn("verdict", verdict)
+        .where("came + left + unknown > 0")
+        .select(*_KEYS, *_TIERS, "came", "left", "difference", "verdict")
+    )
+
+
+def _with_gone(sides: DataFrame, gone: DataFrame) -> DataFrame:
+    """Add ``gone``: what of a topic was noticed to be gone in this bucket or later."""
+    lost = gone.select(
+        F.col("topic").alias("of_topic"),
+        F.col("group").alias("of_group"),
+        F.col("bucket_ms").alias("noticed_ms"),
+        F.col("count").alias("missed"),
+    )
+    later = (
+        (F.col("of_topic") == F.col("topic"))
+        & (F.col("of_group") == F.col("group"))
+        & (F.col("noticed_ms") >= F.col("bucket_ms"))
+    )
+    keys = sides.select(*_KEYS)
+    missed = keys.join(lost, later).groupBy(*_KEYS).agg(F.sum("missed").alias(str(Tier.GONE)))
+    return sides.join(missed, _KEYS, "left")
+
+
+def _side(added: DataFrame, keys: list[str], name: str) -> DataFrame:
+    """Add up one side of the balance: its tiers as columns, its sum and its checksums."""
+    tiers = [*_WRITTEN, str(Tier.UNKNOWN)] if name == "came" else _LEFT
+    summed = [tier for tier in tiers if tier != Tier.UNKNOWN]
+    counts_in = F.col("tier").isin(summed)
+
+    def only(column: str, otherwise: int = 0) -> Column:
+        return F.when(counts_in, F.col(column)).otherwise(otherwise)
+
+    return added.groupBy(*keys).agg(
+        *[F.sum(F.when(F.col("tier") == t, F.col("count")).otherwise(0)).alias(t) for t in tiers],
+        F.sum(only("count")).alias(name),
+        F.bit_xor(only("id_xor")).alias(f"{name}_xor"),
+        sum64(only("id_sum")).alias(f"{name}_sum"),
+        F.every(F.col("has_ids") | ~counts_in).alias(f"{name}_has_ids"),
+    )
+
+
+_LEFT: Final = [
+    tier for tier in _TIERS if tier not in {*_WRITTEN, str(Tier.UNKNOWN), str(Tier.GONE)}
+]
+
+
+def sum64(column: Column) -> Column:
+    """Return the low 64 bits of the sum of a group's numbers, as a signed number."""
+    # In halves, which do not overflow before there are 2^31 rows: decimals are objects.
+    low, high = F.sum(column.bitwiseAND(_LOW)), F.sum(F.shiftright(column, 32))
+    carried = F.shiftleft(high + F.shiftright(low, 32), 32)
+    return carried.bitwiseOR(low.bitwiseAND(_LOW))

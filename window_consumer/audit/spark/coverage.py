@@ -1,0 +1,181 @@
+"""What counts of an audit tell about a group's way through a partition.
+
+Pure, DataFrame to DataFrame. All take rows of ``audit.effective``, with those that were replaced.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from window_consumer.audit.count import Tier
+from window_consumer.spark.schemas import LATEST_MS
+
+PLACE: Final = ("group", "topic", "partition")
+HELD: Final = (
+    "`group` string, topic string, partition int, topic_hash decimal(20, 0),"
+    " first bigint, stop bigint, anytime boolean"
+)
+"""Offsets that a group has not finished, as its commits say: a run each, ``stop`` exclusive. Their
+records are of buckets between those of their neighbours; with ``anytime`` they may be of any."""
+
+_COUNTING: Final = ("client", "incarnation")
+_IS_GONE: Final = f"tier = '{Tier.GONE}'"
+
+
+def ways(judged: DataFrame, held: DataFrame | None = None) -> DataFrame:
+    """Return for each place what may explain that records are missing there.
+
+    ``held`` has the columns of ``HELD``. Columns: those of ``PLACE``; ``loose``, the holes between
+    two assignments, see ``holes``; and ``excuses``: runs of offsets of which is known why nobody
+    has counted them, with ``low_ms`` and ``high_ms``, between which buckets their records lie, how
+    many of them are ``open`` (not finished) or ``gone`` and, in milliseconds, how far neighbours
+    may be out of order (``slack_ms``). Both are arrays.
+    """
+    found = _with_last_words(judged, _swept(judged, held))
+    hole = F.struct("low_ms", "high_ms", "cut_off")
+    is_loose = F.col("is_hole") & F.col("changed_hands")
+    is_excuse = F.col("excuse.open") + F.col("excuse.gone") > 0
+    return (
+        found.where(is_loose | is_excuse)
+        .groupBy(*PLACE)
+        .agg(
+            F.collect_list(F.when(is_loose, hole)).alias("loose"),
+            F.collect_list(F.when(is_excuse, F.col("excuse"))).alias("excuses"),
+        )
+    )
+
+
+def holes(judged: DataFrame) -> DataFrame:
+    """Return which offsets between counted ones were not counted.
+
+    A hole may be no record at all: a transaction's marker, or what compaction took. Columns:
+    ``group``, ``topic``, ``partition``, ``first`` and ``stop`` (exclusive), ``low_ms`` and
+    ``high_ms``: between which buckets its neighbours lie; ``changed_hands``: it lies between two
+    assignments of the partition; ``cut_off``: the first of the two ended without its last words, so
+    that counts of it may be missing.
+    """
+    found = _with_last_words(judged, _swept(judged, None).where("is_hole"))
+    return found.select(
+        *PLACE,
+        F.col("before.stop").alias("first"),
+        F.col("first").alias("stop"),
+        "low_ms",
+        "high_ms",
+        "changed_hands",
+        "cut_off",
+    )
+
+
+def _swept(judged: DataFrame, held: DataFrame | None) -> DataFrame:
+    """Return the runs of offsets of each place with what lies before them and behind them.
+
+    ``before``: of all counted runs that begin earlier the one that reaches farthest; ``is_hole``:
+    it does not reach this one. ``excuse``: see ``exporters``, with zeros where a run is none.
+    """
+    runs = _runs(judged)
+    if held is not None:
+        runs = runs.unionByName(held, allowMissingColumns=True)
+    runs = runs.withColumns(
+        {
+            "timed": F.when(
+                F.expr("NOT is_gone"), F.struct("stop", "low_ms", "high_ms", "length_ms", "copied")
+            ),
+            "counted": F.when(
+                F.col("client").isNotNull(),
+                F.struct("stop", *_COUNTING, "epoch_ms", "low_ms", "high_ms"),
+            ),
+        }
+    )
+    in_order = Window.partitionBy(*PLACE, "topic_hash").orderBy("first", "stop")
+    earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    placed = runs.withColumns(
+        {
+            "before": F.max("counted").over(earlier),
+            "under": F.max("timed").over(earlier),
+            "over": F.expr(
+                "lead(timed) IGNORE NULLS OVER (PARTITION BY `group`, topic, partition, topic_hash"
+                " ORDER BY first, stop)"
+            ),
+        }
+    )
+    is_hole = F.col("counted").isNotNull() & (F.col("before.stop") < F.col("first"))
+    return placed.withColumns(
+        {"is_hole": F.coalesce(is_hole, F.lit(False)), "excuse": _excuse()}
+    ).where("is_hole OR excuse.open + excuse.gone > 0")
+
+
+def _runs(judged: DataFrame) -> DataFrame:
+    """Return the runs of offsets that were counted together, what is gone among them."""
+    return (
+        judged.where("NOT replaced AND size(offsets) > 0")
+        .select(
+            *[*PLACE, "topic_hash", *_COUNTING, "epoch_ms", "bucket_ms", "length_ms"],
+            F.expr(_IS_GONE).alias("is_gone"),
+            (F.col("origin") != "").alias("copied"),
+            F.explode("offsets").alias("run"),
+        )
+        .groupBy(*PLACE, "topic_hash", *_COUNTING, "epoch_ms", "run", "is_gone")
+        .agg(
+            F.min("bucket_ms").alias("low_ms"),
+            F.max("bucket_ms").alias("high_ms"),
+            F.max("length_ms").alias("length_ms"),
+            F.max("copied").alias("copied"),
+        )
+        .select(
+            "*", F.expr("run[0] AS first"), F.expr("run[1] AS stop"), F.lit(False).alias("anytime")
+        )
+    )
+
+
+def _excuse() -> Column:
+    """Return what a run explains; nothing where it was counted."""
+    run = F.col("stop") - F.col("first")
+    is_gone = F.coalesce("is_gone", F.lit(False))
+    under, over = F.col("under"), F.col("over")
+    # Copies lie in retry topics in the order of their failures, not of their first timestamps.
+    anytime = (
+        F.col("anytime")
+        | F.coalesce(under["copied"], F.lit(False))
+        | F.coalesce(over["copied"], F.lit(False))
+    )
+    low = F.when(~anytime & under.isNotNull(), F.least(under["low_ms"], over["low_ms"]))
+    high = F.when(~anytime & over.isNotNull(), F.greatest(under["high_ms"], over["high_ms"]))
+    noticed = F.when(is_gone, F.col("high_ms"))
+    return F.struct(
+        F.coalesce(low, F.lit(0)).cast("bigint").alias("low_ms"),
+        F.least(F.coalesce(high, F.lit(LATEST_MS)), noticed).cast("bigint").alias("high_ms"),
+        F.when(F.col("client").isNull(), run).otherwise(0).alias("open"),
+        F.when(is_gone, run).otherwise(0).alias("gone"),
+        F.coalesce("length_ms", under["length_ms"], over["length_ms"], F.lit(0)).alias("slack_ms"),
+    )
+
+
+def _with_last_words(judged: DataFrame, swept: DataFrame) -> DataFrame:
+    """Add ``changed_hands`` and ``cut_off``; ``low_ms`` and ``high_ms`` become those of holes."""
+    ended = judged.groupBy(*_COUNTING).agg(
+        F.max("final").alias("said_so"), F.unix_millis(F.max("written_at")).alias("heard_ms")
+    )
+    known = ended.select(
+        F.col("client").alias("of_client"),
+        F.col("incarnation").alias("of_incarnation"),
+        "said_so",
+        "heard_ms",
+    )
+    same = F.lit(True)
+    for name in (*_COUNTING, "epoch_ms"):
+        same &= F.col(f"before.{name}") == F.col(name)
+    its = (F.col("before.client") == F.col("of_client")) & (
+        F.col("before.incarnation") == F.col("of_incarnation")
+    )
+    silent = ~F.col("said_so") & ~F.coalesce(F.col("heard_ms") > F.col("epoch_ms"), F.lit(False))
+    return swept.join(known, its, "left").withColumns(
+        {
+            "low_ms": F.least("before.low_ms", "low_ms"),
+            "high_ms": F.greatest("before.high_ms", "high_ms"),
+            "changed_hands": ~same,
+            "cut_off": ~same & silent,
+        }
+    )

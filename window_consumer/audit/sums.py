@@ -1,0 +1,272 @@
+"""What is summed of records: by what became of them and by the bucket of their timestamp.
+
+The hot path of the audit. Records come by the slice, and only what differs within a slice costs a
+step in Python: buckets of latency, of which a slice has a few.
+
+Records of slices that are too short to be counted each by itself: gathered until it pays.
+
+Their messages are kept meanwhile, and their values with them: so it is bounded.
+
+Whether the clock of a partition's producers and ours agree, from what cannot be otherwise.
+
+A record that came into the log after we had heard how long the log was is younger than that
+news. Where its timestamp says that it is much older, or that it is yet to come, the clocks differ,
+and no latency can be told: it would look like lag, or like none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import sub, xor
+from typing import Any, Final, NamedTuple
+
+from attrs import define, field
+
+from window_consumer.audit.count import (
+    Tier,
+    latency_bounds,
+    latency_bucket,
+    signed64,
+)
+from window_consumer.model.record import Message
+
+CREATE_TIME: Final = 1
+"""The first field of Message.timestamp() where it is the producer's."""
+
+MAX_SKEW_MS: Final = 5_000
+"""Clocks that agree to this are not called skewed: the same figure as for what is due."""
+
+Timestamp = tuple[int, int]
+"""What Message.timestamp() returns: the kind, and milliseconds since 1970."""
+
+NO_TIMESTAMP: Final = (0, 0)
+
+
+def id_hash(record_id: bytes) -> int:
+    """Return the 64-bit hash of a record's id: the first 8 bytes of its MD5, big-endian.
+
+    Not for safety: it is one that Spark has, too.
+    """
+    return int.from_bytes(hashlib.md5(record_id, usedforsecurity=False).digest()[:8], "big")
+
+
+def id_hashes(record_ids: Iterable[bytes]) -> list[int]:
+    """Return ``id_hash`` of each, without a call of ours for it."""
+    md5, number = hashlib.md5, int.from_bytes
+    return [number(md5(each, usedforsecurity=False).digest()[:8], "big") for each in record_ids]
+
+
+class Columns(NamedTuple):
+    """What an audit needs of some records, a column each; what is not needed is None.
+
+    A tuple because it is made for each slice, in a third of the time.
+    """
+
+    times_ms: Sequence[int]
+    """The producers' timestamps."""
+    sizes: Sequence[int]
+    hashes: Sequence[int] | None
+    wall_ms: int | Sequence[int]
+    """When what became of them was heard of; of each by itself where they were gathered."""
+    skew: bool = False
+    """The clocks are known to differ: no latency can be told."""
+    stamps: Sequence[Timestamp] | None = None
+    """In place of ``times_ms``, where not all timestamps are producers'."""
+
+    def part(self, start: int, stop: int) -> Columns:
+        """Return the columns of some of the records that follow each other."""
+        hashes, stamps, wall_ms = self.hashes, self.stamps, self.wall_ms
+        return Columns(
+            self.times_ms[start:stop],
+            self.sizes[start:stop],
+            None if hashes is None else hashes[start:stop],
+            wall_ms if isinstance(wall_ms, int) else wall_ms[start:stop],
+            self.skew,
+            None if stamps is None else stamps[start:stop],
+        )
+
+    def of(self, indices: Sequence[int]) -> Columns:
+        """Return the columns of some of the records."""
+        hashes, stamps, wall_ms = self.hashes, self.stamps, self.wall_ms
+        return Columns(
+            [self.times_ms[index] for index in indices] if stamps is None else (),
+            [self.sizes[index] for index in indices],
+            None if hashes is None else [hashes[index] for index in indices],
+            wall_ms if isinstance(wall_ms, int) else [wall_ms[index] for index in indices],
+            self.skew,
+            None if stamps is None else [stamps[index] for index in indices],
+        )
+
+
+@define(eq=False)
+class Sums:
+    """The sums of one tier and bucket. Owner: whoever adds."""
+
+    count: int = 0
+    bytes: int = 0
+    without_timestamp: int = 0
+    skewed: int = 0
+    id_xor: int = 0
+    id_sum: int = 0
+    latency: dict[int, int] = field(factory=dict)
+
+    def add_hashes(self, hashes: Iterable[int]) -> None:
+        """Add records' ids to the checksums."""
+        hashes = list(hashes)
+        self.id_xor ^= reduce(xor, hashes, 0)
+        self.id_sum += sum(hashes)
+
+    def add_latencies(self, times_ms: Sequence[int], wall_ms: int) -> None:
+        """Add how long records took, whose timestamps are sorted, up to ``wall_ms``."""
+        begin = 0
+        while begin < len(times_ms):
+            latency_ms = wall_ms - times_ms[begin]
+            if latency_ms < -MAX_SKEW_MS:
+                self.skewed += len(times_ms) - begin
+                return
+            bucket = latency_bucket(max(0, latency_ms))
+            least_ms = latency_bounds(bucket)[0] if bucket else -MAX_SKEW_MS
+            end = bisect_right(times_ms, wall_ms - least_ms, begin)
+            self.latency[bucket] = self.latency.get(bucket, 0) + end - begin
+            begin = end
+
+    def as_fields(self, *, ids: bool) -> dict[str, Any]:
+        """Return the fields of an ``AuditCount``; ``ids`` where hashes were added."""
+        return {
+            "count": self.count,
+            "bytes": self.bytes,
+            "without_timestamp": self.without_timestamp,
+            "skewed": self.skewed,
+            "id_xor": signed64(self.id_xor) if ids else None,
+            "id_sum": signed64(self.id_sum) if ids else None,
+            "latency": dict(sorted(self.latency.items())),
+        }
+
+
+class SumsByBucket(dict[tuple[Tier, int], Sums]):
+    """Sums by tier and by the start of the bucket, in milliseconds. Owner: whoever adds."""
+
+    def __init__(self, length_ms: int):
+        super().__init__()
+        self._length_ms = length_ms
+
+    def add(self, tier: Tier, columns: Columns) -> None:
+        """Add records that became the same."""
+        stamps, length_ms = columns.stamps, self._length_ms
+        if stamps is None:
+            # In C, and nearly free where they are in order already.
+            times_ms = sorted(columns.times_ms)
+            first_ms, last_ms = times_ms[0], times_ms[-1]
+            if first_ms > 0 and first_ms // length_ms == last_ms // length_ms:
+                sums = self._sums(tier, first_ms // length_ms * length_ms)
+                sums.count += len(times_ms)
+                sums.bytes += sum(columns.sizes)
+                if columns.hashes is not None:
+                    sums.add_hashes(columns.hashes)
+                if columns.skew:
+                    sums.skewed += len(times_ms)
+                elif isinstance(columns.wall_ms, int):
+                    sums.add_latencies(times_ms, columns.wall_ms)
+                else:
+                    # As if all had been heard of at one moment, which is 0.
+                    sums.add_latencies(sorted(map(sub, columns.times_ms, columns.wall_ms)), 0)
+                return
+            stamps = [(CREATE_TIME, each) for each in columns.times_ms]
+        for index, (kind, milliseconds) in enumerate(stamps):
+            self._add_one(tier, columns, index, kind, milliseconds)
+
+    def _add_one(
+        self, tier: Tier, columns: Columns, index: int, kind: int, milliseconds: int
+    ) -> None:
+        known = kind > 0 and milliseconds > 0
+        bucket_ms = milliseconds // self._length_ms * self._length_ms if known else 0
+        sums = self._sums(tier, bucket_ms)
+        sums.count += 1
+        sums.bytes += columns.sizes[index]
+        if columns.hashes is not None:
+            sums.add_hashes((columns.hashes[index],))
+        if kind != CREATE_TIME or not known:
+            sums.without_timestamp += 1
+        elif columns.skew:
+            sums.skewed += 1
+        else:
+            wall_ms = columns.wall_ms
+            heard_ms = wall_ms if isinstance(wall_ms, int) else wall_ms[index]
+            sums.add_latencies((milliseconds,), heard_ms)
+
+    def _sums(self, tier: Tier, bucket_ms: int) -> Sums:
+        found = self.get((tier, bucket_ms))
+        if found is None:
+            found = self[tier, bucket_ms] = Sums()
+        return found
+
+
+SHORT_RECORDS: Final = 32
+"""A slice of fewer records is gathered."""
+
+MOST_RECORDS: Final = 256
+"""What is done once for so many costs each next to nothing, and takes half a millisecond in all."""
+
+MOST_BYTES: Final = 256 << 10
+"""Values that are kept alive, of each partition."""
+
+
+@define(eq=False)
+class Gathered:
+    """Records of one partition that became the same. Owner: poll thread."""
+
+    tier: Tier = Tier.FINISHED
+    skew: bool = False
+    """The clocks were known to differ when they were heard of."""
+    messages: list[Message] = field(factory=list)
+    _walls_ms: list[int] = field(factory=list)
+    _bytes: int = 0
+
+    def take(self, messages: Sequence[Message], wall_ms: float) -> bool:
+        """Keep records that were heard of at ``wall_ms``; True where no more should be kept."""
+        count = len(messages)
+        self.messages += messages
+        if count == 1:
+            self._walls_ms.append(int(wall_ms))
+            self._bytes += len(messages[0])
+        else:
+            self._walls_ms += [int(wall_ms)] * count
+            self._bytes += sum(map(len, messages))
+        return len(self.messages) >= MOST_RECORDS or self._bytes >= MOST_BYTES
+
+    def all(self) -> tuple[list[Message], list[int]]:
+        """Return them, with the times of the wall at which they were heard of, and forget them."""
+        messages, walls_ms = self.messages, self._walls_ms
+        self.messages, self._walls_ms, self._bytes = [], [], 0
+        return messages, walls_ms
+
+
+TOLERANCE_MS: Final = 60_000
+"""What batching, retries of the producer and old news of the log's end may make of it."""
+
+
+class SkewWatch:
+    """Of one assignment of one partition. Owner: poll thread."""
+
+    def __init__(self, now: float):
+        self.is_skewed = False
+        self._log_end: int | None = None
+        self._since = now
+        """Since when the log was known to end there."""
+
+    def look(self, log_end: int | None, last: Message, now: float, wall_ms: int) -> None:
+        """Look at the last of the records that have come; ``log_end`` is what was heard before."""
+        known, since = self._log_end, self._since
+        if log_end is not None and log_end != known:
+            self._log_end, self._since = log_end, now
+        if known is None or last.offset() < known:
+            return
+        kind, milliseconds = last.timestamp()
+        if kind != 1 or milliseconds <= 0:
+            return
+        most_ms = (now - since) * 1000 + TOLERANCE_MS
+        age_ms = wall_ms - milliseconds
+        self.is_skewed = age_ms > most_ms

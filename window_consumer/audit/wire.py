@@ -1,0 +1,153 @@
+"""The message audit of an application: its topic, its directory, and who counts for it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from window_consumer.app.clients import Clients
+from window_consumer.app.plan import Plan
+from window_consumer.app.preflight import (
+    Prepared,
+    PreparedWorker,
+)
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.audit.consumer import AuditRules
+from window_consumer.audit.count import Tier
+from window_consumer.audit.process_audit import (
+    Audit,
+    AuditSettings,
+)
+from window_consumer.audit.shipper import Outlet
+from window_consumer.audit.sink import CountingSink, CountingWriter
+from window_consumer.config import (
+    AuditConfig,
+    Loaded,
+)
+from window_consumer.engine.observer import Observer
+from window_consumer.kafka import settings
+from window_consumer.kafka.event_writer import EventWriter
+from window_consumer.kafka.log_writer import Writer
+from window_consumer.model.errors import UsageError
+from window_consumer.model.protocols import (
+    Clock,
+    Sink,
+)
+from window_consumer.runtime.worker import SystemClock
+from window_consumer.topics.event_topics import (
+    audit_topic,
+    event_place,
+    event_properties,
+)
+
+if TYPE_CHECKING:
+    from window_consumer.app.application import App
+
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+
+@frozen
+class Auditing:
+    """Counts for all workers of a process."""
+
+    audit: Audit
+
+    def observer_of(self, worker: PreparedWorker) -> Observer:
+        """Return who counts what becomes of a worker's records."""
+        return self.audit.consumer(worker.plan.name, worker.plan.config.group)
+
+    def sink_of(self, worker: PreparedWorker, sink: Sink, clock: Clock) -> Sink:
+        """Return a Sink that counts what a worker writes."""
+
+        def origin_of(topic: str) -> str:
+            # Looked at each time: with patterns there are more and more topics.
+            rung = worker.rungs.get(topic)
+            return "" if rung is None else rung.source
+
+        counter = self.audit.producer(
+            f"{worker.plan.name}-copies",
+            worker.plan.config.group,
+            origin_of,
+        )
+        return CountingSink(sink, counter, clock)
+
+
+def auditing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Auditing | None:
+    """Start the audit, None where the configuration asks for none, or its disk is full.
+
+    Raises UsageError where its directory cannot be written to.
+    """
+    config = plan.config.audit
+    if not config.enabled:
+        return None
+    problem = audit_topic(plan.config).problem(plan, event_place(plan, prepared))
+    if problem is not None:
+        LOGGER.warning("%s", plan.mask(problem))
+    rules = settings_of(config, Path(plan.file), app.name)
+    audit = begun(rules, partial(_writer, plan, prepared))
+    if audit is None:
+        return None
+    beside.callback(audit.close)
+    return Auditing(audit)
+
+
+def begun(rules: AuditSettings, make_outlet: Callable[[], Outlet]) -> Audit | None:
+    """Begin to count; None where the disk is full, which passes and is no reason not to run.
+
+    Raises UsageError where the directory is one that cannot be written to.
+    """
+    try:
+        return Audit(rules, make_outlet)
+    except UsageError as error:
+        if getattr(error.__cause__, "errno", None) not in _FULL:
+            raise
+        LOGGER.warning("%s; nothing is counted until the next start", error)
+        return None
+
+
+def settings_of(config: AuditConfig, file: Path, app: str) -> AuditSettings:
+    """Return where an audit is kept, and how it counts; ``file`` is the configuration's."""
+    return AuditSettings(
+        directory=file.absolute().parent / str(config.directory),
+        app=app,
+        rules=AuditRules(round(config.bucket * 1000), config.ids),
+        fsync=config.fsync,
+    )
+
+
+@contextmanager
+def counting_redrives(
+    loaded: Loaded, clients: Clients, group: str, to: str, writer: Writer, *, transactional: bool
+) -> Iterator[Writer]:
+    """Yield a writer that counts what is put back into ``to``, where the configuration says so.
+
+    It is closed in the end. Raises UsageError where the audit's directory cannot be written to.
+    """
+    config = loaded.config.audit
+    if not config.enabled:
+        yield writer
+        return
+    needs = settings.EventNeeds("wc-audit", "all")
+    access = (clients.log, clients.oauth_token)
+    make = partial(EventWriter, clients.producer, needs, config.topic, *access)
+    with Audit(settings_of(config, loaded.file, "redrive"), make) as audit:
+        counter = audit.producer(f"{group}-redrive", group, tier=Tier.REDRIVEN)
+        counting = CountingWriter(writer, counter, to, SystemClock(), transactional=transactional)
+        try:
+            yield counting
+        finally:
+            counting.close()
+
+
+def _writer(plan: Plan, prepared: Prepared) -> EventWriter:
+    needs = settings.EventNeeds("wc-audit", "all")
+    first = prepared.workers[0]
+    properties = event_properties(plan.config, first.plan.config, "producer")
+    topic = plan.config.audit.topic
+    return EventWriter(properties, needs, topic, first.log, prepared.oauth_token)

@@ -1,7 +1,0 @@
-"""``window-consumer demo``: an embedded broker, a shop that misbehaves, and an unbiased checker."""
-
-from __future__ import annotations
-
-from window_consumer.cli.demo.command import demo_command
-
-__all__ = ["demo_command"]

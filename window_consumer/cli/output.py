@@ -1,0 +1,75 @@
+"""How the command line ends: exit codes, and errors as one readable block.
+
+What strangers wrote into records, made fit for a terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+
+import click
+
+from window_consumer.model.errors import (
+    UsageError,
+    WindowConsumerError,
+)
+
+OK = 0
+FAILED = 1
+WRONG_USAGE = 2
+FOUND = 3
+LOST = 3
+INTERRUPTED = 130
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command and return the exit code; user mistakes never show a traceback."""
+    try:
+        return command()
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except BaseException as error:
+        return explain(error)
+
+
+def explain(error: BaseException, mask: Callable[[str], str] = str) -> int:
+    """Say what went wrong, without secrets, and return the exit code for it."""
+    code = FAILED
+    if isinstance(error, click.ClickException):
+        error.show()
+        code = WRONG_USAGE
+    elif isinstance(error, click.Abort | KeyboardInterrupt):
+        code = INTERRUPTED
+    elif isinstance(error, WindowConsumerError):
+        say_error(mask(str(error)))
+        code = WRONG_USAGE if isinstance(error, UsageError) else FAILED
+    elif isinstance(error, BrokenPipeError):
+        # Whoever read our output has enough; Python would complain again at its own exit.
+        sys.stderr.close()
+    elif isinstance(error, SystemExit):
+        raise error
+    else:
+        stack = "".join(traceback.format_exception(error))
+        say_error(mask(f"this is a bug, please report it:\n{stack}"))
+    return code
+
+
+def say_error(text: str) -> None:
+    """Print an error block."""
+    click.echo(f"error: {text.rstrip()}", err=True)
+
+
+def printable(text: str) -> str:
+    """Keep text of several lines from commanding the terminal."""
+    return "".join(c if c in "\n\t" or c.isprintable() else _escaped(c) for c in text)
+
+
+def printable_line(text: str) -> str:
+    """Keep it on one line, too."""
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()

@@ -1,0 +1,257 @@
+"""``window-consumer run --processes N``: copies of the whole process, kept alive together.
+
+Each copy is a process of its own, with its own members of the groups, as if somebody had started
+``run`` as often. This one starts them, replaces those that end, and passes signals on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from types import FrameType
+from typing import Final
+
+from window_consumer.admin.wire import admin_of_copies
+from window_consumer.app.limits import STOP_GRACE_S
+from window_consumer.app.plan import Plan
+from window_consumer.cli.output import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    WRONG_USAGE,
+)
+from window_consumer.metrics.replica_health import (
+    CopyOfMany,
+    HealthOfCopies,
+)
+from window_consumer.metrics.wire import answering
+from window_consumer.model.errors import UsageError
+from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.pools.processes.child_process import end_in_words
+
+NUMBER: Final = "WINDOW_CONSUMER_PROCESS"
+"""The variable that tells a copy its number, from 1 on. A configuration may use it."""
+
+_PARENT: Final = "WINDOW_CONSUMER_SUPERVISOR"
+_SOCKETS: Final = "WINDOW_CONSUMER_SOCKETS"
+"""The directory of the sockets on which copies are asked how they are."""
+
+_LOOK_S: Final = 0.05
+_BACKOFF_S: Final = 0.5
+_MAX_BACKOFF_S: Final = 30.0
+"""A copy that has ended is replaced after a wait that doubles while copies live for less."""
+
+_KILL_S: Final = STOP_GRACE_S + 2.0
+"""Beyond the stop timeout: copies end by themselves before."""
+
+_DEATH_OF_PARENT: Final = 1  # PR_SET_PDEATHSIG
+
+_log = own_logger()
+
+
+def number_of_this_copy() -> str:
+    """Return which copy this process is, "" where it is none."""
+    return os.environ.get(NUMBER, "") if _PARENT in os.environ else ""
+
+
+def this_copy() -> CopyOfMany | None:
+    """Return what this process has to know as one of several copies, None where it is none."""
+    number = number_of_this_copy()
+    if not number:
+        return None
+    directory = os.environ.get(_SOCKETS)
+    if directory is None:
+        return CopyOfMany(number, None)
+    return CopyOfMany(number, _socket_of(directory, number), _admin_socket_of(directory, number))
+
+
+def _socket_of(directory: str, number: str) -> Path:
+    return Path(directory, f"{number}.socket")
+
+
+def _admin_socket_of(directory: str, number: str) -> Path:
+    return Path(directory, f"{number}.admin")
+
+
+def join_supervisor() -> bool:
+    """Drain when the supervisor is gone; False where this process is no copy."""
+    parent = os.environ.get(_PARENT)
+    if parent is None:
+        return False
+    ctypes.CDLL(None).prctl(_DEATH_OF_PARENT, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != int(parent):
+        os.kill(os.getpid(), signal.SIGTERM)
+    return True
+
+
+class Copy:
+    """One of the copies: the process that stands for it at the moment. Owner: the main thread."""
+
+    def __init__(self, number: int, command: Sequence[str]):
+        self.number = number
+        self._command = command
+        self._born = 0.0
+        self._short_lives = 0
+        self.due = 0.0
+        """When it is to be started; not before that."""
+        self.process: subprocess.Popen[bytes] | None = None
+        self.code: int | None = None
+        """How its last process ended."""
+
+    def start(self, now: float) -> None:
+        """Start a process, out of reach of signals that are meant for this one's group."""
+        self._born = now
+        env = {**os.environ, NUMBER: str(self.number), _PARENT: str(os.getpid())}
+        self.process = subprocess.Popen(  # noqa: S603 - this very program
+            self._command, env=env, start_new_session=True
+        )
+        _log.info("process %d started (%d)", self.number, self.process.pid)
+
+    def has_ended(self, now: float) -> bool:
+        """Tell whether its process has ended since this was asked last."""
+        if self.process is None or (code := self.process.poll()) is None:
+            return False
+        self.process, self.code = None, code
+        self._short_lives = 0 if now - self._born > 2 * _MAX_BACKOFF_S else self._short_lives + 1
+        backoff_s = _BACKOFF_S * 2 ** min(max(0, self._short_lives - 1), 16)
+        self.due = now + min(_MAX_BACKOFF_S, backoff_s)
+        return True
+
+    def signal(self, number: signal.Signals) -> None:
+        """Pass a signal on."""
+        if self.process is not None:
+            self.process.send_signal(number)
+
+
+class Supervisor:
+    """Keeps the copies alive until a signal comes. Owner: the main thread."""
+
+    def __init__(
+        self,
+        copies: Sequence[Copy],
+        stop_timeout_s: float,
+        on_end: Callable[[str], None] = lambda _number: None,
+    ):
+        self._copies = copies
+        self._on_end = on_end
+        """Hears the number of a copy whose process has ended."""
+        self._stop_timeout_s = stop_timeout_s
+        self._stops = 0
+        self._pictures = 0
+        self._worst = OK
+
+    def run(self) -> int:
+        """Run the copies to the end and return the exit code: the worst of theirs."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_stop)
+        signal.signal(signal.SIGUSR1, self._on_picture)
+        while not self._stops:
+            now = monotonic()
+            for copy in self._copies:
+                self._keep(copy, now)
+            self._show_pictures()
+            signal.sigtimedwait([], _LOOK_S)
+        return self._stop()
+
+    def _keep(self, copy: Copy, now: float) -> None:
+        if copy.has_ended(now):
+            self._on_end(str(copy.number))
+            if copy.code == WRONG_USAGE:
+                # It has said what; all copies would say the same for ever.
+                self._worst = WRONG_USAGE
+                self._stops += 1
+                return
+            wait_s = copy.due - now
+            _log.warning(
+                "process %d %s; it is started again in %.1f s",
+                copy.number,
+                end_in_words(copy.code or 0),
+                wait_s,
+            )
+        if copy.process is None and now >= copy.due and not self._stops:
+            copy.start(now)
+
+    def _stop(self) -> int:
+        deadline = monotonic() + self._stop_timeout_s + _KILL_S
+        running = [copy for copy in self._copies if copy.process is not None]
+        _log.info("stopping %d processes", len(running))
+        asked = self._stops
+        for copy in running:
+            copy.signal(signal.SIGTERM)
+        while running:
+            self._show_pictures()
+            for copy in [each for each in running if each.has_ended(monotonic())]:
+                running.remove(copy)
+                _log.info("process %d %s", copy.number, end_in_words(copy.code or 0))
+                # Who dies of the signal had not begun: then it is caught.
+                well = copy.code in (OK, -signal.SIGTERM)
+                self._worst = max(self._worst, OK if well else FAILED)
+            if self._stops > asked or monotonic() > deadline:
+                for copy in running:
+                    _log.error("process %d is killed; what it had will run again", copy.number)
+                    copy.signal(signal.SIGKILL)
+                return INTERRUPTED if self._stops > asked else FAILED
+            signal.sigtimedwait([], _LOOK_S)
+        return self._worst
+
+    def _on_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._stops += 1
+
+    def _on_picture(self, _number: int, _frame: FrameType | None) -> None:
+        self._pictures += 1
+
+    def _show_pictures(self) -> None:
+        while self._pictures:
+            self._pictures -= 1
+            for copy in self._copies:
+                copy.signal(signal.SIGUSR1)
+
+
+def run_copies(count: int, make_plan: Callable[[], Plan]) -> int:
+    """Run so many copies of this very command until a signal ends them; return the exit code.
+
+    Raises UsageError for what no copy could run with, or not beside another one.
+    """
+    plans = []
+    for number in (1, 2):
+        os.environ[NUMBER] = str(number)
+        plans.append(make_plan())
+    del os.environ[NUMBER]
+    if count > 1:
+        _refuse_equal_instances(*plans)
+    longest = max(worker.config.stop_timeout for worker in plans[0].workers)
+    command = [
+        sys.executable,
+        *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined] # noqa: SLF001 - as multiprocessing does
+        *("-m", "window_consumer"),
+        *sys.argv[1:],
+    ]
+    copies = [Copy(number, command) for number in range(1, count + 1)]
+    config = plans[0].config
+    if config.health.address is None and config.admin.address is None:
+        return Supervisor(copies, longest).run()
+    with TemporaryDirectory(prefix="window-consumer-") as directory:
+        os.environ[_SOCKETS] = directory
+        numbers = [str(copy.number) for copy in copies]
+        health = HealthOfCopies({each: _socket_of(directory, each) for each in numbers})
+        admins = {each: _admin_socket_of(directory, each) for each in numbers}
+        with answering(health, config.health.address), admin_of_copies(plans[0], admins):
+            return Supervisor(copies, longest, health.ended).run()
+
+
+def _refuse_equal_instances(one: Plan, other: Plan) -> None:
+    """Refuse static members with one name: they would throw each other out."""
+    for first, second in zip(one.workers, other.workers, strict=True):
+        instance = first.consumer.get("group.instance.id")
+        if instance is not None and instance == second.consumer.get("group.instance.id"):
+            raise UsageError(
+                f"--processes: workers.{first.name}: group.instance.id is {instance} in all of"
+                f" them, and a group has one member of that name: write {instance}-${{{NUMBER}}}"
+            )

@@ -1,0 +1,74 @@
+"""The section ``audit``: what is counted of the records, and where the counts go."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from window_consumer.config import value_types as kinds
+from window_consumer.config.options import about
+
+_SHORTEST_S = 1.0
+_LONGEST_S = 24 * 3600.0
+
+
+def _wrong_directory(text: str) -> str | None:
+    return None if text.strip() else "is empty"
+
+
+@frozen(kw_only=True)
+class AuditConfig:
+    """The message audit: how many records became what, to be compared with what was sent."""
+
+    enabled: bool = field(
+        default=False,
+        metadata=about(
+            "Whether what becomes of records is counted.",
+            kind=kinds.boolean(),
+            reason="it needs a directory that outlives the process, and time for each record",
+        ),
+    )
+    directory: str | None = field(
+        default=None,
+        metadata=about(
+            "Where counts are written first, in a directory of its own for each process. It has "
+            "to outlive the process: the next one ships what is left there. A relative path counts "
+            "from the file's own directory.",
+            kind=kinds.text("a directory", _wrong_directory),
+            default="none: it has to be given with enabled: true",
+        ),
+    )
+    bucket: float = field(
+        default=60.0,
+        metadata=about(
+            "How much time one count covers, by the producer's timestamp. Everybody who counts "
+            "records of a topic has to use the same.",
+            kind=kinds.duration(_SHORTEST_S, _LONGEST_S),
+            reason="few enough counts to keep for years, and a loss is dated to the minute",
+        ),
+    )
+    ids: bool = field(
+        default=False,
+        metadata=about(
+            "Whether checksums of the records' ids are kept: equal counts of other records are "
+            "then told apart.",
+            kind=kinds.boolean(),
+            reason="it reads the headers of each record, which costs more than all the rest",
+        ),
+    )
+    topic: str = field(
+        default="wc.audit",
+        metadata=about(
+            "The topic that counts are shipped to. It is made where it is missing and "
+            "`topics.create` says so; until it is there counts stay in the directory.",
+            kind=kinds.kafka_name("topic"),
+            reason="one for everybody who reads and writes the same topics",
+        ),
+    )
+    fsync: bool = field(
+        default=False,
+        metadata=about(
+            "Whether each count is on the disk before the commit that it is about is sent.",
+            kind=kinds.boolean(),
+            reason="without it nothing is lost when a process dies, only when its machine does",
+        ),
+    )

@@ -1,0 +1,124 @@
+"""The key ``concurrency``: a number, or a range within which the worker finds its own."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from attrs import frozen
+
+from window_consumer.config import value_types as kinds
+from window_consumer.config.problems import (
+    InvalidError,
+    Problem,
+    did_you_mean,
+)
+from window_consumer.config.value_types import Kind
+
+MOST: Final = 10_000
+
+_EXPECTED: Final = f"a whole number from 1 to {MOST}, auto, or a range such as {{auto: 1..200}}"
+_RANGE: Final = "a range of whole numbers such as 1..200"
+
+
+@frozen
+class AutoConcurrency:
+    """The ends, both included, between which the worker finds its own concurrency."""
+
+    lower: int = 1
+    upper: int = 200
+
+    def __str__(self) -> str:
+        return f"{{auto: {self.lower}..{self.upper}}}"
+
+
+def with_processes(given: Any, read: int | AutoConcurrency, cores: int) -> int | AutoConcurrency:
+    """Return the concurrency of a worker with ``pool: processes``.
+
+    Where nothing is ``given``, or just auto, it follows from the cores that there are to use:
+    more processes than that only take turns.
+    """
+    if given is None:
+        return cores
+    return AutoConcurrency(1, cores) if given == "auto" else read
+
+
+def concurrency_kind() -> Kind:
+    """A whole number, or an AutoConcurrency."""
+    number = kinds.whole_number(1, MOST)
+
+    def read(raw: Any) -> int | AutoConcurrency:
+        if isinstance(raw, AutoConcurrency):
+            return raw
+        if isinstance(raw, dict):
+            return _read_mapping(raw)
+        if raw == "auto":
+            return AutoConcurrency()
+        try:
+            count: int = number.read(raw)
+        except InvalidError as error:
+            if isinstance(raw, str):
+                wrong, hint = _wrong_text(raw)
+                raise InvalidError.of(raw, _EXPECTED, wrong, hint) from None
+            raise InvalidError.of(raw, _EXPECTED) from error
+        return count
+
+    schema = {
+        "anyOf": [
+            number.schema,
+            {"enum": ["auto"]},
+            {
+                "type": "object",
+                "properties": {
+                    "auto": {
+                        "anyOf": [
+                            {"type": "string", "pattern": "^ *[0-9]+ *[.][.] *[0-9]+ *$"},
+                            kinds.REFERENCE,
+                        ]
+                    }
+                },
+                "required": ["auto"],
+                "additionalProperties": False,
+            },
+        ]
+    }
+    limits = f"1 to {MOST}; auto; or auto with a range"
+    return Kind("whole number or auto", _EXPECTED, read, str, schema, limits)
+
+
+def _read_mapping(raw: dict[str, Any]) -> AutoConcurrency:
+    problems = [
+        Problem((key,), f"unknown key; {did_you_mean(str(key), ['auto']) or 'known is auto'}")
+        for key in raw
+        if key != "auto"
+    ]
+    if "auto" not in raw:
+        problems.append(Problem(("auto",), f"is missing: {_RANGE}"))
+    if problems:
+        raise InvalidError(*problems)
+    try:
+        return _read_range(raw["auto"])
+    except InvalidError as error:
+        raise InvalidError(*(problem.below(("auto",)) for problem in error.problems)) from None
+
+
+def _read_range(raw: Any) -> AutoConcurrency:
+    found = re.fullmatch(r"\s*([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})\s*", str(raw))
+    if not found or isinstance(raw, bool):
+        raise InvalidError.of(raw, _RANGE)
+    lower, upper = map(int, found.groups())
+    if lower > upper:
+        wrong = "has its ends the wrong way round"
+        raise InvalidError.of(raw, _RANGE, wrong, f"write {upper}..{lower}")
+    if lower < 1 or upper > MOST:
+        raise InvalidError.of(raw, _RANGE, f"has to lie within 1..{MOST}")
+    return AutoConcurrency(lower, upper)
+
+
+def _wrong_text(raw: str) -> tuple[str, str]:
+    """Tell what is wrong with a text, and what was probably meant."""
+    if re.fullmatch(r"[0-9]{1,18}", raw):
+        return "", "write it without quotes"
+    if ".." in raw:
+        return "", f"write {{auto: {raw.strip()}}}"
+    return "", did_you_mean(raw, ["auto"])

@@ -1,0 +1,248 @@
+"""Where the process listens: addresses, and the sections that have them.
+
+Whether the files of ``admin.tls`` can be used, before anything starts.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from attrs import field, frozen
+
+from window_consumer.config import value_types as kinds
+from window_consumer.config.options import about
+
+_LARGEST_PORT = 65535
+_HOST_NAME = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"
+_SHORTEST_TOKEN: Final = 16
+
+
+class Address(NamedTuple):
+    """A host and a port to listen on; port 0 stands for any free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read ``host:port``, with brackets around an IPv6 address; raises ValueError."""
+        host, colon, port = text.rpartition(":")
+        if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _LARGEST_PORT:
+            raise ValueError(f"does not end with a port, from :0 to :{_LARGEST_PORT}")
+        if host.startswith("[") and host.endswith("]"):
+            host = str(ipaddress.IPv6Address(host[1:-1]))
+        elif ":" in host:
+            raise ValueError("an IPv6 address has brackets around it, as in '[::1]:8081'")
+        elif not re.fullmatch(_HOST_NAME, host):
+            raise ValueError("does not begin with a host; 0.0.0.0 stands for all of this machine")
+        return cls(host, int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Tell whether only this machine gets there."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def _wrong_address(text: str) -> str | None:
+    try:
+        Address.parse(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def address_kind() -> kinds.Kind:
+    """An address to listen on."""
+    return kinds.text(
+        "an address such as 127.0.0.1:8081", _wrong_address, r"^(\[[0-9A-Fa-f:.]+\]|[^:]+):[0-9]+$"
+    )
+
+
+@frozen(kw_only=True)
+class HealthConfig:
+    """Answers for probes and scrapers."""
+
+    listen: str | None = field(
+        default=None,
+        metadata=about(
+            "Where /livez, /readyz and /metrics are answered, over plain HTTP and for anybody who "
+            "gets there; they tell nothing of records. Port 0 is any free one, the log says which.",
+            kind=address_kind(),
+            default="none: nothing listens",
+        ),
+    )
+
+    @property
+    def address(self) -> Address | None:
+        """Where to listen, None for nowhere."""
+        return None if self.listen is None else Address.parse(self.listen)
+
+
+def _wrong_token(text: str) -> str | None:
+    # Never with the text in the message: it is a secret.
+    if len(text) < _SHORTEST_TOKEN:
+        return f"is shorter than {_SHORTEST_TOKEN} characters"
+    if not re.fullmatch(r"[\x21-\x7e]+", text):
+        return "has characters beside letters, digits and signs of ASCII, or spaces"
+    return None
+
+
+_HOST: Final = r"^[A-Za-z0-9._-]{1,253}$|^\[?[0-9A-Fa-f:.]+\]?$"
+
+
+def _wrong_host(name: str) -> str | None:
+    if re.fullmatch(_HOST, name):
+        return None
+    return "is not a host name or IP address: it has no scheme, no port, and no * in it"
+
+
+def _file_kind(what: str) -> kinds.Kind:
+    return kinds.text(
+        f"the path of a file with {what}, in PEM",
+        lambda text: None if text.strip() else "is empty",
+    )
+
+
+@frozen(kw_only=True)
+class TlsConfig:
+    """With what an address shows who it is."""
+
+    certificate: str | None = field(
+        default=None,
+        metadata=about(
+            "The certificate, with those that lead to its root behind it.",
+            kind=_file_kind("a certificate"),
+            default="none: plain HTTP",
+        ),
+    )
+    key: str | None = field(
+        default=None,
+        metadata=about(
+            "The certificate's private key, without a passphrase.",
+            kind=_file_kind("a private key"),
+            default="none: plain HTTP",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class AdminConfig:
+    """The live window for people, and what they may do."""
+
+    listen: str | None = field(
+        default=None,
+        metadata=about(
+            "Where the live window, /api/windows and pausing are served. It tells of records: "
+            "offsets, keys, errors. Port 0 is any free one, the log says which. Needs the extra "
+            "web.",
+            kind=address_kind(),
+            default="none: nothing listens",
+        ),
+    )
+    token: str | None = field(
+        default=None,
+        repr=False,
+        metadata=about(
+            "What a person or a program has to show: `Authorization: Bearer ...`, or in the form "
+            "that the page has. 16 characters or more; always a secret.",
+            kind=kinds.text("a token of 16 characters or more", _wrong_token),
+            default="none: whoever gets to the address may look and pause",
+        ),
+    )
+    tls: TlsConfig = field(
+        factory=TlsConfig, metadata=about("The certificate for HTTPS, and its key.")
+    )
+    hosts: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "The names by which this address may be called, as in the header `Host`, without a "
+            "port: those of a proxy, of a Kubernetes service. The names of this machine itself "
+            "(localhost, 127.0.0.1, the host of `listen`) always count.",
+            kind=kinds.list_of(
+                kinds.text("the name of a host, such as admin.example.com", _wrong_host, _HOST),
+                "names of hosts",
+            ),
+            default="none: with `token` any name; without one IP addresses and this machine's name",
+            reason="by a name of its own that leads here another site's page could read and pause",
+        ),
+    )
+    values: bool = field(
+        default=False,
+        metadata=about(
+            "Whether the value of a record is shown to a person who asks for it, as far as `mask` "
+            "leaves it. Without it keys, headers and errors are shown, and no value.",
+            kind=kinds.boolean(),
+            reason="what is in values, only the application knows",
+        ),
+    )
+    pipeline: str | None = field(
+        default=None,
+        metadata=about(
+            "The configuration of the pipeline, such as pipeline.yaml; a relative name begins at "
+            "the directory of this file. With it the page shows journeys of records from the "
+            "message trace, see docs/trace.md. Needs the extra spark.",
+            kind=kinds.text(
+                "the path of a configuration of the pipeline",
+                lambda text: None if text.strip() else "is empty",
+            ),
+            default="none: no journeys",
+        ),
+    )
+    insecure: bool = field(
+        default=False,
+        metadata=about(
+            "Whether an address that others get to, too, may go without token or TLS: where "
+            "something in front of it sees to both.",
+            kind=kinds.boolean(),
+            reason="keys and errors are not for everybody, and pausing even less",
+        ),
+    )
+
+    @property
+    def address(self) -> Address | None:
+        """Where to listen, None for nowhere."""
+        return None if self.listen is None else Address.parse(self.listen)
+
+
+_MISMATCH = "KEY_VALUES_MISMATCH"
+
+
+def certificate_problems(admin: AdminConfig, directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with certificate and key: a key below ``admin.tls``, or "", and why.
+
+    Relative names begin at ``directory``. Reads both files, and tells nothing of what is in them.
+    """
+    tls = admin.tls
+    if tls.certificate is None or tls.key is None:
+        return
+    unreadable = False
+    for key, name in (("certificate", tls.certificate), ("key", tls.key)):
+        try:
+            (directory / name).read_bytes()
+        except OSError as error:
+            unreadable = True
+            why = error.strerror or str(error)
+            yield key, f"{directory / name} cannot be read: {why}"
+    if unreadable:
+        return
+    try:
+        # A key with a passphrase would be asked for on the terminal.
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(directory / tls.certificate, directory / tls.key, lambda: "")
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        if getattr(error, "reason", "") == _MISMATCH:
+            why = "the key is not that of the certificate"
+        else:
+            why = "both have to be in PEM, the certificate first in its file, the key without a"
+            why += " passphrase"
+        yield "", f"{tls.certificate} and {tls.key} cannot be used: {why}"

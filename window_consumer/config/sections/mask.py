@@ -1,0 +1,153 @@
+"""The section ``mask``: what must not be told of records, by their topics and fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import translate
+from typing import Final
+
+from attrs import field, frozen
+
+from window_consumer.config import value_types as kinds
+from window_consumer.config.options import about
+from window_consumer.model.field_mask import (
+    FieldMask,
+    Part,
+)
+from window_consumer.model.headers import ORIGINAL_TOPIC
+from window_consumer.model.record import Message
+from window_consumer.model.record_contents import (
+    TOO_LARGE,
+    TOO_MUCH,
+    hide_record,
+    key_text,
+)
+
+PARTS: Final[tuple[Part, ...]] = ("key", "value", "headers")
+
+_MOST_JSON: Final = 64 * 1024
+"""Bytes of a key in which fields are looked for."""
+
+_MOST_VALUE: Final = 256 * 1024
+_MOST_LOOKED_INTO: Final = 1024 * 1024
+"""Bytes of a value, and of all values of a batch, in which fields are looked for that an exception
+may quote: some milliseconds, for a call that has failed."""
+
+_TOPICS: Final = r"^[a-zA-Z0-9._*-]{1,249}$"
+
+
+def field_names_kind() -> kinds.Kind:
+    """Names of fields and headers."""
+    return kinds.list_of(
+        kinds.text(
+            "the name of a field or header, such as iban or x-auth-*",
+            lambda name: None if name.strip() else "is empty",
+        ),
+        "names of fields and headers",
+        may_be_empty=True,
+    )
+
+
+def _wrong_topic(name: str) -> str | None:
+    if re.fullmatch(_TOPICS, name):
+        return None
+    return "has characters that no topic has, or none; * stands for any text"
+
+
+@frozen(kw_only=True)
+class MaskRule:
+    """What is hidden of the records of some topics, wherever people look at them."""
+
+    topics: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "The topics of the records, `*` for any text. Their copies in retry and dead-letter "
+            "topics are meant, too.",
+            kind=kinds.list_of(
+                kinds.text("the name of a topic, such as orders or cards-*", _wrong_topic, _TOPICS),
+                "names of topics",
+            ),
+            default="none: all topics",
+        ),
+    )
+    fields: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "Fields of JSON values and keys, at any depth, and headers. Capital letters do not "
+            "matter, `*` stands for any text, and `customer.name` is `name` in a `customer`. A "
+            "value that is no JSON is not shown at all where there are any.",
+            kind=field_names_kind(),
+            default="none",
+        ),
+    )
+    whole: tuple[Part, ...] = field(
+        default=(),
+        metadata=about(
+            "Parts of the record of which nothing is told.",
+            kind=kinds.list_of(kinds.choice(*PARTS), "parts of a record"),
+            default="none",
+        ),
+    )
+
+    def is_for(self, topic: str) -> bool:
+        """Tell whether the records of a topic are meant."""
+        return not self.topics or any(_matches(each, topic) for each in self.topics)
+
+
+def _topics_of(message: Message) -> Iterator[str]:
+    """Yield where a record lies and, of a copy, where it came from."""
+    yield message.topic()
+    for name, content in message.headers() or ():
+        if name == ORIGINAL_TOPIC and content is not None:
+            yield content.decode("utf-8", "replace")
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    return re.match(translate(pattern), topic) is not None
+
+
+@frozen
+class MaskRules:
+    """All rules of a configuration. Immutable, for any thread."""
+
+    rules: tuple[MaskRule, ...] = ()
+
+    def told_key(self, topics: Iterable[str | None], key: bytes | None) -> bytes | str | None:
+        """Return what may be told of a key in a line of the log: the key itself, or a text."""
+        mask = self.of(topics)
+        if key is None or not (mask.hides_fields or mask.hides("key")):
+            return key
+        told = key_text(key, mask, _MOST_JSON)
+        return key if told == key.decode("utf-8", "backslashreplace") else told
+
+    def error_text(self, text: str, messages: Sequence[Message]) -> str:
+        """Return what an exception says, without what is hidden of the records of its call.
+
+        Where they are too large to look for that, the text is withheld.
+        """
+        if not (text and self.rules):
+            return text
+        mask = self.of({topic for each in messages for topic in _topics_of(each)})
+        if not (mask.hides_fields or mask.hides_a_part):
+            return text
+        left = _MOST_LOOKED_INTO
+        for message in messages:
+            left -= len(message.value() or b"")
+            if left < 0 or not hide_record(message, mask, _MOST_VALUE):
+                return f"<not shown: the value is {TOO_LARGE}>"
+        return f"<not shown: {TOO_MUCH}>" if mask.is_full else mask.error_text(text)
+
+    def of(self, topics: Iterable[str | None]) -> FieldMask:
+        """Return what hides what of one record.
+
+        ``topics`` are those that it lies in, and that it came from; where one of them is not
+        known (None), whatever any rule hides is hidden.
+        """
+        names = set(topics)
+        if None in names:
+            rules = list(self.rules)
+        else:
+            rules = [rule for rule in self.rules if any(rule.is_for(str(each)) for each in names)]
+        fields = {name: None for rule in rules for name in rule.fields}
+        return FieldMask(fields, {part for rule in rules for part in rule.whole})

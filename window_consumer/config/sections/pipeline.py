@@ -1,0 +1,339 @@
+"""The configuration of the pipeline, ``pipeline.yaml``: from the file to one checked value."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from attrs import field, frozen
+
+from window_consumer.config import (
+    names,
+)
+from window_consumer.config import (
+    value_types as kinds,
+)
+from window_consumer.config.interpolation import Interpolation
+from window_consumer.config.options import about
+from window_consumer.config.problems import (
+    InvalidError,
+    Problem,
+    to_error,
+)
+from window_consumer.config.sections.kafka_properties import (
+    KafkaConfig,
+    as_text,
+    is_secret_key,
+)
+from window_consumer.config.sections.mask import MaskRule
+from window_consumer.config.structure import (
+    register,
+    section_of,
+)
+from window_consumer.config.tree import (
+    Origin,
+    Tree,
+    walk,
+)
+from window_consumer.config.value_types import Kind
+from window_consumer.config.yaml_file import read_file
+from window_consumer.model.redaction import Mask
+
+DAY_S: Final = 86400.0
+
+
+def _some(noun: str) -> Kind:
+    return kinds.text(noun, lambda text: None if text.strip() else "is empty")
+
+
+def _properties() -> Kind:
+    """Spark's properties by their dotted names."""
+    expected = "a mapping of Spark's properties, such as spark.executor.memory: 4g"
+
+    def read(raw: Any) -> Mapping[str, str]:
+        if not isinstance(raw, dict):
+            raise InvalidError.of(raw, expected)
+        problems = [
+            Problem((key,), "is no property of Spark's: their names begin with spark.")
+            for key in raw
+            if not str(key).startswith("spark.")
+        ]
+        problems += [
+            Problem((key,), "expected a text, a number, true or false")
+            for key, value in raw.items()
+            if not isinstance(value, str | int | float)
+        ]
+        if problems:
+            raise InvalidError(*problems)
+        return {key: as_text(value) for key, value in raw.items()}
+
+    schema = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+    return Kind("properties", expected, read, str, schema)
+
+
+@frozen(kw_only=True)
+class SparkSection:
+    """Which Spark runs the jobs."""
+
+    master: str | None = field(
+        default=None,
+        metadata=about(
+            "Where the jobs run: local[*], spark://host:7077, k8s://... `--master` wins over it, "
+            "and under spark-submit its own settings do.",
+            kind=_some("a master such as local[*]"),
+            default="local[*]",
+        ),
+    )
+    properties: Mapping[str, str] = field(
+        factory=dict,
+        repr=False,
+        metadata=about("Spark's own properties, by their dotted names.", kind=_properties()),
+    )
+
+
+@frozen(kw_only=True)
+class TraceSection:
+    """What becomes of the message trace."""
+
+    topic: str = field(
+        default="wc.trace",
+        metadata=about("The topic of the events.", kind=kinds.kafka_name("topic")),
+    )
+    keep: float = field(
+        default=30 * DAY_S,
+        metadata=about(
+            "How long events are kept in the table; `pipeline maintain` takes older days out.",
+            kind=kinds.duration(DAY_S, 36500 * DAY_S),
+            reason="a complaint comes within a month",
+        ),
+    )
+    keys: Literal["raw", "hmac", "off"] = field(
+        default="raw",
+        metadata=about(
+            "How keys stand in the trace, as in workers.yaml: `trace search --key` looks for it.",
+            kind=kinds.choice("raw", "hmac", "off"),
+            reason="a code that is not one finds nothing",
+        ),
+    )
+    key_secret: str | None = field(
+        default=None,
+        repr=False,
+        metadata=about(
+            "The secret for `keys: hmac`, as in workers.yaml.",
+            kind=_some("a secret"),
+            default="none: has to be given with keys: hmac",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class AuditSection:
+    """What becomes of the message audit."""
+
+    topic: str = field(
+        default="wc.audit",
+        metadata=about("The topic of the counts.", kind=kinds.kafka_name("topic")),
+    )
+    grace: float = field(
+        default=3600.0,
+        metadata=about(
+            "How long after its end a bucket may still be counted for: after that it is final.",
+            kind=kinds.duration(0.0, 36500 * DAY_S),
+            reason="most retries are over, and whoever died has been started again",
+        ),
+    )
+    alerts_topic: str | None = field(
+        default=None,
+        metadata=about(
+            "The topic that `audit report` tells what is lost; it has to be there.",
+            kind=kinds.kafka_name("topic"),
+            default="none: nothing is written",
+        ),
+    )
+    unaudited: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "Topics to which others write, too, who do not count: nothing of them is called lost.",
+            kind=kinds.list_of(kinds.kafka_name("topic"), "topics", may_be_empty=True),
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class DeadLetterSection:
+    """Which dead letters there are, and what is kept of them."""
+
+    topics: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "Topics of dead letters by name, whoever writes them.",
+            kind=kinds.list_of(
+                kinds.kafka_name("topic"), "names of dead-letter topics", may_be_empty=True
+            ),
+            default="none",
+        ),
+    )
+    patterns: tuple[str, ...] = field(
+        default=(r"^.+\.dlq$",),
+        metadata=about(
+            "Regular expressions that are searched in the names of topics, beside `topics`.",
+            kind=kinds.list_of(
+                kinds.text("a regular expression that begins with ^", names.wrong_pattern, r"^\^"),
+                "regular expressions",
+                may_be_empty=True,
+            ),
+            reason="the workers' dead letters are in <group>.<topic>.dlq",
+            default=r"`[^.+\.dlq$]`",
+        ),
+    )
+    keep: float = field(
+        default=90 * DAY_S,
+        metadata=about(
+            "How long dead letters are kept in the table; `pipeline maintain` takes older ones "
+            "out. The topics keep theirs as long as their retention says.",
+            kind=kinds.duration(DAY_S, 36500 * DAY_S),
+            reason="longer than the topics, and enough to see whether a cause comes back",
+        ),
+    )
+    keys: Literal["raw", "hmac", "off"] = field(
+        default="raw",
+        metadata=about(
+            "How keys stand in the table and in reports: as they are, as codes, or not at all.",
+            kind=kinds.choice("raw", "hmac", "off"),
+            reason="whose records fail is the first question",
+        ),
+    )
+    key_secret: str | None = field(
+        default=None,
+        repr=False,
+        metadata=about(
+            "The secret for `keys: hmac`.",
+            kind=_some("a secret"),
+            default="none: has to be given with keys: hmac",
+        ),
+    )
+    values: bool = field(
+        default=False,
+        metadata=about(
+            "Whether the beginnings of values are kept, and shown in reports, as far as `mask` "
+            "lets them.",
+            kind=kinds.boolean(),
+            reason="a report goes to many people",
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class PipelineConfig:
+    """The whole of ``pipeline.yaml``."""
+
+    kafka: KafkaConfig = field(
+        factory=KafkaConfig,
+        metadata=about("The client's properties, as in workers.yaml; Spark's client gets them."),
+    )
+    directory: str = field(
+        metadata=about(
+            "The root of tables and checkpoints: a directory, which for a relative name begins at "
+            "that of the file, or an address that all executors can write to (s3a://...).",
+            kind=_some("the name of a directory, or an address such as s3a://bucket/path"),
+            default="none: has to be given",
+        ),
+    )
+    batch_records: int = field(
+        default=2000,
+        metadata=about(
+            "The most records of a topic of events in one batch. Each holds thousands of events.",
+            kind=kinds.whole_number(1, 10_000_000),
+            reason="some million events: a few hundred megabytes of memory",
+        ),
+    )
+    fail_on_data_loss: bool = field(
+        default=True,
+        metadata=about(
+            "Whether a job ends when records are gone that it has not read, by retention or "
+            "because a topic was made anew. With false it goes on and says so.",
+            kind=kinds.boolean(),
+            reason="who has lost events should know before the answers are believed",
+        ),
+    )
+    spark: SparkSection = field(factory=SparkSection, metadata=about("Which Spark runs the jobs."))
+    trace: TraceSection = field(
+        factory=TraceSection, metadata=about("What becomes of the message trace.")
+    )
+    audit: AuditSection = field(
+        factory=AuditSection, metadata=about("What becomes of the message audit.")
+    )
+    dlq: DeadLetterSection = field(
+        factory=DeadLetterSection,
+        metadata=about("Which dead letters there are, and what is kept of them."),
+    )
+    mask: tuple[MaskRule, ...] = field(
+        default=(),
+        metadata=about(
+            "What must not be kept of dead letters: the rules of `mask` in workers.yaml, as there."
+        ),
+    )
+
+
+for _class in (SparkSection, TraceSection, AuditSection, DeadLetterSection, PipelineConfig):
+    register(_class)
+
+
+@frozen
+class LoadedPipeline:
+    """A configuration of the pipeline that passed all checks which need no cluster."""
+
+    config: PipelineConfig
+    secrets: frozenset[str] = field(repr=False)
+    file: pathlib.Path
+
+    @property
+    def directory(self) -> str:
+        """The root of tables and checkpoints, absolute."""
+        given = self.config.directory
+        return given if "://" in given else str((self.file.parent / given).resolve())
+
+
+def load_pipeline(path: pathlib.Path, environ: Mapping[str, str] = os.environ) -> LoadedPipeline:
+    """Read a configuration file; raises ConfigError with all problems, secrets masked."""
+    try:
+        tree, problems = read_file(path)
+    except InvalidError as error:
+        raise to_error(error.problems, Tree({}, {(): Origin(str(path))}), Mask(())) from None
+    interpolation = Interpolation(environ, path.parent)
+    tree, missing = interpolation.apply(tree)
+    problems += missing
+    secrets = frozenset(interpolation.secrets | set(_secrets(tree))) - {""}
+    config = section_of(tree.value, PipelineConfig, (), problems)
+    if config is not None and "bootstrap.servers" not in config.kafka.common:
+        problems.append(Problem(("kafka", "bootstrap.servers"), "is missing"))
+    if config is not None and config.trace.keys == "hmac" and not config.trace.key_secret:
+        problems.append(Problem(("trace", "key_secret"), "is missing: keys are codes (hmac)"))
+    if config is not None:
+        problems += _dead_letters(config)
+    if problems or config is None:
+        raise to_error(problems, tree, Mask(secrets))
+    return LoadedPipeline(config, secrets, path)
+
+
+def _dead_letters(config: PipelineConfig) -> list[Problem]:
+    found = []
+    if config.dlq.keys == "hmac" and not config.dlq.key_secret:
+        found.append(Problem(("dlq", "key_secret"), "is missing: keys are codes (hmac)"))
+    if not config.dlq.topics and not config.dlq.patterns:
+        found.append(Problem(("dlq", "topics"), "are missing, and so are patterns: name some"))
+    for index, rule in enumerate(config.mask):
+        if not rule.fields and not rule.whole:
+            message = "hides nothing: give fields: [...], or whole: [value] for a part of a record"
+            found.append(Problem(("mask", index), message))
+    return found
+
+
+def _secrets(tree: Tree) -> list[str]:
+    return [
+        as_text(value)
+        for path, value in walk(tree.value)
+        if isinstance(value, str | int | float) and is_secret_key(".".join(map(str, path)))
+    ]

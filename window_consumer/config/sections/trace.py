@@ -1,0 +1,186 @@
+"""The section ``trace``, and its key ``sample``: a share of all records, or of all keys."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from attrs import field, frozen
+
+from window_consumer.config import (
+    units,
+)
+from window_consumer.config import (
+    value_types as kinds,
+)
+from window_consumer.config.options import about
+from window_consumer.config.problems import (
+    InvalidError,
+    Problem,
+    did_you_mean,
+)
+from window_consumer.config.value_types import Kind
+
+_MIB: Final = 1024**2
+
+
+@frozen
+class Sample:
+    """Which records are traced."""
+
+    ratio: float
+    """A share, 1.0 for all."""
+    by: Literal["record", "key"] = "record"
+
+
+_RATIO: Final = kinds.percent(0.0001, 1.0)
+_BY: Final = kinds.choice("record", "key")
+_EXPECTED: Final = "a percentage such as 1% or 100%, or {by: key, ratio: 1%}"
+
+
+def sample_kind() -> Kind:
+    """A Sample: a percentage, or a mapping."""
+    schema = {
+        "anyOf": [
+            _RATIO.schema,
+            {
+                "type": "object",
+                "properties": {"by": _BY.schema, "ratio": _RATIO.schema},
+                "required": ["ratio"],
+                "additionalProperties": False,
+            },
+        ]
+    }
+    limits = f"{_RATIO.limits}; or by (record, key) and ratio"
+    return Kind("sample", _EXPECTED, _read, _write, schema, limits)
+
+
+def _read(raw: Any) -> Sample:
+    if not isinstance(raw, dict):
+        try:
+            return Sample(_RATIO.read(raw))
+        except InvalidError as error:
+            if isinstance(raw, str | int | float):
+                raise
+            raise InvalidError.of(raw, _EXPECTED) from error
+    kinds_of = {"by": _BY, "ratio": _RATIO}
+    problems: list[Problem] = []
+    values: dict[str, Any] = {}
+    for key, value in raw.items():
+        if key not in kinds_of:
+            hint = did_you_mean(str(key), kinds_of) or f"known are {', '.join(kinds_of)}"
+            problems.append(Problem((key,), f"unknown key; {hint}"))
+            continue
+        try:
+            values[key] = kinds_of[key].read(value)
+        except InvalidError as error:
+            problems.extend(problem.below((key,)) for problem in error.problems)
+    if "ratio" not in raw:
+        problems.append(Problem(("ratio",), f"is missing: {_RATIO.expected}"))
+    if problems:
+        raise InvalidError(*problems)
+    return Sample(**values)
+
+
+def _write(sample: Sample) -> str:
+    ratio = units.format_percent(sample.ratio)
+    return ratio if sample.by == "record" else f"{{by: key, ratio: {ratio}}}"
+
+
+@frozen(kw_only=True)
+class TraceConfig:
+    """The message trace: what happened to each record, written down for later."""
+
+    sample: Sample | None = field(
+        default=None,
+        metadata=about(
+            "Which records are traced: a share of them, or all records of a share of the keys "
+            "({by: key, ratio: 1%}). All that see a record choose alike.",
+            kind=sample_kind(),
+            default="none: nothing is traced",
+        ),
+    )
+    failures: Literal["all", "sampled"] = field(
+        default="all",
+        metadata=about(
+            "all: failed calls, retries, dead letters, expired and dropped records are traced of "
+            "every record. sampled: of those that `sample` chooses.",
+            kind=kinds.choice("all", "sampled"),
+            reason="they are few, and they are what people look for",
+        ),
+    )
+    topic: str = field(
+        default="wc.trace",
+        metadata=about(
+            "The topic for the events. It is made where it is missing and `topics.create` says "
+            "so; without it events are lost and counted, and workers run all the same.",
+            kind=kinds.kafka_name("topic"),
+            reason="one topic for all groups: a record's way leads through several",
+        ),
+    )
+    keys: Literal["raw", "hmac", "off"] = field(
+        default="off",
+        metadata=about(
+            "How keys stand in events: as they are, as a code that only who has `key_secret` can "
+            "look for, or not at all.",
+            kind=kinds.choice("raw", "hmac", "off"),
+            reason="a key may name a person, and others read the trace than the topics",
+        ),
+    )
+    key_secret: str | None = field(
+        default=None,
+        repr=False,
+        metadata=about(
+            "The secret for `keys: hmac`; the same wherever events are to be compared.",
+            kind=kinds.text(
+                "a secret of at least 16 characters",
+                lambda text: None if len(text) >= 16 else "is too short",
+            ),
+            default="none: has to be given with keys: hmac",
+        ),
+    )
+    way: Literal["kafka", "spool"] = field(
+        default="kafka",
+        metadata=about(
+            "kafka: events go straight to the topic; what the brokers do not take within 30s is "
+            "lost and counted. spool: they go to files first, which survive the end of the process "
+            "and wait for as long as brokers are away.",
+            kind=kinds.choice("kafka", "spool"),
+            reason="needs no disk",
+        ),
+    )
+    acks: Literal["0", "1", "all"] = field(
+        default="1",
+        metadata=about(
+            "Who has to confirm events with `way: kafka`. With 0 nobody does, and what brokers "
+            "refuse is lost without being counted. The spool always waits for all.",
+            kind=kinds.choice("0", "1", "all"),
+            reason="counts what is lost, and does not wait for other replicas",
+        ),
+    )
+    directory: str | None = field(
+        default=None,
+        metadata=about(
+            "The directory of the spool; processes may share one. A relative name begins at the "
+            "directory of the configuration file.",
+            kind=kinds.text(
+                "the name of a directory", lambda name: None if name.strip() else "is empty"
+            ),
+            default="none: has to be given with way: spool",
+        ),
+    )
+    max_bytes: int = field(
+        default=1024 * _MIB,
+        metadata=about(
+            "The most that the spool's directory may hold. What comes then is lost and counted.",
+            kind=kinds.size(_MIB, 1024**5),
+            reason="some ten million events: hours of an outage at a thousand records a second",
+        ),
+    )
+    flush: float = field(
+        default=1.0,
+        metadata=about(
+            "How long events are gathered before they are sent, or written and flushed to disk.",
+            kind=kinds.duration(0.01, 60.0),
+            reason="what is lost when the process is killed; many events share a batch",
+        ),
+    )

@@ -1,0 +1,297 @@
+"""The kinds of values that keys take: what they are called, how they are read, written, checked.
+
+A Kind is the one source for the messages about wrong values, the reference page and the JSON
+Schema. What depends on more than one key is in ``checks``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import evolve, field, frozen
+
+from window_consumer.config import (
+    names,
+    units,
+)
+from window_consumer.config.interpolation import Untyped
+from window_consumer.config.problems import (
+    InvalidError,
+    Problem,
+    did_you_mean,
+)
+
+REFERENCE: Final[Mapping[str, Any]] = {"$ref": "#/$defs/reference"}
+"""The JSON Schema of a scalar with ``${...}``, which only the loader can judge."""
+
+
+@frozen
+class Kind:
+    """A kind of value."""
+
+    name: str
+    """A word or two for a table: ``duration``."""
+    expected: str
+    """What to write, with the limits: ``a duration such as 500ms, from 10ms to 1m``."""
+    read: Callable[[Any], Any] = field(repr=False)
+    """Makes the value of the raw one; raises InvalidError."""
+    write: Callable[[Any], str] = field(repr=False)
+    """Writes a value the way that the file has it."""
+    schema: Mapping[str, Any] = field(repr=False)
+    """The JSON Schema of the raw value."""
+    limits: str = ""
+    """What is allowed of the kind, for a table: ``10ms to 1m``."""
+
+
+def boolean() -> Kind:
+    """True or false."""
+    expected = "true or false"
+
+    def read(raw: Any) -> bool:
+        value = raw.typed() if isinstance(raw, Untyped) else raw
+        if isinstance(value, bool):
+            return value
+        quoted = isinstance(value, str) and value in {"true", "false"}
+        raise InvalidError.of(raw, expected, hint="write it without quotes" if quoted else "")
+
+    return Kind(
+        "boolean",
+        expected,
+        read,
+        lambda value: "true" if value else "false",
+        {"anyOf": [{"type": "boolean"}, REFERENCE]},
+    )
+
+
+def whole_number(lower: int, upper: int) -> Kind:
+    """A whole number within limits, both included."""
+    expected = f"a whole number from {lower} to {upper}"
+
+    def read(raw: Any) -> int:
+        value = raw.typed() if isinstance(raw, Untyped) else raw
+        if isinstance(value, int) and not isinstance(value, bool) and lower <= value <= upper:
+            return value
+        quoted = isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value)
+        raise InvalidError.of(raw, expected, hint="write it without quotes" if quoted else "")
+
+    limits = {"type": "integer", "minimum": lower, "maximum": upper}
+    return Kind(
+        "whole number",
+        expected,
+        read,
+        str,
+        {"anyOf": [limits, REFERENCE]},
+        f"{lower} to {upper}",
+    )
+
+
+def duration(lower_s: float, upper_s: float) -> Kind:
+    """A duration within limits, both included; its value is in seconds."""
+    lower, upper = units.format_duration(lower_s), units.format_duration(upper_s)
+    expected = f"a duration such as 500ms, 10s or 1m, from {lower} to {upper}"
+
+    def read(raw: Any) -> float:
+        value: float = _quantity(raw, units.parse_duration, expected)
+        if not lower_s <= value <= upper_s:
+            raise InvalidError.of(raw, expected)
+        return value
+
+    return Kind(
+        "duration",
+        expected,
+        read,
+        units.format_duration,
+        _quantity_schema(units.DURATION_UNITS, zero=lower_s == 0),
+        f"{lower} to {upper}",
+    )
+
+
+def duration_range() -> Kind:
+    """Two durations; the value is a pair of seconds."""
+    expected = "a range of durations such as 200ms..5s"
+    one = f"[0-9]+([.][0-9]+)?({'|'.join(units.DURATION_UNITS)})"
+    return Kind(
+        "range of durations",
+        expected,
+        lambda raw: _quantity(raw, units.parse_duration_range, expected),
+        units.format_duration_range,
+        {"anyOf": [{"type": "string", "pattern": f"^{one} *[.][.] *{one}$"}, REFERENCE]},
+        "lower end above 0 and not above the upper end",
+    )
+
+
+def size(lower: int, upper: int) -> Kind:
+    """A size within limits, both included; its value is in bytes."""
+    limits = units.format_size(lower), units.format_size(upper)
+    expected = f"a size such as 64MiB or 1GiB, from {limits[0]} to {limits[1]}"
+
+    def read(raw: Any) -> int:
+        value: int = _quantity(raw, units.parse_size, expected)
+        if not lower <= value <= upper:
+            raise InvalidError.of(raw, expected)
+        return value
+
+    return Kind(
+        "size",
+        expected,
+        read,
+        units.format_size,
+        _quantity_schema(units.SIZE_UNITS, zero=lower == 0),
+        f"{limits[0]} to {limits[1]}",
+    )
+
+
+def percent(lower: float, upper: float) -> Kind:
+    """A percentage within limits, both included; its value is a share, 1.0 for 100 %."""
+    limits = units.format_percent(lower), units.format_percent(upper)
+    expected = f"a percentage such as 50%, from {limits[0]} to {limits[1]}"
+
+    def read(raw: Any) -> float:
+        value: float = _quantity(raw, units.parse_percent, expected)
+        if not lower <= value <= upper:
+            raise InvalidError.of(raw, expected)
+        return value
+
+    return Kind(
+        "percentage",
+        expected,
+        read,
+        units.format_percent,
+        _quantity_schema(units.PERCENT_UNITS, zero=lower == 0),
+        f"{limits[0]} to {limits[1]}",
+    )
+
+
+def choice(*words: str) -> Kind:
+    """One of some words."""
+    alternatives = f"{', '.join(words[:-1])} or {words[-1]}"
+    expected = f"one of {alternatives}"
+
+    def read(raw: Any) -> str:
+        if isinstance(raw, str):
+            if raw in words:
+                return str(raw)
+            raise InvalidError.of(raw, expected, hint=did_you_mean(raw, words))
+        raise InvalidError.of(raw, expected)
+
+    schema = {"anyOf": [{"enum": list(words)}, REFERENCE]}
+    return Kind("word", expected, read, str, schema, alternatives)
+
+
+def text(expected: str, check: Callable[[str], str | None], pattern: str | None = None) -> Kind:
+    """Text that has to pass a check, which returns what is wrong with it; None when all is well.
+
+    ``pattern`` is for the JSON Schema.
+    """
+
+    def read(raw: Any) -> str:
+        if not isinstance(raw, str):
+            scalar = isinstance(raw, int | float)
+            raise InvalidError.of(raw, expected, hint="write it in quotes" if scalar else "")
+        wrong = check(raw)
+        if wrong is not None:
+            raise InvalidError.of(raw, expected, wrong)
+        return str(raw)
+
+    schema: dict[str, Any] = {"type": "string", "minLength": 1}
+    if pattern is not None:
+        schema = {"anyOf": [{"type": "string", "pattern": pattern}, REFERENCE]}
+    return Kind("text", expected, read, str, schema, expected)
+
+
+def kafka_name(noun: str) -> Kind:
+    """A topic's or a group's name."""
+    expected = f"a {noun} name of letters, digits, dots, dashes and underscores"
+    return text(expected, names.wrong_name, names.LEGAL)
+
+
+def template(example: str, *more: str) -> Kind:
+    """A template for the names of ladder topics; a mapping for YAML unless it is quoted.
+
+    Beside ``{group}`` and ``{topic}`` it has to contain the placeholders in ``more``.
+    """
+    plain = text(
+        f"a template such as '{example}'",
+        lambda template: names.wrong_template(template, *more),
+        r"^\{group\}[.].*\{topic\}",
+    )
+    return evolve(plain, write=repr)
+
+
+def exception_class() -> Kind:
+    """An exception's dotted name or, from Python, the class itself."""
+    by_name = text("the dotted name of an exception class", names.wrong_exception, names.DOTTED)
+
+    def read(raw: Any) -> str | type[BaseException]:
+        if isinstance(raw, type) and issubclass(raw, BaseException):
+            return raw
+        name: str = by_name.read(raw)
+        return name
+
+    def write(value: str | type[BaseException]) -> str:
+        if isinstance(value, str):
+            return value
+        return f"{value.__module__}.{value.__qualname__}"
+
+    return Kind("class", by_name.expected, read, write, by_name.schema)
+
+
+def list_of(item: Kind, plural: str, *, may_be_empty: bool = False) -> Kind:
+    """A list of items that differ from each other; the value is a tuple."""
+    expected = f"a list of {plural}"
+
+    def read(raw: Any) -> tuple[Any, ...]:
+        if not isinstance(raw, list):
+            hint = ""
+            if isinstance(raw, str) and len(raw) <= names.MAX_LENGTH:
+                hint = f"write [{raw if re.fullmatch(names.LEGAL, raw) else repr(str(raw))}]"
+            raise InvalidError.of(raw, expected, hint=hint)
+        if not raw and not may_be_empty:
+            raise InvalidError(Problem((), f"the list is empty, expected {expected}"))
+        return _items(raw, item)
+
+    schema: dict[str, Any] = {"type": "array", "items": item.schema, "uniqueItems": True}
+    if not may_be_empty:
+        schema["minItems"] = 1
+    return Kind(
+        f"list of {plural}",
+        expected,
+        read,
+        lambda values: f"[{', '.join(map(item.write, values))}]",
+        schema,
+        f"each {item.expected}",
+    )
+
+
+def _items(raw: list[Any], item: Kind) -> tuple[Any, ...]:
+    values: list[Any] = []
+    problems: list[Problem] = []
+    for index, element in enumerate(raw):
+        try:
+            value = item.read(element)
+        except InvalidError as error:
+            problems.extend(problem.below((index,)) for problem in error.problems)
+            continue
+        if value in values:
+            problems.append(Problem((index,), "is in the list twice", value=element))
+        values.append(value)
+    if problems:
+        raise InvalidError(*problems)
+    return tuple(values)
+
+
+def _quantity(raw: Any, parse: Callable[[str], Any], expected: str) -> Any:
+    if not isinstance(raw, str | int | float):
+        raise InvalidError.of(raw, expected)
+    try:
+        return parse(str(raw))
+    except units.UnitError as error:
+        raise InvalidError.of(raw, expected, str(error), error.hint) from None
+
+
+def _quantity_schema(of_units: Mapping[str, Any], *, zero: bool) -> dict[str, Any]:
+    pattern = f"^[0-9]+([.][0-9]+)?({'|'.join(of_units)})$"
+    zeros = [{"enum": [0, "0"]}] if zero else []
+    return {"anyOf": [{"type": "string", "pattern": pattern}, *zeros, REFERENCE]}

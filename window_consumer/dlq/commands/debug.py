@@ -1,0 +1,190 @@
+"""``window-consumer dlq debug``: the handler under pdb, with the record of a dead letter.
+
+Python's debugger, for handlers of either kind.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pdb  # noqa: T100 - the debugger is what `dlq debug` is for
+import sys
+import traceback
+import types
+from bdb import BdbQuit
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from window_consumer.app.application import App
+from window_consumer.app.handlers import HandlerSpec
+from window_consumer.app.loading import load_app
+from window_consumer.cli.output import FAILED, OK
+from window_consumer.dlq.commands.options import look, topic_options_without_app
+from window_consumer.dlq.commands.show import latest
+from window_consumer.dlq.dead_letter import DeadLetter
+from window_consumer.dlq.handling import handler_for
+from window_consumer.dlq.reader import DeadLetterTopics
+from window_consumer.dlq.source import Source
+from window_consumer.model.errors import LifespanError, Skip
+from window_consumer.model.produce import results_of
+from window_consumer.runtime.pools.inline_event_loop import HandLoop
+from window_consumer.testing import make_record
+
+
+class Debugger(pdb.Pdb):
+    """Stops at the first line of what it calls. Remembers that somebody has quit.
+
+    pdb itself returns then as if the handler had returned.
+    """
+
+    was_quit = False
+
+    def set_quit(self) -> None:
+        """Quit, from the prompt or because nothing more is typed."""
+        self.was_quit = True
+        super().set_quit()
+
+    def call(self, function: Callable[..., object], *arguments: object) -> object:
+        """Call a function; BdbQuit where somebody has quit."""
+        result = self.runcall(function, *arguments)
+        self._check()
+        return result
+
+    async def call_coroutine(
+        self, function: Callable[..., Awaitable[object]], *arguments: object
+    ) -> object:
+        """Await what a coroutine function makes; BdbQuit where somebody has quit.
+
+        What it waits for is not stepped through: the loop runs without the debugger meanwhile.
+        """
+        try:
+            return await self._stepped(_coroutine(function(*arguments)))
+        finally:
+            self._check()
+
+    @types.coroutine
+    def _stepped(self, coroutine: Coroutine[Any, Any, object]) -> Generator[object, Any, object]:
+        self.reset()
+        send: Callable[[Any], object] = coroutine.send
+        value: Any = None
+        try:
+            while True:
+                waits_for = self._step(send, value)
+                try:
+                    send, value = coroutine.send, (yield waits_for)
+                except BaseException as error:
+                    send, value = coroutine.throw, error
+        except StopIteration as end:
+            return end.value
+        except BdbQuit:
+            return None
+
+    def _step(self, send: Callable[[Any], object], value: Any) -> object:
+        # A function of its own: below a generator pdb stops at every StopIteration.
+        sys.settrace(self.trace_dispatch)
+        try:
+            return send(value)
+        finally:
+            sys.settrace(None)
+
+    def _check(self) -> None:
+        # Middleware must not take half a call for a whole one: it may commit what was done.
+        if self.was_quit:
+            raise BdbQuit
+
+
+def _coroutine(made: Any) -> Coroutine[Any, Any, object]:
+    """Return what a coroutine function has made; what only can be awaited in one of ours."""
+
+    async def awaited() -> object:
+        return await made
+
+    return made if inspect.iscoroutine(made) else awaited()
+
+
+@click.command("debug")
+@click.argument("name", metavar="ID")
+@click.argument("application", metavar="MODULE:APP")
+@topic_options_without_app
+@click.option("--handler", default=None, help="The handler to call. [default: the failed one]")
+def debug_command(*, name: str, application: str, handler: str | None, **options: Any) -> int:
+    """Run the handler on the record of a dead letter, under Python's debugger.
+
+    It stops at the handler's first line (n: next line, c: go on, q: quit), and where an exception
+    leaves the handler. Lifespan and middleware are those of the application. Nothing is produced
+    or committed by us; what the handler itself does, it does.
+    """
+    options["application"] = application
+    app = load_app(application)
+    found: list[DeadLetter] = []
+
+    def action(_: Source, topics: DeadLetterTopics) -> int:
+        found.append(latest(topics, name))
+        return OK
+
+    code = look(options, action)
+    return _debug(app, handler_for(found[0], app, handler), found[0]) if found else code
+
+
+def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
+    debugger = Debugger(nosigint=True)
+
+    def stepping(given: Any) -> object:
+        return debugger.call(handler.function, *handler.parameters.arguments(given))
+
+    async def stepping_coroutine(given: Any) -> object:
+        function: Any = handler.function
+        return await debugger.call_coroutine(function, *handler.parameters.arguments(given))
+
+    with ExitStack() as stack:
+        loop = stack.enter_context(HandLoop())
+        try:
+            state = stack.enter_context(app.resources(loop.run))
+        except Exception as error:
+            raise LifespanError(
+                f"the application's lifespan raised {type(error).__name__}: {error}"
+            ) from error
+        first = letter.original or letter.position
+        record = make_record(
+            topic=letter.original_topic or first.topic,
+            partition=first.partition,
+            offset=first.offset,
+            timestamp=letter.original_timestamp,
+            key=letter.key,
+            value=letter.value,
+            headers=letter.own_headers,
+            state=state,
+        )
+        click.echo(f"{handler.name} ({handler.place}) with {record!r}", err=True)
+        try:
+            around = app.batch_surrounded if handler.is_batch else app.surrounded
+            given: Any = [record] if handler.is_batch else record
+            if handler.is_async:
+                call: Any = around(stepping_coroutine, coroutines=True)
+                returned = loop.run(call(given))
+            else:
+                returned = around(stepping)(given)
+            results = results_of(returned)
+        except BdbQuit:
+            return _quit()
+        except Skip as skip:
+            click.echo(f"the handler skips the record: {skip}", err=True)
+            return OK
+        except Exception as error:
+            trace = error.__traceback__
+            click.echo("".join(traceback.format_exception(error)), err=True)
+            pdb.post_mortem(trace)
+            return FAILED
+    if debugger.was_quit:
+        return _quit()
+    click.echo("the handler returned: the record would be done", err=True)
+    for result in results:
+        click.echo(f"not produced, as this is no worker: {result!r}", err=True)
+    return OK
+
+
+def _quit() -> int:
+    click.echo("quit: the handler was not run to its end", err=True)
+    return OK

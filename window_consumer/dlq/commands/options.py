@@ -1,0 +1,145 @@
+"""What the commands on dead letters have in common: which topics, which of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from window_consumer.app.loading import load_app
+from window_consumer.cli.logs import set_up
+from window_consumer.cli.options import Duration
+from window_consumer.cli.output import explain
+from window_consumer.dlq.conditions import parse_where
+from window_consumer.dlq.reader import DeadLetterTopics
+from window_consumer.dlq.source import Source
+from window_consumer.model.conditions.expressions import (
+    Expression,
+    ExpressionError,
+)
+from window_consumer.model.errors import UsageError
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+_WAIT_S = 10.0
+"""Somebody sits in front of it."""
+
+
+class Condition(click.ParamType[Expression]):
+    """A condition on dead letters."""
+
+    name = "expression"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Expression:
+        """Return it parsed."""
+        if isinstance(value, Expression):
+            return value
+        try:
+            return parse_where(str(value))
+        except ExpressionError as error:
+            self.fail(str(error), param, ctx)
+
+
+START_TIMEOUT = click.option(
+    "--start-timeout",
+    type=Duration(),
+    default=_WAIT_S,
+    metavar="DURATION",
+    help="Give up when no broker answers for so long (exit code 1). [default: 10s]",
+)
+_TOPICS = (
+    click.option(
+        "-c",
+        "--config",
+        type=click.Path(path_type=Path),
+        default=None,
+        help="The configuration file. [default: workers.yaml]",
+    ),
+    click.option(
+        "--worker", "workers", multiple=True, metavar="WORKER", help="Only dead letters of this."
+    ),
+    click.option(
+        "--topic",
+        "topics",
+        multiple=True,
+        metavar="TOPIC",
+        help="Only this topic: the records' own, or any topic that holds dead letters.",
+    ),
+    click.option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        default=None,
+        help="Look at a --topic of this cluster, without a configuration.",
+    ),
+    click.option(
+        "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as for run."
+    ),
+    START_TIMEOUT,
+)
+_APPLICATION = click.option(
+    "--app",
+    "application",
+    metavar="MODULE:APP",
+    default=None,
+    help="The application, where its decorators give what the configuration does not.",
+)
+WHERE = click.option(
+    "--where",
+    type=Condition(),
+    default=None,
+    metavar="EXPR",
+    help="Only those that fulfil a condition, as in \"reason == 'FATAL' and time > ago(2h)\".",
+)
+
+
+def topic_options(command: CommandT) -> CommandT:
+    """Give a command the options that say which topics to look at."""
+    return topic_options_without_app(_APPLICATION(command))
+
+
+def topic_options_without_app(command: CommandT) -> CommandT:
+    """Give them to a command that is told the application as an argument."""
+    return reduce(lambda inner, option: option(inner), reversed(_TOPICS), command)
+
+
+def source_of(options: dict[str, Any]) -> Source:
+    """Return what the options ask for; raises UsageErrors."""
+    topics = options["topics"]
+    if options["bootstrap"] is None:
+        application = options["application"]
+        return Source.of_config(
+            options["config"] or Path("workers.yaml"),
+            app=None if application is None else load_app(application),
+            workers=options["workers"],
+            topics=topics,
+            overrides=options["overrides"],
+        )
+    for name in ("config", "workers", "overrides"):
+        if options[name]:
+            raise UsageError(
+                "--bootstrap is for looking without a configuration: leave it out, or leave out"
+                " --config, --worker and --set"
+            )
+    if not topics:
+        raise UsageError("--bootstrap needs --topic: the topic that holds the dead letters")
+    return Source.of_address(options["bootstrap"], topics)
+
+
+def look(options: dict[str, Any], action: Callable[[Source, DeadLetterTopics], int]) -> int:
+    """Open what the options ask for and do something with it; return the exit code.
+
+    What goes wrong is told without the secrets of the configuration.
+    """
+    formatter = set_up("text", "warning")
+    source = source_of(options)
+    formatter.mask = source.mask
+    try:
+        with DeadLetterTopics(source, timeout_s=options["start_timeout"]) as topics:
+            return action(source, topics)
+    except Exception as error:
+        return explain(error, source.mask)

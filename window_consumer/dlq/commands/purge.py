@@ -1,0 +1,136 @@
+"""``window-consumer dlq purge``: delete old dead letters."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from window_consumer.cli.output import OK
+from window_consumer.config.units import (
+    UnitError,
+    parse_duration,
+)
+from window_consumer.dlq.commands.options import (
+    look,
+    topic_options,
+)
+from window_consumer.dlq.purge import (
+    Before,
+    Cut,
+    cuts_of,
+    purge,
+)
+from window_consumer.dlq.reader import DeadLetterTopics
+from window_consumer.dlq.source import Source
+from window_consumer.model.conditions.values import moment_ms
+from window_consumer.model.errors import UsageError
+
+_OFFSET = re.compile(r"[0-9]{1,18}")
+
+
+class BeforeType(click.ParamType[Before]):
+    """A time, an age or an offset."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Before:
+        """Return it; ages count from now."""
+        if isinstance(value, Before):
+            return value
+        text = str(value)
+        if _OFFSET.fullmatch(text):
+            return Before(offset=int(text))
+        moment = moment_ms(text)
+        if moment is not None:
+            return Before(time_ms=moment)
+        try:
+            return Before(time_ms=round((time.time() - parse_duration(text)) * 1000))
+        except UnitError:
+            self.fail(
+                f"{text!r} is no time such as 2026-11-21T10:00, no age such as 14d, no offset",
+                param,
+                ctx,
+            )
+
+
+@click.command("purge")
+@topic_options
+@click.option(
+    "--before",
+    type=BeforeType(),
+    required=True,
+    metavar="TIME|OFFSET",
+    help="Delete what was written before: 2026-11-21T10:00 (UTC), 14d (ago), or an offset.",
+)
+@click.option("--partition", type=click.IntRange(0), default=None, help="Only of this partition.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--yes", is_flag=True, help="Delete: without it nothing is.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def purge_command(
+    *,
+    before: Before,
+    partition: int | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Delete dead letters from the beginning of their topics, for good.
+
+    All that stand before the first one that is young enough go, resolved or not.
+    """
+
+    def action(_: Source, topics: DeadLetterTopics) -> int:
+        cuts = cuts_of(topics.topics, before, partition)
+        if cuts and not dry_run and not yes:
+            would = "\n".join(f"  {_in_words(cut)}" for cut in cuts)
+            raise UsageError(f"this would delete for good:\n{would}\nadd --yes to do it")
+        done = not dry_run
+        if done:
+            purge(cuts)
+        click.echo(_as_json(cuts, done) if as_json else _as_text(cuts, before, done))
+        return OK
+
+    return look(options, action)
+
+
+def _as_text(cuts: Sequence[Cut], before: Before, done: bool) -> str:  # noqa: FBT001 - one of two reports
+    if not cuts:
+        return f"nothing stands before {_limit(before)}"
+    title = "deleted" if done else "would be deleted"
+    return "\n".join([f"{title}:", *(f"  {_in_words(cut)}" for cut in cuts)])
+
+
+def _in_words(cut: Cut) -> str:
+    first, last = cut.span.first, cut.span.end - 1
+    which = f"offset {first}" if first == last else f"offsets {first} to {last}"
+    return f"{cut.name}: {which}; {cut.left} stay"
+
+
+def _limit(before: Before) -> str:
+    if before.time_ms is None:
+        return f"offset {before.offset}"
+    return datetime.fromtimestamp(before.time_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _as_json(cuts: Sequence[Cut], done: bool) -> str:  # noqa: FBT001 - one of two reports
+    named = [
+        {
+            "topic": cut.name.topic,
+            "partition": cut.name.partition,
+            "first": cut.span.first,
+            "before": cut.span.end,
+            "offsets": cut.span.count,
+            "left": cut.left,
+        }
+        for cut in cuts
+    ]
+    return json.dumps({"deleted": done, "partitions": named}, indent=2)

@@ -1,0 +1,227 @@
+"""``window-consumer dlq redrive``: put dead letters back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Any
+
+import attrs
+import click
+from attrs import define, field
+
+from window_consumer.app.loading import load_app
+from window_consumer.cli import options as common
+from window_consumer.cli.logs import (
+    GC_THRESHOLD,
+    SWITCH_INTERVAL_S,
+    set_up,
+    tune,
+)
+from window_consumer.cli.output import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    explain,
+)
+from window_consumer.cli.run import Signals
+from window_consumer.config import Mask
+from window_consumer.dlq.commands.options import (
+    START_TIMEOUT,
+    WHERE,
+)
+from window_consumer.dlq.redrive import Counts
+from window_consumer.dlq.redrive_setup import (
+    RedriveJob,
+    RedriveWishes,
+    redrive_jobs,
+)
+from window_consumer.dlq.source import load_without_handlers
+from window_consumer.kafka.cluster.groups import groups_reading
+from window_consumer.model.errors import (
+    UsageError,
+    WindowConsumerError,
+)
+
+_SAY_S = 5.0
+_LEFT = (
+    "what was left is not read again by the same command: put right what is said of it, then choose"
+    " it alone by its id (dlq show tells it): --where \"id == 'orders/0/17'\" --restart"
+)
+
+
+@click.command("redrive")
+@common.config
+@click.option(
+    "--app",
+    "application",
+    metavar="MODULE:APP",
+    help="The application, where its decorators say what the file does not, or supply tokens.",
+)
+@common.overrides
+@click.option("--worker", "workers", multiple=True, help="Only this worker's; may be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Only those of this topic, or of this dead-letter topic; may be repeated.",
+)
+@WHERE
+@click.option("--to-source", is_flag=True, help="Into the source topic: all its groups see them.")
+@click.option("--yes", is_flag=True, help="Do it although other groups see the records again.")
+@click.option("--dry-run", is_flag=True, help="Only count; write nothing.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="Records a second. [default: as fast as it goes]",
+)
+@click.option(
+    "--max-redrives",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Leave records that were put back N times already.",
+)
+@click.option(
+    "--transactional",
+    is_flag=True,
+    help="In transactions: nothing repeats for readers of committed data.",
+)
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Begin anew at the first dead letter: those that were put back go back again.",
+)
+@START_TIMEOUT
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def redrive_command(**options: Any) -> int:
+    """Put dead letters back, into the group's own entry topic.
+
+    No other group sees them again. A run that was cut short goes on where it was. Nothing is
+    deleted: dead letters that went back are remembered as resolved.
+    """
+    formatter = set_up("text", "warning")
+    tune(SWITCH_INTERVAL_S, GC_THRESHOLD)
+    app = load_app(options["application"]) if options["application"] else None
+    wishes = RedriveWishes(
+        to_source=options["to_source"],
+        where=options["where"],
+        max_redrives=options["max_redrives"],
+        rate=options["rate"],
+        dry_run=options["dry_run"],
+        transactional=options["transactional"],
+        restart=options["restart"],
+    )
+    loaded = load_without_handlers(options["config"], app, options["overrides"])
+    formatter.mask = Mask(loaded.secrets)
+    try:
+        jobs = redrive_jobs(
+            loaded,
+            wishes,
+            workers=options["workers"],
+            topics=options["topics"],
+            oauth_token=None if app is None else app.token_function,
+            timeout_s=options["start_timeout"],
+        )
+        _warn_of_other_groups(jobs, agreed=options["yes"] or options["dry_run"])
+        return _run(jobs, as_json=options["as_json"])
+    except WindowConsumerError as error:
+        return explain(error, Mask(loaded.secrets))
+
+
+def _warn_of_other_groups(jobs: Sequence[RedriveJob], *, agreed: bool) -> None:
+    """Say who else reads what is written to the source topics; UsageError until agreed to."""
+    concerned = [job for job in jobs if job.wishes.to_source]
+    if not concerned:
+        return
+    lines = []
+    for job in concerned:
+        others = [group for group in _groups_of(job) if group != job.consumer_group]
+        said = f"would be seen again by: {', '.join(others)}" if others else "has no other group"
+        lines.append(f"  {job.topics.source} {said}")
+    text = "\n".join(lines)
+    if not agreed:
+        raise UsageError(
+            f"--to-source: what is put into a source topic\n{text}\nadd --yes to do it"
+        )
+    click.echo(f"--to-source: what is put into a source topic\n{text}", err=True)
+
+
+def _groups_of(job: RedriveJob) -> list[str]:
+    clients = job.clients
+    return groups_reading(clients.admin, job.topics.source, clients.log, clients.oauth_token)
+
+
+def _run(jobs: Sequence[RedriveJob], *, as_json: bool) -> int:
+    signals = Signals.install()
+    reports = [_Report(job) for job in jobs]
+    try:
+        for report in reports:
+            if not signals.stop.is_set():
+                report.run(signals.stop.is_set)
+    finally:
+        if as_json:
+            click.echo(json.dumps({"redrives": [each.as_json() for each in reports]}, indent=2))
+        else:
+            click.echo("\n".join(each.as_text() for each in reports) or "no dead letters")
+    if not all(each.complete for each in reports):
+        click.echo("stopped; the same command goes on from there", err=True)
+        return INTERRUPTED
+    left = any(each.counts.unavailable or each.counts.refused for each in reports)
+    if left:
+        click.echo(_LEFT, err=True)
+    return FAILED if left else OK
+
+
+@define
+class _Report:
+    """What became of one job."""
+
+    job: RedriveJob
+    counts: Counts = field(factory=Counts)
+    complete: bool = False
+    _said_at: float = field(factory=monotonic)
+
+    def run(self, stop_asked: Callable[[], bool]) -> None:
+        def asked() -> bool:
+            if monotonic() - self._said_at >= _SAY_S:
+                self._said_at = monotonic()
+                click.echo(self.as_text(), err=True)
+            return stop_asked()
+
+        way = f"{self.job.topics.dead_letters.name}, progress in {self.job.group}"
+        click.echo(f"{self.job.worker}: reads {way}", err=True)
+        self.complete = self.job.run(self.counts, asked)
+
+    def as_json(self) -> dict[str, Any]:
+        job = self.job
+        return {
+            "worker": job.worker,
+            "topic": job.topics.source,
+            "dead_letters": job.topics.dead_letters.name,
+            "to": job.topics.to.topic,
+            "progress_group": job.group,
+            "dry_run": job.wishes.dry_run,
+            "complete": self.complete,
+            **attrs.asdict(self.counts),
+        }
+
+    def as_text(self) -> str:
+        job, counts = self.job, self.counts
+        verb = "would go back" if job.wishes.dry_run else "put back"
+        said = [f"{counts.redriven:,} {verb}"]
+        for number, what in (
+            (counts.not_matching, "do not match"),
+            (counts.resolved_before, "were put back before"),
+            (counts.guarded, f"left: put back {job.wishes.max_redrives} times already"),
+            (counts.unavailable, "left: their values are gone"),
+            (counts.refused, "left: too large"),
+        ):
+            if number:
+                said.append(f"{number:,} {what}")
+        way = f"{job.worker}: {job.topics.dead_letters.name} -> {job.topics.to.topic}"
+        first = f"{way}: {counts.read:,} read, {', '.join(said)}"
+        return "\n".join([first, *(f"  {reason}" for reason in counts.reasons)])

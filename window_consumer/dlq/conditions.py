@@ -1,0 +1,165 @@
+"""Conditions on dead letters: what ``--where`` may speak of, see ``expressions``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+
+from attrs import frozen
+
+from window_consumer.dlq.dead_letter import (
+    DeadLetter,
+    WrittenBy,
+)
+from window_consumer.model import headers as names
+from window_consumer.model.conditions.expressions import (
+    Expression,
+    ExpressionError,
+    Kind,
+    parse,
+)
+from window_consumer.model.conditions.terms import (
+    All,
+    AnyOf,
+    Comparison,
+    Field,
+    Header,
+    Literal,
+    Not,
+    OneOf,
+    Operand,
+    Term,
+    TextTest,
+)
+from window_consumer.model.conditions.tokens import (
+    did_you_mean,
+    quoted,
+)
+from window_consumer.model.conditions.values import TEXT_TESTS
+from window_consumer.model.header_values import text
+from window_consumer.model.headers import Reason
+
+Value = str | int | float | None
+
+_FIELDS: Mapping[str, tuple[Kind, Callable[[DeadLetter], Value]]] = {
+    "id": (Kind.TEXT, lambda letter: letter.id),
+    "key": (Kind.TEXT, lambda letter: None if letter.key is None else _as_text(letter.key)),
+    "reason": (Kind.TEXT, lambda letter: letter.reason),
+    "class": (Kind.TEXT, lambda letter: letter.error_class),
+    "message": (Kind.TEXT, lambda letter: letter.error_message),
+    "fingerprint": (Kind.TEXT, lambda letter: letter.fingerprint),
+    "version": (Kind.TEXT, lambda letter: letter.app_version),
+    "host": (Kind.TEXT, lambda letter: letter.host),
+    "time": (Kind.TIME, lambda letter: letter.failed_at),
+    "group": (Kind.TEXT, lambda letter: letter.group),
+    "handler": (Kind.TEXT, lambda letter: letter.handler),
+    "topic": (Kind.TEXT, lambda letter: letter.original_topic),
+    "partition": (Kind.NUMBER, lambda letter: letter.original_partition),
+    "offset": (Kind.NUMBER, lambda letter: letter.original_offset),
+    "attempts": (Kind.NUMBER, lambda letter: letter.attempts),
+    "redrives": (Kind.NUMBER, lambda letter: letter.redrives),
+    "level": (Kind.TEXT, lambda letter: letter.level),
+    "written_by": (Kind.TEXT, lambda letter: letter.written_by.value),
+}
+
+FIELDS: Mapping[str, Kind] = {name: kind for name, (kind, _) in _FIELDS.items()}
+"""What a condition may name beside ``header('x')``; topic, partition, offset: those at first."""
+
+_WORDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "reason": ("reason", tuple(map(str, Reason))),
+    "written_by": ("writer", tuple(map(str, WrittenBy))),
+}
+"""Fields that hold one word of a few: what to call such a word, and all of them."""
+
+
+def parse_where(condition: str) -> Expression:
+    """Read a condition on dead letters; raises ExpressionError, which says where it goes wrong.
+
+    So does a reason that does not exist, and a part of one: no dead letter would ever be chosen.
+    """
+    where = parse(condition, FIELDS)
+    for field, word, is_known in _compared(where.term):
+        kind, known = _WORDS[field]
+        if not any(map(is_known, known)):
+            near = did_you_mean(word, known) or did_you_mean(word.upper(), known)
+            message = f"{quoted(word)} is no {kind} of a dead letter; there are {', '.join(known)}"
+            raise ExpressionError(message + near, condition, max(0, condition.find(word)))
+    return where
+
+
+Compared = tuple[str, str, Callable[[str], bool]]
+"""A field of ``_WORDS``, what it is compared with, and which words that fits."""
+
+
+def _compared(term: Term) -> Iterator[Compared]:
+    """Yield what fields that hold one word of a few are compared with."""
+    match term:
+        case All(terms) | AnyOf(terms):
+            for each in terms:
+                yield from _compared(each)
+        case Not(inner):
+            yield from _compared(inner)
+        case OneOf(operand, choices):
+            yield from _whole(operand, choices)
+        case Comparison(left, "==" | "!=", right):
+            yield from _whole(left, [right])
+            yield from _whole(right, [left])
+        case TextTest(operand, word, pattern) if (field := _field(operand)) is not None:
+            yield field, pattern, partial(_holds, TEXT_TESTS[word], pattern)
+
+
+def _field(operand: Operand) -> str | None:
+    match operand:
+        case Field(name) if name in _WORDS:
+            return name
+        case Header(names.REASON):
+            return "reason"
+        case _:
+            return None
+
+
+def _whole(operand: Operand, others: Iterable[Operand]) -> Iterator[Compared]:
+    """Yield the texts that such a field is compared with as a whole."""
+    field = _field(operand)
+    if field is None:
+        return
+    for each in others:
+        if isinstance(each, Literal) and isinstance(each.constant, str):
+            yield field, each.constant, partial(str.__eq__, each.constant)
+
+
+def _holds(test: Callable[[str, str], bool], pattern: str, word: str) -> bool:
+    return test(word, pattern)
+
+
+@frozen
+class DeadLetterLookup:
+    """Shows a dead letter to an expression."""
+
+    letter: DeadLetter
+    wall_ms: int
+    """Milliseconds since 1970, for ``ago(...)``."""
+
+    def field(self, name: str) -> Value:
+        """Return the value of a field."""
+        return _FIELDS[name][1](self.letter)
+
+    def header(self, name: str) -> str | None:
+        """Return the last value of a header as text."""
+        for key, value in reversed(self.letter.headers):
+            if key == name:
+                return text(value)
+        return None
+
+    def now_ms(self) -> int:
+        """Return the time that ages count from."""
+        return self.wall_ms
+
+
+def holds(where: Expression | None, letter: DeadLetter, now_ms: int) -> bool:
+    """Tell whether a dead letter fulfils a condition; without one all do."""
+    return where is None or where.evaluate(DeadLetterLookup(letter, now_ms))
+
+
+def _as_text(key: bytes) -> str:
+    return key.decode("utf-8", "replace")

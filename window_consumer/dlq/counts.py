@@ -1,0 +1,126 @@
+"""Dead letters counted: by reason, error, place of the error, version and age."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from attrs import define, field
+
+from window_consumer.dlq.dead_letter import DeadLetter
+
+UNKNOWN = "unknown"
+
+_HOUR_MS = 3_600_000
+AGES: tuple[tuple[str, float], ...] = (
+    ("under 1h", _HOUR_MS),
+    ("1h to 1d", 24 * _HOUR_MS),
+    ("1d to 7d", 7 * 24 * _HOUR_MS),
+    ("over 7d", float("inf")),
+)
+"""Names of ages, each with the milliseconds that it ends before."""
+
+IsResolved = Callable[[DeadLetter], bool]
+
+
+def none_is_resolved(_: DeadLetter) -> bool:
+    """Take all dead letters for open: where nobody notes which are not."""
+    return False
+
+
+@define
+class Fingerprint:
+    """Errors of one class from one place."""
+
+    error_class: str
+    count: int = 0
+    latest: str = ""
+    """The id of the one that failed last, to look at."""
+    latest_ms: int = -1
+
+
+@define
+class Counts:
+    """What one topic holds. All but ``total`` and ``resolved`` count open dead letters only.
+
+    Where nobody could find out which are resolved, all count as open, and ``unknown`` says why.
+    """
+
+    total: int = 0
+    resolved: int = 0
+    unknown: str | None = None
+    reasons: Counter[str] = field(factory=Counter)
+    classes: Counter[str] = field(factory=Counter)
+    versions: Counter[str] = field(factory=Counter)
+    ages: Counter[str] = field(factory=Counter)
+    fingerprints: dict[str, Fingerprint] = field(factory=dict)
+    oldest_ms: int | None = None
+    """When the oldest open one failed."""
+
+    @property
+    def open(self) -> int:
+        """Those that nobody has taken care of."""
+        return self.total - self.resolved
+
+    def add(self, letter: DeadLetter, now_ms: int, *, resolved: bool) -> None:
+        """Count a dead letter."""
+        self.total += 1
+        if resolved:
+            self.resolved += 1
+            return
+        error_class = letter.error_class or UNKNOWN
+        self.reasons[letter.reason or UNKNOWN] += 1
+        self.classes[error_class] += 1
+        self.versions[letter.app_version or UNKNOWN] += 1
+        failed_at = letter.failed_at
+        self.ages[_age(failed_at, now_ms)] += 1
+        if failed_at is not None and (self.oldest_ms is None or failed_at < self.oldest_ms):
+            self.oldest_ms = failed_at
+        found = self.fingerprints.setdefault(
+            letter.fingerprint or UNKNOWN, Fingerprint(error_class)
+        )
+        found.count += 1
+        if (failed_at or 0) >= found.latest_ms:
+            found.latest, found.latest_ms = letter.id, failed_at or 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values; times in milliseconds since 1970."""
+        return {
+            "total": self.total,
+            "open": None if self.unknown else self.open,
+            "resolved": None if self.unknown else self.resolved,
+            "reasons": dict(self.reasons.most_common()),
+            "classes": dict(self.classes.most_common()),
+            "fingerprints": {
+                name: {"class": each.error_class, "count": each.count, "latest": each.latest}
+                for name, each in self.by_fingerprint()
+            },
+            "versions": dict(self.versions.most_common()),
+            "ages": {name: self.ages[name] for name in (*map(_name, AGES), UNKNOWN)},
+            "oldest_ms": self.oldest_ms,
+        }
+
+    def by_fingerprint(self) -> list[tuple[str, Fingerprint]]:
+        """Return the fingerprints, the most frequent first."""
+        return sorted(self.fingerprints.items(), key=lambda item: -item[1].count)
+
+
+def count(
+    letters: Iterable[DeadLetter], now_ms: int, is_resolved: IsResolved = none_is_resolved
+) -> Counts:
+    """Count dead letters; ``now_ms`` is what ages count from."""
+    counts = Counts()
+    for letter in letters:
+        counts.add(letter, now_ms, resolved=is_resolved(letter))
+    return counts
+
+
+def _age(failed_at: int | None, now_ms: int) -> str:
+    if failed_at is None:
+        return UNKNOWN
+    return next(name for name, end in AGES if now_ms - failed_at < end)
+
+
+def _name(age: tuple[str, float]) -> str:
+    return age[0]

@@ -1,0 +1,304 @@
+"""The dead-letter topics that a command looks at, and reading what they hold.
+
+A dead letter for people and programs that look at it: decoded, and masked where wanted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from itertools import chain
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+from attrs import evolve, field, frozen
+
+from window_consumer.app.clients import check_tokens
+from window_consumer.app.start_timeout import (
+    LOGGER,
+    Patience,
+)
+from window_consumer.config import WorkerConfig
+from window_consumer.dlq.conditions import holds
+from window_consumer.dlq.dead_letter import (
+    DeadLetter,
+    Position,
+    read_dead_letter,
+)
+from window_consumer.dlq.redrive_state import (
+    Resolution,
+    Resolved,
+    read_resolved,
+    state_topic,
+)
+from window_consumer.dlq.source import Source
+from window_consumer.kafka import settings
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.oauth import Tokens
+from window_consumer.kafka.topic_reader import (
+    Span,
+    TopicReader,
+)
+from window_consumer.model.conditions.expressions import Expression
+from window_consumer.model.errors import (
+    MissingTopicError,
+    RunError,
+    UsageError,
+)
+from window_consumer.model.field_mask import FieldMask
+from window_consumer.model.record import (
+    TIMESTAMP_NOT_AVAILABLE,
+    TopicPartition,
+)
+from window_consumer.model.record_contents import (
+    content_of,
+    header_text,
+)
+
+_PLACE = r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,9})/([0-9]{1,18})"
+_POSITION = re.compile(_PLACE)
+_REFERENCE = re.compile(_PLACE + " sha256:([0-9a-f]{64})")
+
+
+@frozen(eq=False)
+class DeadLetterTopic:
+    """A topic that holds dead letters, and the means to read it."""
+
+    name: str
+    worker: str | None
+    """The worker whose records they are; None for a topic that no worker writes."""
+    source: str | None
+    """The topic that the records come from."""
+    state: str | None
+    """The topic that remembers which of them are resolved; None where no worker's group is."""
+    reader: TopicReader = field(repr=False)
+    cluster: Cluster = field(repr=False)
+
+    def letters(self, spans: Mapping[TopicPartition, Span] | None = None) -> Iterator[DeadLetter]:
+        """Yield what it holds, up to where it ends now; those of a partition in their order."""
+        wanted = self.reader.spans(self.name) if spans is None else spans
+        for records in self.reader.read(wanted):
+            yield from map(read_dead_letter, records)
+
+    def resolved(self) -> Resolved:
+        """Return which of them somebody has dealt with: none where nothing remembers that.
+
+        Raises NotPermittedError where the memory may not be read.
+        """
+        if self.state is None:
+            return Resolved()
+        try:
+            spans = self.reader.spans(self.state)
+        except MissingTopicError:
+            return Resolved()
+        topic_id = self.cluster.topics([self.name])[self.name].topic_id
+        records = chain.from_iterable(self.reader.read(spans))
+        return read_resolved(records, self.name, topic_id)
+
+
+class DeadLetterTopics:
+    """The topics to look at, with open connections. Owner: one thread; a context manager.
+
+    Entering it asks the cluster: raises what a start raises where that does not answer, and
+    MissingTopicError for a topic that is not there.
+    """
+
+    def __init__(self, source: Source, *, timeout_s: float):
+        self._source = source
+        self._timeout_s = timeout_s
+        self._readers: list[TopicReader] = []
+        self.topics: list[DeadLetterTopic] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        while self._readers:
+            self._readers.pop().close()
+
+    def _open(self) -> None:
+        source = self._source
+        log = ClientLog(LOGGER.getChild("client"), source.mask)
+        token = None if source.oauth_token is None else Tokens(source.oauth_token, log, source.mask)
+        patience = Patience(self._timeout_s)
+        for place in source.places:
+            where = "--bootstrap" if place.worker is None else f"workers.{place.worker.name}"
+            check_tokens(place.admin, token, where)
+            cluster = Cluster(settings.admin_settings(place.admin, "dlq"), log, token)
+            cluster.wait_until_there(patience.left_s(), patience.waiting("dlq", cluster))
+            reader = TopicReader(place.consumer, log, oauth_token=token)
+            self._readers.append(reader)
+            there = {(topic.name, topic.cluster.bootstrap) for topic in self.topics}
+            for name, origin in source.topics_at(place, cluster.topic_names()):
+                if (name, cluster.bootstrap) not in there:
+                    worker = None if origin is None else place.worker
+                    self.topics.append(_topic(name, worker, origin, reader, cluster))
+        self._check_all_found()
+
+    def _check_all_found(self) -> None:
+        found = {name for topic in self.topics for name in (topic.name, topic.source)}
+        missing = [name for name in self._source.topics if name not in found]
+        if missing:
+            addresses = {place.consumer.get("bootstrap.servers") for place in self._source.places}
+            raise MissingTopicError(
+                f"--topic {missing[0]}: there is no such topic on"
+                f" {', '.join(map(str, addresses))}, and no dead-letter topic for it"
+            )
+
+    # ---- dead letters
+
+    def letters(self, where: Expression | None, now_ms: int) -> Iterator[DeadLetter]:
+        """Yield all dead letters that fulfil a condition, topic by topic.
+
+        ``now_ms``, milliseconds since 1970, is what ages count from.
+        """
+        for topic in self.topics:
+            yield from (each for each in topic.letters() if holds(where, each, now_ms))
+
+    def find(self, name: str) -> list[DeadLetter]:
+        """Return the dead letters of a name, the latest last.
+
+        A name is ``topic/partition/offset`` of the dead letter itself, or the record's id: of one
+        record there may be several. Raises UsageError where there is none.
+        """
+        found = self._at(name)
+        if found is not None:
+            return [found]
+        letters = [letter for letter in self.letters(None, 0) if letter.id == name]
+        if not letters:
+            looked = ", ".join(topic.name for topic in self.topics) or "no topic: there is none yet"
+            raise UsageError(
+                f"there is no dead letter {name}: it is neither the id of a record (wc-id) nor the"
+                f" topic/partition/offset of a dead letter; looked into {looked}"
+            )
+        return sorted(letters, key=lambda letter: letter.failed_at or 0)
+
+    def resolution(self, letter: DeadLetter) -> Resolution | None:
+        """Return what somebody has done about a dead letter, None while it is open.
+
+        Raises NotPermittedError where that may not be read.
+        """
+        return self._topic_of(letter).resolved().of(letter.position)
+
+    def origin_of(self, letter: DeadLetter) -> str | None:
+        """Return the topic that a record came from, None where nobody knows."""
+        return letter.original_topic or self._topic_of(letter).source
+
+    def whole(self, letter: DeadLetter) -> DeadLetter:
+        """Return a dead letter with its value, fetched where a reference stands for that.
+
+        Of a share group's that only says where the record stood, all of the record is fetched.
+        Raises RunError where it is gone, or is another one by now.
+        """
+        if letter.may_be_pointer and letter.original is not None:
+            return self._fetched(letter, letter.original)
+        if letter.value_ref is None:
+            return letter
+        match = _REFERENCE.fullmatch(letter.value_ref)
+        reader = self._reader_of(letter)
+        if match is not None:
+            name = TopicPartition(match[1], int(match[2]))
+            message = reader.at(name, int(match[3]))
+            value = None if message is None else message.value()
+            if value is not None and sha256(value).hexdigest() == match[4]:
+                return evolve(letter, value=value)
+        raise RunError(
+            f"{letter.position}: its value was too large for a copy and is no longer where it"
+            f" stood: {letter.value_ref}"
+        )
+
+    def _fetched(self, letter: DeadLetter, original: Position) -> DeadLetter:
+        place = TopicPartition(original.topic, original.partition)
+        message = self._reader_of(letter).at(place, original.offset)
+        if message is None:
+            raise RunError(
+                f"{letter.position}: the share group did not copy its record"
+                f" (errors.deadletterqueue.copy.record.enable), which is no longer at {original}"
+            )
+        kind, milliseconds = message.timestamp()
+        return evolve(
+            letter,
+            key=message.key(),
+            value=message.value(),
+            own_headers=message.headers() or [],
+            original_timestamp=None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds,
+        )
+
+    def _reader_of(self, letter: DeadLetter) -> TopicReader:
+        return self._topic_of(letter).reader
+
+    def _topic_of(self, letter: DeadLetter) -> DeadLetterTopic:
+        return next(topic for topic in self.topics if topic.name == letter.position.topic)
+
+    def _at(self, name: str) -> DeadLetter | None:
+        match = _POSITION.fullmatch(name)
+        if match is None:
+            return None
+        position = Position(match[1], int(match[2]), int(match[3]))
+        for topic in self.topics:
+            if topic.name == position.topic:
+                place = TopicPartition(position.topic, position.partition)
+                message = topic.reader.at(place, position.offset)
+                return None if message is None else read_dead_letter(message)
+        return None
+
+
+def _topic(
+    name: str,
+    worker: WorkerConfig | None,
+    origin: str | None,
+    reader: TopicReader,
+    cluster: Cluster,
+) -> DeadLetterTopic:
+    whose = None if worker is None else worker.name
+    state = None if worker is None else state_topic(worker.group)
+    return DeadLetterTopic(name, whose, origin, state, reader, cluster)
+
+
+_KEPT_APART = ("position", "written_by", "key", "value", "headers", "own_headers")
+
+_MAY_QUOTE = frozenset({"id", "error_message", "error_stack", "header"})
+"""What may quote the record: it is left out where too much of the record is hidden to look for."""
+
+
+def view_of(letter: DeadLetter, mask: FieldMask) -> dict[str, Any]:
+    """Return a dead letter as plain values.
+
+    Key and value are as ``content_of`` makes them.
+    """
+    value = content_of(letter.value, "value", mask)
+    key = content_of(letter.key, "key", mask)
+    headers = [[name, mask.header(name, header_text(content))] for name, content in letter.headers]
+    told = attrs.asdict(
+        letter, recurse=False, filter=lambda field, _: field.name not in _KEPT_APART
+    )
+    return {
+        "dead_letter": str(letter.position),
+        "written_by": letter.written_by.value,
+        **{name: _without_hidden(name, content, mask) for name, content in told.items()},
+        "key": key,
+        "value": value,
+        "headers": [[name, _without_hidden("header", content, mask)] for name, content in headers],
+    }
+
+
+def _without_hidden(name: str, content: Any, mask: FieldMask) -> Any:
+    if not isinstance(content, str) or (mask.is_full and name not in _MAY_QUOTE):
+        return content
+    return mask.text(content)

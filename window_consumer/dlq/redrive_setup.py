@@ -1,0 +1,248 @@
+"""A redrive put together: configuration, cluster, topics, clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from hashlib import sha256
+from itertools import chain
+
+from attrs import frozen
+
+from window_consumer.app.clients import Clients
+from window_consumer.audit.wire import counting_redrives
+from window_consumer.config import (
+    Loaded,
+    WorkerConfig,
+)
+from window_consumer.dlq.conditions import holds
+from window_consumer.dlq.dead_letter import read_dead_letter
+from window_consumer.dlq.redrive import (
+    BATCH_RECORDS,
+    Counts,
+    Redrive,
+    RedriveRules,
+)
+from window_consumer.dlq.redrive_state import (
+    Resolved,
+    read_resolved,
+)
+from window_consumer.dlq.redrive_topics import (
+    RedriveTopics,
+    TopicSearch,
+)
+from window_consumer.dlq.source import (
+    Place,
+    Source,
+)
+from window_consumer.kafka.log_reader import LogReader
+from window_consumer.kafka.log_writer import (
+    PlainWriter,
+    TransactionalWriter,
+    Writer,
+)
+from window_consumer.kafka.oauth import OauthToken
+from window_consumer.kafka.topic_reader import TopicReader
+from window_consumer.model.conditions.expressions import Expression
+from window_consumer.model.errors import (
+    MissingTopicError,
+    NotPermittedError,
+    UsageError,
+)
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+from window_consumer.runtime.worker import SystemClock
+from window_consumer.topics.copy_topics import missing_right
+from window_consumer.topics.patterns import matching_topics
+
+_BATCH_BYTES = 1_000_000
+"""librdkafka's own default of batch.size."""
+
+
+@frozen
+class RedriveWishes:
+    """What the user wants of a redrive."""
+
+    to_source: bool = False
+    where: Expression | None = None
+    max_redrives: int = 3
+    rate: float | None = None
+    dry_run: bool = False
+    transactional: bool = False
+    restart: bool = False
+    batch_records: int = BATCH_RECORDS
+
+
+@frozen
+class RedriveJob:
+    """Dead letters of one topic of one worker that are to go back."""
+
+    worker: str
+    consumer_group: str
+    """The worker's."""
+    topics: RedriveTopics
+    wishes: RedriveWishes
+    clients: Clients
+    group: str
+    """The consumer group that holds the progress: named after source, condition and target."""
+    count: Callable[[Writer], AbstractContextManager[Writer]]
+    """Lets an audit hear of what is written."""
+
+    def run(self, counts: Counts, stop_asked: Callable[[], bool]) -> bool:
+        """Put them back; True when the end was reached. ``counts`` is kept up to date meanwhile."""
+        wishes, topics, clients = self.wishes, self.topics, self.clients
+        access = (self.group, clients.log, clients.oauth_token)
+        with ExitStack() as open_clients:
+            writer: Writer | None = None
+            if not wishes.dry_run:
+                kind = TransactionalWriter if wishes.transactional else PlainWriter
+                most = min(_BATCH_BYTES, topics.max_message_bytes)
+                plain = kind(clients.producer, *access, max_batch_bytes=most)
+                open_clients.callback(plain.close)
+                writer = open_clients.enter_context(self.count(plain))
+            reader = open_clients.enter_context(self._reader())
+            resolved = Resolved() if wishes.restart else self._resolved(reader)
+            letters = LogReader(clients.consumer, *access)
+            open_clients.callback(letters.close)
+            letters.begin(topics.dead_letters.name, self._mark(), restart=wishes.restart)
+            redrive = Redrive(
+                rules=self._rules(),
+                letters=letters,
+                outlet=writer,
+                finish=(lambda: None) if writer is None else partial(writer.finish, letters),
+                fetch=partial(_fetched, reader),
+                clock=SystemClock(),
+                resolved=resolved,
+                counts=counts,
+            )
+            return redrive.run(stop_asked=stop_asked)
+
+    def _rules(self) -> RedriveRules:
+        return RedriveRules(
+            to=self.topics.to,
+            state_topic=self.topics.state,
+            by=self.group,
+            topic_id=self.topics.dead_letters.topic_id,
+            max_redrives=self.wishes.max_redrives,
+            rate=self.wishes.rate,
+            matches=_condition(self.wishes.where),
+            batch_records=self.wishes.batch_records,
+        )
+
+    def _mark(self) -> str:
+        return f"wcr1.{self.topics.dead_letters.topic_id or ''}"
+
+    def _reader(self) -> TopicReader:
+        clients = self.clients
+        return TopicReader(
+            clients.consumer, clients.log, group=self.group, oauth_token=clients.oauth_token
+        )
+
+    def _resolved(self, reader: TopicReader) -> Resolved:
+        """Return what redrives, this one and others, have put back before."""
+        if not self.topics.remembers:
+            return Resolved()
+        records = chain.from_iterable(reader.read(reader.spans(self.topics.state)))
+        dead_letters = self.topics.dead_letters
+        return read_resolved(records, dead_letters.name, dead_letters.topic_id)
+
+
+def _fetched(reader: TopicReader, topic: str, partition: int, offset: int) -> Message | None:
+    try:
+        return reader.at(TopicPartition(topic, partition), offset)
+    except MissingTopicError:
+        return None
+
+
+def _condition(where: Expression | None) -> Callable[[Message], bool] | None:
+    if where is None:
+        return None
+    now_ms = SystemClock().wall_ms()
+    return lambda message: holds(where, read_dead_letter(message), now_ms)
+
+
+def redrive_jobs(
+    loaded: Loaded,
+    wishes: RedriveWishes,
+    *,
+    workers: Sequence[str] = (),
+    topics: Sequence[str] = (),
+    oauth_token: OauthToken | None = None,
+    timeout_s: float = 30.0,
+) -> list[RedriveJob]:
+    """Return what there is to put back, of these workers and topics or of all; makes topics.
+
+    ``topics`` are source topics or dead-letter topics. A worker's topic without a dead-letter
+    topic has no job. A broker is waited for at most ``timeout_s``. Raises UsageError for names
+    that are none, and what the cluster denies.
+    """
+    known = loaded.config.workers
+    for name in workers:
+        if name not in known:
+            raise UsageError(f"--worker {name}: there is none; there are {', '.join(known)}")
+    jobs, seen = [], set()
+    for name in workers or known:
+        worker = known[name]
+        clients = Clients.connect(loaded, worker, oauth_token, timeout_s)
+        search = TopicSearch(
+            loaded, worker, clients.cluster, to_source=wishes.to_source, dry=wishes.dry_run
+        )
+        for source in _sources(loaded, worker, clients):
+            dead_letters = worker.dlq_topic(source, loaded.config.topics)
+            if topics and not {source, dead_letters} & set(topics):
+                continue
+            seen |= {source, dead_letters}
+            found = search.of(source)
+            if found is not None:
+                progress = _group(worker, found, wishes)
+                _check_group(worker, progress, clients)
+                count = partial(
+                    counting_redrives,
+                    loaded,
+                    clients,
+                    worker.group,
+                    found.to.topic,
+                    transactional=wishes.transactional,
+                )
+                jobs.append(RedriveJob(name, worker.group, found, wishes, clients, progress, count))
+    strange = [name for name in topics if name not in seen]
+    if strange:
+        raise UsageError(f"--topic {strange[0]}: no worker reads it: see workers.*.topics")
+    return jobs
+
+
+def _check_group(worker: WorkerConfig, group: str, clients: Clients) -> None:
+    """Raise NotPermittedError where the progress may not be kept: a reader would wait for it."""
+    lacks = missing_right(worker.name, "READ", f"group {group}")
+    try:
+        operations = clients.cluster.group(group).operations
+    except NotPermittedError as error:
+        raise NotPermittedError(f"{lacks} ({error})") from error
+    if operations is not None and "READ" not in operations:
+        raise NotPermittedError(lacks)
+
+
+def _sources(loaded: Loaded, worker: WorkerConfig, clients: Clients) -> list[str]:
+    """Return the topics that the worker reads, as far as the configuration knows.
+
+    Where only decorators know them, they are those that dead-letter topics of the group are of.
+    """
+    if worker.topics:
+        return list(worker.topics)
+    names = clients.cluster.topic_names()
+    if worker.patterns:
+        return matching_topics(loaded.config, worker, names)
+    place = Place(worker, clients.consumer, clients.admin)
+    found = Source((place,), (), loaded.config).topics_at(place, names)
+    return [source for _, source in found if source is not None]
+
+
+def _group(worker: WorkerConfig, topics: RedriveTopics, wishes: RedriveWishes) -> str:
+    """Name the progress: the same redrive goes on, another one begins for itself."""
+    named = [topics.dead_letters.name, str(wishes.where or ""), topics.to.topic]
+    digest = sha256(json.dumps([*named, wishes.max_redrives]).encode()).hexdigest()
+    return f"{worker.group}.redrive.{digest[:12]}"

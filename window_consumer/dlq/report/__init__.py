@@ -1,0 +1,1 @@
+"""The report on dead letters, as a page and as text."""

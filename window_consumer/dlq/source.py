@@ -1,0 +1,167 @@
+"""Where dead letters are looked for: clusters, and the names of the topics that hold them.
+
+With a configuration these are the dead-letter topics of its workers, found by name on the cluster:
+those of topics that nobody reads any more are among them. Any other topic can be looked at, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from window_consumer.app.application import App
+from window_consumer.config import (
+    Config,
+    Loaded,
+    Mask,
+    WorkerConfig,
+    effective_kafka,
+    load,
+)
+from window_consumer.kafka import settings
+from window_consumer.kafka.oauth import OauthToken
+from window_consumer.model.errors import (
+    ConfigError,
+    UsageError,
+)
+
+_MISSING = ": is missing"
+
+
+def load_without_handlers(file: Path, app: App | None, overrides: Sequence[str]) -> Loaded:
+    """Load a configuration for a command that calls no handler, with or without its application.
+
+    Raises ConfigError, which names --app where the application may have what is missing.
+    """
+    defaults = {} if app is None else {name: each.defaults for name, each in app.handlers.items()}
+    try:
+        return load(file, defaults, overrides, without_handlers=True)
+    except ConfigError as error:
+        if app is not None or _MISSING not in str(error):
+            raise
+        hint = "(where decorators of an application give what is missing: --app MODULE:APP)"
+        raise ConfigError(f"{error}\n{hint}") from error
+
+
+@frozen
+class Place:
+    """A cluster, as one worker or the command line sees it."""
+
+    worker: WorkerConfig | None
+    consumer: Mapping[str, Any] = field(repr=False)
+    admin: Mapping[str, Any] = field(repr=False)
+    """The user's Kafka properties of each client."""
+
+
+@frozen
+class Source:
+    """What to look at: places, and which topics there."""
+
+    places: tuple[Place, ...]
+    topics: tuple[str, ...]
+    """Names of dead-letter topics, or of the topics whose dead letters are meant; none: all."""
+    config: Config | None = None
+    mask: Mask = field(factory=lambda: Mask(()))
+    oauth_token: OauthToken | None = None
+
+    @classmethod
+    def of_config(
+        cls,
+        file: Path,
+        *,
+        app: App | None = None,
+        workers: Sequence[str] = (),
+        topics: Sequence[str] = (),
+        overrides: Sequence[str] = (),
+    ) -> Source:
+        """Return the dead-letter topics of a configuration's workers, or of some of them.
+
+        The application is only needed where its decorators give the group or OAUTHBEARER tokens.
+        Raises ConfigError, and UsageError for a worker that there is not.
+        """
+        loaded = load_without_handlers(file, app, overrides)
+        known = loaded.config.workers
+        for name in workers:
+            if name not in known:
+                raise UsageError(
+                    f"--worker {name}: there is no such worker; there are"
+                    f" {', '.join(sorted(known))}"
+                )
+        chosen = [worker for name, worker in known.items() if not workers or name in workers]
+        return cls(
+            tuple(_place_of(loaded.config, worker) for worker in chosen),
+            tuple(topics),
+            loaded.config,
+            Mask(loaded.secrets),
+            None if app is None else app.token_function,
+        )
+
+    @classmethod
+    def of_address(cls, bootstrap: str, topics: Sequence[str]) -> Source:
+        """Return topics of a cluster that asks for no password."""
+        client = {"bootstrap.servers": bootstrap}
+        return cls((Place(None, client, client),), tuple(topics))
+
+    def topics_at(self, place: Place, names: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+        """Yield the topics to look at, each with the one whose dead letters it holds.
+
+        ``names`` are those of all topics of the cluster.
+        """
+        ours = {} if place.worker is None else self._dead_letters_of(place.worker, names)
+        for name, origin in sorted(ours.items()):
+            if not self.topics or name in self.topics or origin in self.topics:
+                yield name, origin
+        for name in self.topics:
+            # A topic that workers read holds no dead letters, even if nothing has failed so far.
+            if name in names and name not in ours and name not in self._sources():
+                yield name, None
+
+    def _sources(self) -> set[str]:
+        workers = () if self.config is None else self.config.workers.values()
+        return {topic for worker in workers for topic in worker.topics}
+
+    def _dead_letters_of(self, worker: WorkerConfig, names: Sequence[str]) -> dict[str, str]:
+        """Return the worker's dead-letter topics that are there, each with its source.
+
+        Those of former topics are found by the form of the name, unless it is rather that of
+        another worker, whose group may begin alike.
+        """
+        config = self.config
+        if config is None:
+            return {}
+        mine = {worker.dlq_topic(topic, config.topics): topic for topic in worker.topics}
+        others = [each for each in config.workers.values() if each.group != worker.group]
+        theirs = {each.dlq_topic(topic, config.topics) for each in others for topic in each.topics}
+        closer = [_form(each, config) for each in others if len(each.group) > len(worker.group)]
+        found = {name: mine[name] for name in names if name in mine}
+        form = _form(worker, config)
+        for name in names:
+            match = form.fullmatch(name)
+            if match is None or name in found or name in theirs:
+                continue
+            if not any(other.fullmatch(name) for other in closer):
+                found[name] = match[1]
+        return found
+
+
+def _form(worker: WorkerConfig, config: Config) -> re.Pattern[str]:
+    """Return what the names of a worker's dead-letter topics look like, the source as a group."""
+    first, *rest = map(re.escape, worker.dlq_topic("/", config.topics).split("/"))
+    return re.compile(first + "(.+)" + r"\1".join(rest))
+
+
+def _place_of(config: Config, worker: WorkerConfig) -> Place:
+    def user(kind: settings.Kind) -> dict[str, Any]:
+        return effective_kafka(
+            config,
+            worker,
+            kind,
+            consumer_only=settings.CONSUMER_ONLY,
+            producer_only=settings.PRODUCER_ONLY,
+        )
+
+    return Place(worker, user("consumer"), user("admin"))

@@ -1,0 +1,1 @@
+"""Dead letters on Spark: their table, and what they have in common."""

@@ -1,0 +1,257 @@
+"""One cell with its records, for a person who wants to know more about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Final
+
+from attrs import frozen
+
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.window import (
+    OPEN,
+    Cell,
+)
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+
+MOST_RECORDS: Final = 100
+"""So many records of a cell are told, those that are not finished first."""
+
+MOST_FAILING: Final = 10
+"""So many failing records of a partition are told, of all partitions MOST_RECORDS."""
+
+MOST_BLOCKING: Final = 3
+"""So many records of a partition are told that hold up their lanes."""
+
+_OUTCOMES: Final = {
+    Outcome.DONE: "done",
+    Outcome.SKIPPED: "skipped",
+    Outcome.FILTERED: "for none of the handlers",
+    Outcome.DEAD_LETTERED: "dead-lettered",
+    Outcome.DROPPED: "dropped",
+    Outcome.EARLIER: "finished before",
+    Outcome.MOVED: "moved to a retry topic",
+    Outcome.EXPIRED: "expired",
+}
+
+
+@frozen
+class RecordDetails:
+    """One record of a cell."""
+
+    offset: int
+    state: str
+    """What became of it, or what it waits for, in words."""
+    message: Message | None = None
+    """The record itself; None where it is finished, and not held any more."""
+    attempts: int = 0
+    """Calls that have ended or run, since it was delivered from where it is."""
+    error: str = ""
+    """Class and message of the last failure, as they may be told."""
+    due_s: float | None = None
+    """How long until its next call, where it waits for that."""
+    running_s: float | None = None
+    """How long its slice has been running, where its call may be."""
+    behind: int = 0
+    """How many records of its lane wait for it."""
+
+
+@frozen
+class CellDetails:
+    """One cell of a window."""
+
+    number: int
+    first_offset: int
+    last_offset: int
+    count: int
+    open: int
+    hovering_s: float
+    """For how long nothing has become of it, where it is the start cell."""
+    records: tuple[RecordDetails, ...]
+    source: str
+    """The topic whose records, or copies, these are."""
+
+
+def cell_details(
+    engine: Engine, name: TopicPartition, number: int, now: float
+) -> CellDetails | None:
+    """Return a cell by its number, see ``Window.slid``; None where it is not in the window."""
+    partition = engine.partitions.get(name)
+    if partition is None:
+        return None
+    window = partition.window
+    index = number - window.slid
+    if not 0 <= index < len(window.cells):
+        return None
+    cell = window.cells[index]
+    since = window.hovering_since() if index == 0 else None
+    return CellDetails(
+        number=number,
+        first_offset=window.offsets.offset_of(cell.first_seq),
+        last_offset=window.offsets.offset_of(cell.end_seq - 1),
+        count=len(cell.states),
+        open=cell.open,
+        hovering_s=0.0 if since is None else max(0.0, now - since),
+        records=tuple(_records(engine, partition, cell, now)),
+        source=partition.rung.source,
+    )
+
+
+def number_of(engine: Engine, name: TopicPartition, offset: int) -> int | None:
+    """Return the number of the cell that holds a record, None where none does."""
+    partition = engine.partitions.get(name)
+    if partition is None or offset < partition.window.next_offset:
+        return None
+    window = partition.window
+    if not window.cells or offset >= window.offsets.next_offset:
+        return None
+    place = window.place_of(window.offsets.seq_of(offset))
+    return None if place is None else place + window.slid
+
+
+@frozen
+class Failing:
+    """Records of one partition that have failed and have no outcome yet, the latest first."""
+
+    name: TopicPartition
+    source: str
+    """The topic whose records, or copies, these are."""
+    records: tuple[RecordDetails, ...]
+
+
+def failing(engine: Engine, now: float) -> list[Failing]:
+    """Return the records of each partition that began to fail last; those without are left out.
+
+    Cost: a few microseconds a partition, however many fail.
+    """
+    partitions = [each for each in engine.partitions.values() if each.failed]
+    return [
+        Failing(each.name, each.rung.source, tuple(_failing(engine, each, now)))
+        for each in partitions[: MOST_RECORDS // MOST_FAILING]
+    ]
+
+
+def blocking(engine: Engine, now: float) -> list[Failing]:
+    """Return the records of each partition that began to fail first, and hold up their lanes.
+
+    Cost: as ``failing``.
+    """
+    partitions = [each for each in engine.partitions.values() if each.failed]
+    found = [
+        Failing(each.name, each.rung.source, tuple(_blocking(engine, each, now)))
+        for each in partitions[: MOST_RECORDS // MOST_FAILING]
+    ]
+    return [each for each in found if each.records]
+
+
+def held_message(engine: Engine, name: TopicPartition, offset: int) -> tuple[Message, str] | None:
+    """Return a record that is not finished, and its source topic; None where it is not held."""
+    if number_of(engine, name, offset) is None:
+        return None
+    partition = engine.partitions[name]
+    seq = partition.window.offsets.seq_of(offset)
+    failed = partition.failed.get(seq)
+    message = failed.message if failed is not None else _messages(engine, partition).get(seq)
+    if message is None or message.offset() != offset:  # holes in the log have no record
+        return None
+    return message, partition.rung.source
+
+
+def _records(
+    engine: Engine, partition: Partition, cell: Cell, now: float
+) -> Iterator[RecordDetails]:
+    """Yield the first of its records: those that are not finished, then the others."""
+    seqs = range(cell.first_seq, cell.end_seq)
+    is_open = [seq for seq in seqs if cell.states[seq - cell.first_seq] == OPEN]
+    finished = (seq for seq in seqs if cell.states[seq - cell.first_seq] != OPEN)
+    messages = _messages(engine, partition)
+    running = dict(_running(engine, partition))
+    offset_of = partition.window.offsets.offset_of
+    for seq in is_open[:MOST_RECORDS]:
+        failed, slice_ = partition.failed.get(seq), running.get(seq)
+        message = failed.message if failed is not None else messages.get(seq)
+        yield RecordDetails(
+            offset_of(seq),
+            _state(partition, failed, slice_),
+            message,
+            (0 if failed is None else failed.attempts) + (slice_ is not None),
+            "" if failed is None else failed.failure.fault.words,
+            _due_s(failed, slice_, now),
+            None if slice_ is None else max(0.0, now - slice_.started),
+        )
+    for seq, _ in zip(finished, range(max(0, MOST_RECORDS - len(is_open))), strict=False):
+        outcome = Outcome(cell.states[seq - cell.first_seq])
+        yield RecordDetails(offset_of(seq), _OUTCOMES[outcome])
+
+
+def _failing(engine: Engine, partition: Partition, now: float) -> Iterator[RecordDetails]:
+    latest = islice(reversed(partition.failed.items()), MOST_FAILING)
+    return _details_of(engine, partition, latest, now)
+
+
+def _blocking(engine: Engine, partition: Partition, now: float) -> Iterator[RecordDetails]:
+    first = islice(partition.failed.items(), MOST_FAILING)
+    line_of = partition.ordering.line_of
+    blocks = [(seq, failed) for seq, failed in first if line_of(failed.lane)]
+    return _details_of(engine, partition, blocks[:MOST_BLOCKING], now)
+
+
+def _details_of(
+    engine: Engine,
+    partition: Partition,
+    chosen: Iterable[tuple[int, FailedRecord]],
+    now: float,
+) -> Iterator[RecordDetails]:
+    running = dict(_running(engine, partition))
+    for seq, failed in chosen:
+        slice_ = running.get(seq)
+        yield RecordDetails(
+            failed.message.offset(),
+            _state(partition, failed, slice_),
+            failed.message,
+            failed.attempts + (slice_ is not None),
+            failed.failure.fault.words,
+            _due_s(failed, slice_, now),
+            None if slice_ is None else max(0.0, now - slice_.started),
+            partition.ordering.line_of(failed.lane),
+        )
+
+
+def _state(partition: Partition, failed: FailedRecord | None, slice_: Slice | None) -> str:
+    if slice_ is not None:
+        return "running"
+    if failed is not None and failed.reason is not None:
+        return "waits for the ack of its copy"
+    if partition.halted:
+        return "paused by hand"
+    return "waiting" if failed is None else "waits for its next call"
+
+
+def _due_s(failed: FailedRecord | None, slice_: Slice | None, now: float) -> float | None:
+    if failed is None or failed.reason is not None or slice_ is not None:
+        return None
+    return max(0.0, failed.due - now)
+
+
+def _running(engine: Engine, partition: Partition) -> Iterator[tuple[int, Slice]]:
+    """Yield the records whose call runs."""
+    for slice_ in engine.dispatcher.slices_of(partition):
+        claimed = slice_.claimed() if slice_.started else 0
+        first = 0 if slice_.is_batch else max(0, claimed - 1)
+        for seq in slice_.seqs[first:claimed]:
+            yield seq, slice_
+
+
+def _messages(engine: Engine, partition: Partition) -> dict[int, Message]:
+    """Return the messages that are out, or wait to start, by their sequence numbers."""
+    slices = engine.dispatcher.slices_of(partition)
+    out = (pair for each in slices for pair in zip(each.seqs, each.messages, strict=False))
+    return dict(chain(partition.ordering.waiting(), out))

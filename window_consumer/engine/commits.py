@@ -1,0 +1,144 @@
+"""When a partition is committed, and with what: offset and finished ranges from one snapshot."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from window_consumer.engine import commit_metadata as metadata
+from window_consumer.engine.commit_metadata import CommitNote
+from window_consumer.engine.guards.crash_history import (
+    HURRY_S,
+    Suspicion,
+)
+from window_consumer.model.protocols import Commit
+from window_consumer.model.record import TopicPartition
+
+MAX_BYTES_PER_S = 4096
+"""Metadata written per partition and second: the offsets topic is compacted, not free."""
+
+REMEMBERED_COMMITS = 15
+"""Of those that were sent since one was acked: the broker may have taken any of them."""
+
+TIGHT_SHARE = 0.75
+"""Above this share of the metadata's budget a partition takes no new records."""
+
+
+class CommitState:
+    """What is committed of one partition's assignment and what should be. Owner: poll thread."""
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        interval_s: float,
+        topic_hash: int = 0,
+        known_partitions: int = 0,
+    ):
+        self._name = name
+        self._interval_s = interval_s
+        self.topic_hash = topic_hash
+        self.known_partitions = known_partitions
+        self._acked: Commit | None = None
+        self._in_flight: Commit | None = None
+        self._known: Commit | None = None
+        """The last one that the broker is known to have taken, or held at the beginning."""
+        self._perhaps: deque[Commit] = deque(maxlen=REMEMBERED_COMMITS)
+        """The last ones that were sent after it."""
+        self._due_at = 0.0
+        self._affordable_at = 0.0
+        self.suspicion: Suspicion | None = None
+        """Where the last end was unclean: what commits say about it, until that is over."""
+        self.changed = False
+        """Something was finished, or the position moved, since the last snapshot."""
+        self.sent_at = 0.0
+        """When the commit in flight was made."""
+        self.tight = False
+        """The finished ranges nearly fill, or overflow, what a commit may carry."""
+
+    @property
+    def in_flight(self) -> bool:
+        """A commit was sent and not answered."""
+        return self._in_flight is not None
+
+    @property
+    def bytes_in_flight(self) -> int:
+        """The length of the metadata that was sent and not answered."""
+        return 0 if self._in_flight is None else len(self._in_flight.metadata)
+
+    def acknowledge_start(self, next_offset: int, text: str) -> None:
+        """Note what was committed before this assignment, so that it is not sent again."""
+        self._acked = self._known = Commit(self._name, next_offset, text)
+
+    @property
+    def perhaps_committed(self) -> frozenset[tuple[int, str]]:
+        """Offset and metadata of the commits that the broker may have taken last."""
+        known = () if self._known is None else (self._known,)
+        return frozenset((each.next_offset, each.metadata) for each in (*known, *self._perhaps))
+
+    def due(self, now: float) -> bool:
+        """Tell whether a commit should be made now."""
+        if self.suspicion is not None and self.suspicion.unsaid:
+            return self._in_flight is None and now >= self._affordable_at
+        return self.changed and self._in_flight is None and now >= self._due_at
+
+    def make(
+        self,
+        next_offset: int,
+        finished: Iterable[range],
+        now: float,
+        max_bytes: int,
+        *,
+        clean: bool,
+    ) -> Commit | None:
+        """Take a snapshot; None where it says what the broker knows already."""
+        finished = tuple(finished)
+        suspicion, interval_s = self.suspicion, self._interval_s
+        about_ends: dict[str, Any] = {}
+        if suspicion is not None:
+            about_ends = suspicion.sending(next_offset, finished, now, clean=clean)
+            if suspicion.in_hurry(next_offset, now):
+                interval_s = min(interval_s, HURRY_S)
+            if suspicion.is_over(next_offset, now):
+                self.suspicion = None
+        note = CommitNote(
+            next_offset=next_offset,
+            topic_hash=self.topic_hash,
+            clean=clean,
+            finished=finished,
+            known_partitions=self.known_partitions,
+            **about_ends,
+        )
+        text, complete = metadata.encode(note, max_bytes)
+        # Where the broker takes very little, what has to be said may fill it without any range.
+        self.tight = bool(finished) and (not complete or len(text) > TIGHT_SHARE * max_bytes)
+        self.changed = False
+        self._affordable_at = now + len(text) / MAX_BYTES_PER_S
+        self._due_at = max(now + interval_s, self._affordable_at)
+        commit = Commit(self._name, next_offset, text)
+        if commit == self._acked:
+            if suspicion is not None:
+                suspicion.acked()
+            return None
+        self._in_flight, self.sent_at = commit, now
+        if commit not in self._perhaps:
+            self._perhaps.append(commit)
+        return commit
+
+    def acked(self) -> None:
+        """The broker took the commit in flight."""
+        self._acked = self._known = self._in_flight
+        self._in_flight = None
+        self._perhaps.clear()
+        if self.suspicion is not None:
+            self.suspicion.acked()
+
+    def refused(self) -> None:
+        """The commit in flight failed; the next one carries what it carried and more.
+
+        It may have been taken all the same, so what the broker holds is not known now.
+        """
+        self._acked = self._in_flight = None
+        self.changed = True
+        if self.suspicion is not None:
+            self.suspicion.refused()

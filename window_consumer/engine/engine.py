@@ -1,0 +1,741 @@
+"""The Engine: all rules of one worker behind one door. Events go in, decisions come out.
+
+The runtime, the simulator and the test kit drive the same Engine. Events only note what
+happened; ``on_tick`` then says what to do about all of it, so that a loop that has drained a
+hundred completions decides once.
+
+=============== ==================================================== =========================
+event           says                                                 answered (in a later tick)
+=============== ==================================================== =========================
+on_assigned     this partition is ours, from this offset on          commit of the start
+on_records      the Source delivered these, in offset order          dispatch, pause; False for
+                                                                     what cannot be of this log
+on_completion   a slot is through with a slice                       dispatch, publish, produce,
+                                                                     stop
+on_looked_at    where a call stands that does not return             dispatch, publish
+on_published    the broker acked a copy, or did not                  dispatch, publish, stop
+on_produced     the broker acked a result, or did not                dispatch, publish, produce
+on_committed    the broker took a commit, or did not                 commit
+on_positions    how far the client has read                          commit
+on_topics       how many partitions the topics have that are read    dispatch
+on_revoking     this partition will be given up: start nothing more
+on_revoked      it is given up now                                   (returns the last commits)
+on_lost         it is gone already
+on_stood_still  the whole process did nothing for long               (returns suspect calls)
+on_halted       a person pauses a partition or all, or lets them     dispatch
+                go on
+on_intervention a person skips a failed record, or sends it to the   dispatch, publish
+                dead letters
+on_stopping     drain: nothing new is taken in or started
+=============== ==================================================== =========================
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from window_consumer.engine.commits import CommitState
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.decisions import (
+    Assigned,
+    Decisions,
+    EngineRules,
+    Outlived,
+    PassedOver,
+)
+from window_consumer.engine.deliveries import check_names
+from window_consumer.engine.guards.backpressure import Budget
+from window_consumer.engine.guards.circuit_breaker import (
+    Breaker,
+    BreakerState,
+)
+from window_consumer.engine.guards.crash_history import Suspicion
+from window_consumer.engine.guards.crash_suspects import Suspects
+from window_consumer.engine.guards.interventions import (
+    Intervention,
+    Interventions,
+    Verdict,
+)
+from window_consumer.engine.guards.manual_pause import Halts
+from window_consumer.engine.guards.stalls import (
+    Stalled,
+    Stalls,
+)
+from window_consumer.engine.guards.start_gate import Departures
+from window_consumer.engine.housekeeping import Housekeeping, HoverWatch
+from window_consumer.engine.latency_histogram import Durations
+from window_consumer.engine.observer import Observer
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.output import (
+    Producing,
+    Production,
+)
+from window_consumer.engine.retry.policy import (
+    FailedRecord,
+    Jitter,
+)
+from window_consumer.engine.retry.queue import (
+    Failures,
+    may_be_pardoned,
+)
+from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.scheduling.adaptive_concurrency import (
+    Limiter,
+    LimitNews,
+)
+from window_consumer.engine.scheduling.batch_bisection import Halves
+from window_consumer.engine.scheduling.batching import BatchDispatcher
+from window_consumer.engine.scheduling.dispatcher import (
+    COMPANY_S,
+    SLICE_TARGET_S,
+    SLICES_PER_SLOT,
+    Dispatcher,
+)
+from window_consumer.engine.scheduling.fetch_demand import InTurn
+from window_consumer.engine.scheduling.lane_ownership import Homes
+from window_consumer.engine.scheduling.ordering import (
+    ByKey,
+    ByPartition,
+    Ordering,
+    Unordered,
+)
+from window_consumer.engine.scheduling.paced_ordering import Paced
+from window_consumer.engine.scheduling.rate_limit import Rates
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.window import Window
+from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.fault import Failure
+from window_consumer.model.offset_ranges import without
+from window_consumer.model.protocols import (
+    Batch,
+    Commit,
+    CommitResults,
+)
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+
+MakeEngine = Callable[["EngineRules", Jitter, Mapping[str, Rung]], "Engine"]
+
+SUSPECTS = 20
+"""How many calls of a slice are suspected after a standstill: 5 ms of calls of 0.25 ms."""
+
+REMEMBERED_CHANGES = 32
+
+_ORDERINGS: dict[str, type[Ordering]] = {
+    "unordered": Unordered,
+    "key": ByKey,
+    "partition": ByPartition,
+}
+
+
+class Engine:
+    """One worker's rules, composed. Owner: poll thread."""
+
+    partition_type = Partition
+    """What it makes of an assignment; the test kit has one that tells what it hears."""
+
+    def __init__(
+        self, rules: EngineRules, jitter: Jitter, rungs: Mapping[str, Rung] = MappingProxyType({})
+    ):
+        self.rules = rules
+        self._rungs = rungs
+        """The topics that are no sources; whoever gave it adds topics that are read later on."""
+        self.counters = Counters()
+        self.durations = Durations()
+        self.changes: deque[float] = deque(maxlen=REMEMBERED_CHANGES)
+        """When partitions were given or taken, the last times."""
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.budget = Budget(rules.window_bytes, rules.batch_records, rules.cell_records)
+        self.failures = Failures(rules.retry, jitter, self.counters)
+        self.limiter = None if rules.limit is None else Limiter(rules.limit, rules.slots)
+        ahead = SLICES_PER_SLOT if self.limiter is None else 1
+        self.dispatcher = (
+            Dispatcher(rules.slots, rules.batch_records, ahead)
+            if rules.batch is None
+            else BatchDispatcher(
+                rules.slots,
+                rules.batch_records,
+                ahead,
+                rules.batch,
+                Halves(self.failures.call_again),
+            )
+        )
+        if self.limiter is not None:
+            self.dispatcher.slots = self.limiter.limit
+        self.rates = None if rules.rate is None else Rates(rules.rate)
+        self.dispatcher.rates = self.rates
+        self.failures.rates = self.rates
+        self.breaker = Breaker(rules.breaker)
+        self.producing = Producing(rules.slots, self.budget, jitter, self.counters)
+        self.settling = Settling(
+            self.breaker, self.dispatcher, self.failures, self.producing, self.counters
+        )
+        self.stalls = Stalls(
+            rules.stall,
+            self.dispatcher,
+            self.settling,
+            self.breaker,
+            self.counters,
+            may_move=rules.retry.on_failure == "overtake",
+        )
+        self.suspects = Suspects(rules.retry, self.dispatcher, self.failures, self.settling)
+        self.departures = Departures(
+            self.breaker,
+            self.dispatcher,
+            self.failures,
+            self.producing,
+            self.settling,
+            self.suspects,
+            self.budget,
+            self.counters,
+            self.partitions,
+        )
+        one_by_one = rules.ordering == "partition" and rules.batch is None
+        self.in_turn = (
+            InTurn(self.dispatcher, rules.batch_records, rules.enough) if one_by_one else None
+        )
+        self.dispatcher.in_turn = one_by_one
+        self.housekeeping = Housekeeping(
+            self.partitions, self.budget, self.settling, HoverWatch(rules.hover_s)
+        )
+        self.homes = Homes(
+            self.partitions,
+            self.dispatcher,
+            self.failures,
+            self.settling,
+            ordered=rules.ordering != "unordered",
+        )
+        self.halts = Halts(self.partitions, self.dispatcher, self.failures, self.settling)
+        self.interventions = Interventions(
+            self.partitions, self.dispatcher, self.failures, self.settling
+        )
+        self.observer: Observer | None = None
+        self.stopping = False
+        self.slots_ready = True
+        """False while the runtime has not got as many slots yet as the limiter wants."""
+        self._passed_over: list[PassedOver] = []
+        self._epochs = 0
+        self._doubt_until = float("-inf")
+
+    def observe(self, observer: Observer) -> None:
+        """Let somebody listen from now on; what it raises would be raised here."""
+        self.observer = self.settling.observer = self.housekeeping.observer = observer
+
+    # ---- events
+
+    def note_change(self, now: float) -> None:
+        """Note that the group has given us partitions, or taken them."""
+        self.counters.rebalances += 1
+        self.changes.append(now)
+
+    def on_assigned(self, assignments: Iterable[Assigned], now: float) -> None:
+        """Open a window, in a new epoch, for each partition."""
+        for assigned in assignments:
+            self.on_lost([assigned.name], now)
+            self._epochs += 1
+            rules = self.rules
+            commit = CommitState(
+                assigned.name,
+                rules.commit_interval_s,
+                assigned.topic_hash,
+                assigned.known_partitions,
+            )
+            if assigned.committed:
+                commit.acknowledge_start(*assigned.committed)
+            says_all = assigned.opened and assigned.kept is None
+            commit.changed = not (assigned.committed and says_all)
+            partition = self.partition_type(
+                assigned.name,
+                self._epochs,
+                Window(assigned.next_offset, rules.window_cells, rules.cell_records),
+                self._ordering(),
+                commit,
+                self.budget,
+                self._rungs.get(assigned.name.topic) or Rung(assigned.name.topic),
+                assigned.finished,
+            )
+            if isinstance(partition.ordering, Paced):
+                partition.ordering.belongs_to(partition)
+            partition.recalled = assigned.kept
+            partition.closing = self.stopping
+            self.halts.assigned(partition)
+            partition.join(
+                [each for each in self.partitions.values() if _same_lanes(each, partition)]
+            )
+            self.partitions[assigned.name] = partition
+            self.homes.assigned(partition, assigned.partitions)
+            if self.observer is not None:
+                self.observer.assigned(partition, now)
+            partition.recalled = None
+            if assigned.unclean is not None and not self.stopping:
+                capacity = partition.window.capacity
+                suspicion = Suspicion(
+                    assigned.unclean, assigned.next_offset, capacity, rules.slots, now
+                )
+                self.suspects.begin(partition, suspicion)
+        self.homes.sort_out(now)
+        self.housekeeping.is_due_at(now)
+
+    def leaves_hole(self, batch: Batch) -> bool:
+        """Tell whether records begin beyond what was expected: the log's end must be told then.
+
+        That is ``on_log_ends``, with an end that is no older than the records.
+        """
+        partition = self.partitions.get(batch.name)
+        return partition is not None and batch.messages[0].offset() > partition.next_delivery
+
+    def on_records(self, batch: Batch, now: float, wall_ms: float) -> bool:
+        """Take delivered records, which are in offset order, into the partition's window.
+
+        ``wall_ms``, milliseconds since 1970, is what the due times of copies are compared with.
+        Returns False where nothing was taken because the records leave a hole and lie beyond the
+        log's end: they are none of this log. Raises ImpossibleRecordsError for another partition's.
+        """
+        check_names(batch)
+        partition = self.partitions.get(batch.name)
+        messages = batch.messages
+        count = len(messages)
+        self.counters.delivered += count
+        if partition is None or partition.closing:
+            self.counters.stale += count
+            if partition is not None:
+                partition.refused_records = True
+            return True
+        if partition.is_beyond_log(messages):
+            self.counters.stale += count
+            return False
+        unseen = self._unseen(partition, messages)
+        if not unseen:
+            return True
+        if batch.unreadable:
+            partition.note_unreadable(batch.unreadable, unseen)
+        partition.holes.note(unseen, partition.next_delivery)
+        size = batch.size if unseen is messages else sum(map(len, unseen))
+        self.budget.note(len(unseen), size)
+        partition.hold(size)
+        if self.budget.used > self.budget.limit:
+            self.housekeeping.is_due_at(now)  # pause before the next batch comes
+        if self.observer is not None:
+            self.observer.taken(partition, unseen, now)
+        if partition.rung.level is None:
+            self.counters.earlier += partition.take_in(unseen, size, now)
+        else:
+            self.counters.earlier += partition.take_in_later(unseen, now, wall_ms)
+            self.housekeeping.wait_for(partition)
+        self.dispatcher.wake(partition)
+        return True
+
+    def _unseen(self, partition: Partition, messages: list[Message]) -> list[Message]:
+        unseen = partition.unseen(messages)
+        if seen := len(messages) - len(unseen):
+            self.counters.stale += seen
+            late = partition.holes.within(messages[:seen])
+            if late is not None:
+                self._passed_over.append(PassedOver(partition.name, late))
+        return unseen
+
+    def on_completion(self, slice_: Slice, now: float) -> None:
+        """Read what became of a slice's records."""
+        self._tell_time(now)
+        if self.stalls.has_returned(slice_, now):
+            return
+        if self.limiter is not None:
+            self._note_slice(self.limiter, slice_, now)
+        self.dispatcher.back(slice_)
+        self.durations.note(slice_)
+        if self.observer is not None:
+            self.observer.over(slice_, now)
+        if slice_.partition.owned:
+            self.settling.complete(slice_, now)
+        else:
+            self.counters.late += len(slice_.messages)
+        if slice_ not in self.settling.unacked_probes:
+            self.breaker.probe_is_back(slice_)
+
+    def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
+        """Hear where a call stands that has not returned for long; None where it has now.
+
+        Where it was to be abandoned, its slot has been replaced.
+        """
+        self._tell_time(now)
+        if failure is not None and self.observer is not None:
+            self.observer.stalled(stalled, failure, now)
+        self.stalls.looked_at(stalled, failure, now)
+
+    def on_published(
+        self, failed: FailedRecord, error: PublishFailedError | None, now: float
+    ) -> None:
+        """Finish a record whose copy was acked; keep it open and try again otherwise."""
+        failed.partition.publishing -= 1
+        self.failures.answered()
+        if failed.partition.owned:
+            self.settling.copied(failed, error, now)
+        else:
+            self.counters.late += 1
+
+    def on_produced(
+        self, production: Production, index: int, error: PublishFailedError | None, now: float
+    ) -> None:
+        """Finish the records of a call when the last of its results was acked."""
+        self.settling.produced(production, index, error, now)
+
+    def on_committed(self, results: CommitResults, now: float) -> None:
+        """Note what became of commits; a refused one is made anew when the next is due."""
+        for name, error in results.items():
+            partition = self.partitions.get(name)
+            if partition is None or not partition.commit.in_flight:
+                continue
+            if error is None:
+                partition.commit.acked()
+                self.counters.commits += 1
+                self.counters.commits_s += max(0.0, now - partition.commit.sent_at)
+                continue
+            if error.metadata_too_large:
+                self.housekeeping.write_less(partition.commit.bytes_in_flight)
+            partition.commit.refused()
+            self.counters.commit_failures += 1
+
+    def on_positions(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Note how far the client has read: markers may follow a partition's last record."""
+        for name, position in positions.items():
+            partition = self.partitions.get(name)
+            if partition is not None and position > partition.position:
+                partition.position = position
+                if partition.idle and position > partition.window.next_offset:
+                    partition.commit.changed = True
+
+    def on_gone(self, name: TopicPartition, offsets: range, now: float) -> None:
+        """Note that reading goes on behind these offsets, which the log does not have any more."""
+        partition = self.partitions.get(name)
+        if partition is None:
+            return
+        finished = ((each.start, each.stop) for each in partition.finished_ranges())
+        gone = [range(*each) for each in without(((offsets.start, offsets.stop),), finished)]
+        self.counters.gone += sum(map(len, gone))
+        if gone and self.observer is not None:
+            self.observer.gone(partition, gone, now)
+
+    def on_log_ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Note how long the logs are; only people want to know."""
+        for name, end in ends.items():
+            partition = self.partitions.get(name)
+            if partition is not None:
+                partition.log_end = end
+
+    def on_topics(self, sizes: Mapping[str, int], now: float) -> None:
+        """Note how many partitions each topic has that is read."""
+        self.homes.on_topics(sizes, now)
+
+    def on_revoking(self, names: Iterable[TopicPartition], now: float) -> None:
+        """Start nothing more of these partitions; take back what has not started.
+
+        Neither do copies start whose lanes go with them.
+        """
+        self._tell_time(now)
+        self.departures.in_a_hurry = True
+        for name in names:
+            partition = self.partitions.get(name)
+            if partition is not None and not partition.closing:
+                partition.closing = True
+                partition.is_tried = partition.has_started and partition.case is None
+                self.suspects.forget(partition)
+                for slice_ in self.dispatcher.slices_of(partition):
+                    self.settling.take_back(slice_, now)
+                self.dispatcher.break_up(partition)
+                partition.ordering.clear()
+        self.homes.sort_out(now)
+
+    def on_revoked(
+        self, names: Iterable[TopicPartition], now: float
+    ) -> tuple[list[Commit], list[Outlived]]:
+        """Give partitions up; return their last commits and the calls that are still running.
+
+        A partition with nothing running and nothing open ends clean. One in which nothing has
+        started, or whose suspects have not passed, says nothing about its place: were that taken
+        for innocence, members that come and go would let a record end one process after another.
+        """
+        commits = []
+        owned = [name for name in names if name in self.partitions]
+        for name in owned:
+            partition = self.partitions[name]
+            suspicion = partition.commit.suspicion
+            if suspicion is not None and partition.is_tried and not partition.slices:
+                suspicion.absolve()
+            commit = self.housekeeping.commit(partition, now, clean=True)
+            if commit is not None:
+                commits.append(commit)
+        return commits, self.on_lost(owned, now)
+
+    def on_lost(self, names: Iterable[TopicPartition], now: float) -> list[Outlived]:
+        """Give partitions up without a commit; return the calls that are still running.
+
+        Those for copies are among them whose lanes went with a source's partition.
+        """
+        self._tell_time(now)
+        outlived = []
+        gone = []
+        for name in names:
+            partition = self.partitions.pop(name, None)
+            if partition is None:
+                continue
+            for slice_ in self.dispatcher.slices_of(partition):
+                slice_.call.cancelled = True
+                self.dispatcher.split(slice_)
+                abandoned = slice_ in self.dispatcher.abandoned
+                hangs = abandoned or self.stalls.hangs(slice_, now)
+                outlived += [
+                    Outlived(
+                        name, message.offset(), message.key(), abandoned=abandoned, hangs=hangs
+                    )
+                    for message in slice_.all_running()
+                ]
+            self.dispatcher.forget(partition)
+            self.suspects.forget(partition)
+            self.housekeeping.forget(name)
+            self.halts.forget(name)
+            siblings = list(partition.siblings)
+            if self.observer is not None:
+                self.observer.given_up(partition, now)
+            partition.give_up()
+            gone.append(partition)
+            for sibling in siblings:
+                self.dispatcher.wake(sibling)  # their lanes may be free now
+        if gone:
+            self.homes.sort_out(now)
+            outlived += [each for partition in gone for each in self.homes.outlived(partition)]
+        self.departures.in_a_hurry = self.stopping
+        self.counters.outlived += len(outlived)
+        return outlived
+
+    def on_stood_still(self, doubt_s: float, now: float) -> list[Outlived]:
+        """Take back what has not started, and start and commit nothing for ``doubt_s``.
+
+        Somebody else may own the partitions by now. Returns the calls that were running
+        meanwhile, or may have been: of each slice the last ones that were begun.
+        """
+        self._tell_time(now)
+        self._doubt_until = now + doubt_s
+        self.stalls.stood_still(now)
+        self.dispatcher.break_all_up()
+        suspects: list[Outlived] = []
+        for slice_ in list(self.dispatcher.out):
+            partition = slice_.partition
+            if not partition.owned:
+                continue
+            begun = slice_.begun()
+            suspects.extend(
+                Outlived(partition.name, message.offset(), message.key())
+                for message in (begun if slice_.is_batch else begun[-SUSPECTS:])
+            )
+            if not partition.closing:
+                self.settling.take_back(slice_, now)
+        return suspects
+
+    def on_halted(self, name: TopicPartition | None, now: float, *, halted: bool) -> bool:
+        """Pause a partition, or the worker for None, or let it go on; see ``manual_pause``.
+
+        Returns False for a partition that is not ours.
+        """
+        self._tell_time(now)
+        return self.halts.halt(name, now, halted=halted)
+
+    def on_intervention(
+        self, name: TopicPartition, offset: int, wanted: Intervention, now: float
+    ) -> Verdict:
+        """Take one failed record out of the way; see ``interventions``."""
+        self._tell_time(now)
+        return self.interventions.intervene(name, offset, wanted, now)
+
+    def on_stopping(self, now: float) -> None:
+        """Take nothing in and start nothing any more; what runs may finish."""
+        self.stopping = True
+        self.on_revoking(list(self.partitions), now)
+
+    # ---- questions
+
+    def busy(self, names: Iterable[TopicPartition]) -> bool:
+        """Tell whether anything of these partitions is running or waits for an ack.
+
+        Calls for copies count, too, whose lanes go with these partitions.
+        """
+        owned = [self.partitions[name] for name in names if name in self.partitions]
+        return any(partition.busy or self.homes.busy(partition) for partition in owned)
+
+    def worth_waiting_for(self, now: float) -> bool:
+        """Tell whether something is running, or waits for an ack, that is not known to hang."""
+        # What was taken back whole is only queued, perhaps behind calls that hang.
+        begun = [each for each in self.dispatcher.out if each.messages]
+        calls = any(not self.stalls.hangs(each, now) for each in begun)
+        return calls or any(each.publishing for each in self.partitions.values())
+
+    def running(self, names: Iterable[TopicPartition]) -> list[Slice]:
+        """Return the slices of these partitions that slots have not given back."""
+        owned = {self.partitions[name] for name in names if name in self.partitions}
+        return [slice_ for slice_ in self.dispatcher.out if slice_.partition in owned]
+
+    @property
+    def waiting_for_results(self) -> bool:
+        """A slot or the broker will report something without being asked again."""
+        return bool(self.dispatcher.out or self.failures.unacked or self.producing.unacked)
+
+    def unfinished(self) -> int:
+        """Return how many delivered records have no final outcome."""
+        return sum(each.window.open + each.buffered for each in self.partitions.values())
+
+    def first_unfinished(self) -> Sequence[tuple[TopicPartition, int]]:
+        """Return the first such record of each partition that has any."""
+        offsets = ((each.name, each.first_unfinished) for each in self.partitions.values())
+        return [(name, offset) for name, offset in offsets if offset is not None]
+
+    def appetite(self, *, for_copies: bool = False) -> int:
+        """How many records to ask the Source for now, 0 for none.
+
+        ``for_copies`` asks, too, while there is enough to do but copies are expected: the client
+        hands out in the order of fetching, and a copy that will be due comes behind all that was
+        prefetched of the source. So the windows of the source fill up until it is paused.
+        """
+        for_copies = for_copies and self._expects_copies
+        if self.stopping:
+            return 0
+        wanted = self._wanted
+        if not (wanted or for_copies):
+            return 0
+        if self.partitions and not self.budget.wanted(self.partitions.values()):
+            return 0
+        most = self.budget.batch_records()
+        return most if for_copies else min(most, wanted)
+
+    @property
+    def _wanted(self) -> int:
+        """How many records could be put to use now."""
+        if self.in_turn is not None:
+            return self.in_turn.appetite(self.partitions.values())
+        return self.dispatcher.appetite if self.dispatcher.hungry else 0
+
+    @property
+    def _expects_copies(self) -> bool:
+        partitions = self.partitions.values()
+        return any(each.rung.is_copy and not each.paused for each in partitions)
+
+    def wait_s(self, now: float, longest_s: float) -> float:
+        """How long the runtime may wait for an event before the next tick."""
+        if self.dispatcher.held_back:
+            longest_s = min(longest_s, COMPANY_S)
+        elif self.waiting_for_results or self.suspects.cases:
+            longest_s = min(longest_s, SLICE_TARGET_S)
+        longest_s = min(longest_s, max(0.0, self.breaker.next_look() - now))
+        if self.rates is not None and (self.breaker.lets_start or self.breaker.wants_probe):
+            longest_s = min(longest_s, max(0.0, self.rates.next_at - now))
+        longest_s = min(longest_s, max(0.0, self.dispatcher.next_due() - now))
+        leaving = self.failures.next_to_leave()
+        if leaving:
+            spent_at = leaving.last_failure
+            settled_at = self.breaker.settled_at(spent_at, later=leaving.asks_later)
+            longest_s = min(longest_s, settled_at - now) if settled_at > now else longest_s
+        due = self.housekeeping.next_due
+        for another in (self.failures.next_due(), self.producing.next_due()):
+            if another is not None:
+                due = min(due, another)
+        return max(0.0, min(longest_s, due - now))
+
+    # ---- decisions
+
+    def on_tick(self, now: float) -> Decisions:
+        """Decide what to do now; cheap enough to be called after every batch."""
+        if self.rates is not None:
+            for partition in self.rates.look(now):
+                if partition.owned and not partition.closing:
+                    self.dispatcher.wake(partition)
+        decisions = Decisions(failed=self.settling.take_news(), passed_over=self._passed_over)
+        self._passed_over = []
+        for slice_ in self.dispatcher.slow(now):
+            self.counters.taken_back += self.settling.take_back(slice_, now)
+        decisions.stalled = self.stalls.look(self.partitions, now)
+        decisions.returned = self.stalls.take_returned()
+        self.failures.look_at_clock(now)
+        self.producing.look_at_clock(now)
+        self.housekeeping.let_in(now)
+        decisions.breaker = self.breaker.look(now, may_retry=self._may_retry, unknown=self._unknown)
+        for news in decisions.breaker:
+            self.departures.obey(news, now)
+            if self.observer is not None:
+                self.observer.breaker(news, now)
+        in_doubt = now < self._doubt_until
+        if not in_doubt:
+            self.homes.send_home(now)
+            self.departures.decide(decisions, now)
+            if self.suspects.cases and self.suspects.unsaid:
+                self.housekeeping.is_due_at(now)
+            if self.limiter is not None:
+                decisions.limit = self._look_at_limit(self.limiter, now)
+        decisions.stop = self.failures.stop or self.stalls.stop
+        decisions.away = self.homes.look(now)
+        self.housekeeping.look(decisions, now, may_commit=not in_doubt)
+        return decisions
+
+    @property
+    def _may_retry(self) -> bool:
+        """Some record has failed and will be called again, or may be."""
+        if self.breaker.state is not BreakerState.HALF_OPEN:
+            return False  # nobody asks
+        return any(
+            failed.reason is None or may_be_pardoned(failed)
+            for partition in self.partitions.values()
+            for failed in partition.failed.values()
+        )
+
+    @property
+    def _unknown(self) -> int:
+        """How many new records have been running since before the breaker held."""
+        if self.breaker.state is not BreakerState.HOLDING:
+            return 0  # nobody asks
+        return sum(
+            len(slice_.messages) if slice_.is_batch else 1
+            for slice_ in self.dispatcher.out
+            if slice_.is_new and 0 < slice_.started <= self.breaker.since
+        )
+
+    # ---- limit and rate
+
+    def _tell_time(self, now: float) -> None:
+        """Let the rates know how late it is: what has been taken was taken before."""
+        if self.rates is not None:
+            self.rates.now = now
+
+    def _ordering(self) -> Ordering:
+        ordering = _ORDERINGS[self.rules.ordering]()
+        return ordering if self.rates is None else Paced(ordering, self.rates)
+
+    def slots_can_rest(self) -> None:
+        """Hear that the runtime holds the limit: slices may wait for a slot as without one."""
+        if self.limiter is not None:
+            self.dispatcher.slices_per_slot = self.limiter.ahead = SLICES_PER_SLOT
+
+    def _note_slice(self, limiter: Limiter, slice_: Slice, now: float) -> None:
+        """Let the limiter hear of a slice that is over."""
+        records = slice_.settled + len(slice_.messages)
+        deviations = slice_.deviations
+        if not records or not slice_.elapsed:
+            return
+        failed = 0 if deviations is None else len(deviations.failed)
+        limiter.note(slice_.sent, now, records, failed, slice_.elapsed)
+
+    def _look_at_limit(self, limiter: Limiter, now: float) -> LimitNews | None:
+        if not self.slots_ready:
+            limiter.wait(now)
+            return None
+        news = limiter.look(now, len(self.dispatcher.out))
+        if news is not None:
+            self.counters.limit_changes[news.cause] += 1
+        self.dispatcher.slots = limiter.limit
+        return news
+
+
+def _same_lanes(one: Partition, other: Partition) -> bool:
+    """Tell whether a record of one may have its lane in common with a record of the other."""
+    return one.rung.source == other.rung.source and one.name.partition == other.name.partition

@@ -1,0 +1,394 @@
+"""The circuit breaker: keeps a general outage from emptying a topic into the dead letters.
+
+It judges by *new records*: those whose handler is called for the first time since they were
+delivered from a source topic, or were put back. Retries and the copies in retry levels say how bad
+some records are, not how the world is: they neither open nor reopen it.
+
+========= ============================ ====================================================
+state     meaning                      left
+========= ============================ ====================================================
+closed    everything goes its way      to holding when most of the last ``min_calls`` new records
+                                       failed or asked to be called later
+holding   calls go on, but records     to closed when enough of the last new records returned, or
+          whose attempts are spent     after HOLD_S: what failed is too few for an outage. To open
+          stay where they are          when more than ``failures`` of the new records failed, beyond
+                                       chance: within ``window``, or after HOLD_S among the last
+                                       ones; calls that began before and still run count as
+                                       returned until ``cool_down`` is over. To paused when most
+                                       asked to be called later
+open      nothing starts, nothing      to half-open when ``cool_down`` is over
+          leaves
+paused    the same, and no attempt     to half-open when what they asked for is over, at most
+          is spent                     ``cool_down``
+half-open one new record at a time;    to closed when a new record returns, or a retry where none
+          where there is none, one     is called, or when nothing failed is left; to open when
+          retry; nothing leaves        PROBES new records failed, or one hangs; to paused when the
+                                       one asks to be called later. A retry that fails changes
+                                       nothing
+========= ============================ ====================================================
+
+Only what another call could mend counts as failed; a call that says nothing about the world around
+the handler (Fatal, Skip) does not count at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from attrs import evolve, frozen
+
+from window_consumer.engine.guards.outage_evidence import Evidence
+
+HOLD_S = 0.5
+"""How long it holds until the last records decide: longer than a connection takes to come back,
+and than the first local retry."""
+
+FORGIVEN_S = 0.1
+"""Records whose attempts were spent while this was held at least so long are called once more:
+what is shorter comes from bad records that stand one behind another."""
+
+SETTLE_S = 0.02
+"""A spent record leaves this much later: by then it shows whether it was the first of many."""
+
+AT_ONCE = 5
+"""... unless fewer than this many have left in as long a time: too few for an outage."""
+
+PROBES = 3
+"""A single record that always fails must not keep it open."""
+
+SHORTEST_PAUSE_S = 0.1
+"""Records that ask to be called later at once are not asked more often than this."""
+
+_NEVER = float("-inf")
+
+
+@frozen
+class BreakerRules:
+    """The ``breaker`` section of a worker's configuration; seconds."""
+
+    failures: float = 0.5
+    """Above this share of failed new records it holds and opens; at 1.0 when all of them failed."""
+    window_s: float = 30.0
+    min_calls: int = 20
+    cool_down_s: float = 30.0
+    enabled: bool = True
+
+
+class BreakerState(StrEnum):
+    """What the breaker lets through."""
+
+    CLOSED = "closed"
+    HOLDING = "holding"
+    OPEN = "open"
+    PAUSED = "paused"
+    HALF_OPEN = "half-open"
+
+
+_NEXT: Mapping[BreakerState, frozenset[BreakerState]] = {
+    BreakerState.CLOSED: frozenset({BreakerState.HOLDING}),
+    BreakerState.HOLDING: frozenset({BreakerState.CLOSED, BreakerState.OPEN, BreakerState.PAUSED}),
+    BreakerState.OPEN: frozenset({BreakerState.HALF_OPEN}),
+    BreakerState.PAUSED: frozenset({BreakerState.HALF_OPEN}),
+    BreakerState.HALF_OPEN: frozenset(
+        {BreakerState.CLOSED, BreakerState.OPEN, BreakerState.PAUSED}
+    ),
+}
+
+
+@frozen
+class BreakerNews:
+    """The breaker has come into another state, or pardons again while it is half-open."""
+
+    state: BreakerState
+    why: str
+    """In words."""
+    worth_a_line: bool = True
+    """Holding comes and goes with every handful of bad records."""
+    pardon: bool = False
+    """Records whose attempts were spent meanwhile are to be called once more ..."""
+    once: bool = False
+    """... unless they were because it held before: it holds often where many are bad."""
+
+
+class Breaker:
+    """Hears of all calls of one worker and says what may go on. Owner: poll thread."""
+
+    def __init__(self, rules: BreakerRules):
+        self.rules = rules
+        self.state = BreakerState.CLOSED
+        self.probe: object | None = None
+        """The call of a new record that is made to find out, while it is half-open."""
+        self.trial: object | None = None
+        """A retry that is made because no new record was there."""
+        self.since = _NEVER
+        """When it came into this state; the first look stands for the beginning."""
+        self._evidence = Evidence(rules.failures, rules.window_s, rules.min_calls)
+        self._probes_failed = 0
+        self._ends_at = 0.0
+        """When it is paused no more; when it is half-open no more, whatever became of the probe."""
+        self._at_once = 0
+        self._at_once_until = 0.0
+        self._last_error = ""
+        self.why = ""
+        """Why it has opened, or paused, the last time."""
+        self._asked_s = 0.0
+        """How long the last one that asked to be called later wants to wait."""
+        self._news: list[BreakerNews] = []
+
+    # ---- what it hears
+
+    def returned(
+        self, calls: int, now: float, source: object = None, *, is_new: bool = True
+    ) -> None:
+        """Note calls of a slice that returned; ``source`` tells a probe from other calls."""
+        if not self.rules.enabled or not calls:
+            return
+        if self.lets_start:
+            if is_new:
+                self._evidence.note(calls, now)
+                if self.state is BreakerState.HOLDING and not self._evidence.is_bad:
+                    pardon = now - self.since >= FORGIVEN_S
+                    self._enter(BreakerState.CLOSED, now, "", pardon=pardon)
+                    self._news[-1] = evolve(self._news[-1], once=True)
+        elif self.state is BreakerState.HALF_OPEN and self._decides(source):
+            self._start_anew()
+            self._enter(BreakerState.CLOSED, now, "a call has returned", pardon=True)
+
+    def failed(self, now: float, error: str, source: object = None, *, is_new: bool = True) -> None:
+        """Note a call that failed with what another call could mend; ``error`` in words."""
+        if not self.rules.enabled:
+            return
+        if self.lets_start:
+            if is_new:
+                self._last_error = error
+                self._evidence.note(1, now, failed=1)
+                self._judge(now)
+        elif self.state is BreakerState.HALF_OPEN and self._is_probe(source):
+            self._last_error = error
+            self._probe_failed(now)
+
+    def asked_later(
+        self, now: float, after_s: float, source: object = None, *, is_new: bool = True
+    ) -> None:
+        """Note a call that asked to be made again after a time (RetryLater)."""
+        if not self.rules.enabled:
+            return
+        if self.lets_start:
+            if is_new:
+                self._asked_s = after_s
+                self._evidence.note(1, now, later=1)
+                self._judge(now)
+        elif self.state is BreakerState.HALF_OPEN and self._decides(source):
+            self._asked_s = after_s
+            self._pause(now, "a record asked to be called later")
+
+    def look(self, now: float, *, may_retry: bool = False, unknown: int = 0) -> list[BreakerNews]:
+        """Let time pass; return the states it came into since the last look.
+
+        ``may_retry`` tells whether some record has failed and will be called again, or may be.
+        ``unknown`` is how many new records have been running since before it held.
+        """
+        if self.since == _NEVER:
+            self.since = now
+        if self.state is BreakerState.HOLDING:
+            self._decide_held(now, unknown)
+        elif self.state is BreakerState.OPEN:
+            if now - self.since >= self.rules.cool_down_s:
+                self._half_open(now, "the cool-down is over")
+        elif self.state is BreakerState.PAUSED:
+            if now >= self._ends_at:
+                self._half_open(now, "the pause is over")
+        elif self.state is BreakerState.HALF_OPEN and now >= self._ends_at:
+            self._find_out_otherwise(now, may_retry=may_retry)
+        news, self._news = self._news, []
+        return news
+
+    def probing(self, source: object, now: float, *, is_new: bool = True) -> None:
+        """Note which call is made to find out; it has as long as a cool-down takes."""
+        if is_new:
+            self.probe = source
+        else:
+            self.trial = source
+        self._ends_at = now + self.rules.cool_down_s
+
+    def probe_is_back(self, source: object) -> None:
+        """Note that a probe is over; where it said nothing, another one follows."""
+        if source is self.probe:
+            self.probe = None
+        if source is self.trial:
+            self.trial = None
+
+    # ---- what it says
+
+    @property
+    def lets_start(self) -> bool:
+        """Calls may start as they come."""
+        state = self.state
+        return state is BreakerState.CLOSED or state is BreakerState.HOLDING
+
+    @property
+    def wants_probe(self) -> bool:
+        """One new record may start."""
+        return self.state is BreakerState.HALF_OPEN and self.probe is None
+
+    @property
+    def wants_trial(self) -> bool:
+        """One retry may start where no new record can."""
+        return self.wants_probe and self.trial is None
+
+    @property
+    def spares(self) -> bool:
+        """Who asks to be called later is not charged for that: most new records do."""
+        return self.state is BreakerState.PAUSED or (
+            self.state is BreakerState.HALF_OPEN and self._evidence.most_asked
+        )
+
+    def is_finding_out(self, source: object) -> bool:
+        """Tell whether a call is made to find out."""
+        return source is not None and (source is self.probe or source is self.trial)
+
+    def lets_leave(
+        self, spent_at: float, now: float, *, in_a_hurry: bool = False, later: bool = False
+    ) -> bool:
+        """Tell whether a record whose attempts were spent at a time may leave now.
+
+        ``later`` tells that it asked to be called later at last: it would have waited anyway.
+        """
+        if self.state is not BreakerState.CLOSED:
+            return False
+        settled = spent_at <= now - (HOLD_S if later else SETTLE_S)
+        if not self.rules.enabled or in_a_hurry or settled:
+            return True
+        if later:
+            return False
+        if now >= self._at_once_until:
+            self._at_once_until = now + SETTLE_S
+            self._at_once = 0
+        self._at_once += 1
+        return self._at_once <= AT_ONCE
+
+    def settled_at(self, spent_at: float, *, later: bool = False) -> float:
+        """Return when a record may leave at the latest, as things are."""
+        if self.state is not BreakerState.CLOSED:
+            return float("inf")
+        return spent_at + (HOLD_S if later else SETTLE_S)
+
+    def next_look(self) -> float:
+        """Return when it has to be looked at again although nothing happens."""
+        if self.state is BreakerState.HOLDING:
+            return self._ends_at
+        if self.state is BreakerState.OPEN:
+            return self.since + self.rules.cool_down_s
+        if self.state is BreakerState.CLOSED:
+            return float("inf")
+        return self._ends_at
+
+    def calls_within_window(self, now: float) -> tuple[int, int]:
+        """Return how many new records failed within the window, and how many were called."""
+        seen = self._evidence.window(now)
+        return seen.failed, seen.calls
+
+    # ---- its rules
+
+    def _judge(self, now: float) -> None:
+        """Judge after a new record that did not return."""
+        if self.state is BreakerState.CLOSED and self._evidence.is_bad:
+            self._evidence.begin()
+            self._enter(BreakerState.HOLDING, now, "")
+            self._ends_at = now + HOLD_S
+
+    def _decide_held(self, now: float, unknown: int) -> None:
+        """Open or pause when it is clear; after HOLD_S close, unless it may still turn out so.
+
+        ``unknown`` calls began before it held: what fails at once is heard of before what takes its
+        time, so they count as returned.
+        """
+        evidence, seen = self._evidence, self._evidence.window(now)
+        last = evidence.last
+        held_s = now - self.since
+        if held_s >= self.rules.cool_down_s:
+            unknown = 0  # they take longer than anybody waits for
+        lately = [last, evidence.since] if held_s >= HOLD_S else []
+
+        def is_clear(bad: str, more: int = 0) -> bool:
+            return any(
+                evidence.is_beyond_chance(getattr(each, bad) + more, each.calls + unknown)
+                for each in (seen, *lately)
+            )
+
+        if evidence.is_beyond_chance(seen.failed, seen.calls + unknown):
+            share = f"{seen.failed} of {seen.calls} new records failed"
+            self._open(now, f"{share} within {self.rules.window_s:g} s")
+        elif is_clear("failed"):
+            self._open(now, f"{last.failed} of the last {last.calls} new records failed")
+        elif is_clear("bad") or (
+            evidence.most_asked and evidence.is_beyond_chance(last.bad, last.calls + unknown)
+        ):
+            self._pause(now, self._who_asked)
+        elif held_s >= HOLD_S and not (unknown and is_clear("bad", unknown)):
+            # Too few for an outage, and no more have come: what is spent leaves. The next new
+            # record that fails makes it hold again.
+            self._enter(BreakerState.CLOSED, now, "")
+        elif held_s >= HOLD_S:
+            self._ends_at = self.since + self.rules.cool_down_s
+
+    def _find_out_otherwise(self, now: float, *, may_retry: bool) -> None:
+        """Go on while half-open: the call that was to find out hangs, or there was none."""
+        if self.probe is not None:
+            self.probe = None
+            self._enter(BreakerState.OPEN, now, "the call that was to find out does not return")
+            return
+        self.trial = None
+        self._ends_at = now + self.rules.cool_down_s
+        if may_retry:
+            self._news.append(BreakerNews(self.state, "", worth_a_line=False, pardon=True))
+        else:
+            self._enter(BreakerState.CLOSED, now, "nothing is left to call", pardon=True)
+
+    @property
+    def _who_asked(self) -> str:
+        last = self._evidence.last
+        return f"{last.later} of the last {last.calls} new records asked to be called later"
+
+    def _probe_failed(self, now: float) -> None:
+        self.probe = None
+        self._probes_failed += 1
+        if self._probes_failed >= PROBES:
+            self._open(now, f"{PROBES} new records one after another failed")
+
+    def _half_open(self, now: float, why: str) -> None:
+        self._probes_failed = 0
+        self._enter(BreakerState.HALF_OPEN, now, why, pardon=True)
+
+    def _open(self, now: float, why: str) -> None:
+        self._enter(BreakerState.OPEN, now, f"{why}, the last one with {self._last_error}")
+
+    def _pause(self, now: float, why: str) -> None:
+        pause_s = min(max(self._asked_s, SHORTEST_PAUSE_S), self.rules.cool_down_s)
+        self.probe = self.trial = None
+        self._enter(BreakerState.PAUSED, now, f"{why}, for {pause_s:.3g} s")
+        self._ends_at = now + pause_s
+
+    def _enter(self, state: BreakerState, now: float, why: str, *, pardon: bool = False) -> None:
+        if state not in _NEXT[self.state]:
+            raise ValueError(f"a breaker that is {self.state} cannot become {state}")
+        self.state, self.since = state, now
+        if state in {BreakerState.OPEN, BreakerState.PAUSED}:
+            self.why = why
+        self._ends_at = now + self.rules.cool_down_s
+        self._news.append(BreakerNews(state, why, bool(why), pardon))
+
+    def _decides(self, source: object) -> bool:
+        """Tell whether what becomes of a call decides: a retry only without a new record."""
+        return self._is_probe(source) or (
+            source is not None and source is self.trial and self.probe is None
+        )
+
+    def _is_probe(self, source: object) -> bool:
+        return source is not None and source is self.probe
+
+    def _start_anew(self) -> None:
+        """Forget the calls of an outage that is over."""
+        self.probe = self.trial = None
+        self._evidence.forget()

@@ -1,0 +1,274 @@
+"""Suspects: records that may have ended the process, started one at a time, each named before.
+
+A partition whose last ends were unclean (see ``crash_history``) starts nothing by itself. Its
+records leave the ordering as always, but each waits until a commit that names it has been acked,
+and until no other call of the partition is out, retries included. So when the process ends again,
+the next owner knows which record it was. Once it ended on a record ``crash_attempts`` times, that
+record is not started any more: it leaves with reason CRASHED.
+
+Other partitions go on meanwhile, and one of them may hold the culprit. Therefore a record that has
+been charged once is started while nothing else of the worker runs or is named: an innocent one
+passes then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+from window_consumer.engine.guards.crash_history import Suspicion
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.policy import (
+    FailedRecord,
+    RetryRules,
+)
+from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.scheduling.dispatcher import Dispatcher
+from window_consumer.engine.scheduling.slices import (
+    Lane,
+    Slice,
+)
+from window_consumer.engine.scheduling.unreadable import is_unreadable
+from window_consumer.model.errors import ProcessCrashedError
+from window_consumer.model.fault import (
+    Failure,
+    Fault,
+)
+from window_consumer.model.record import Message
+
+ALONE_S = 60.0
+"""For so long the rest of a worker waits for a charged record to begin and to end: as long as most
+handlers take; one that hangs must not hold the others for ever."""
+
+
+class Candidate:
+    """A record that has left its ordering and waits until it may start."""
+
+    def __init__(self, partition: Partition, message: Message, seq: int, lanes: Sequence[Lane]):
+        self.partition = partition
+        self.message = message
+        self.seq = seq
+        self.lanes = lanes
+        self.offset: int = message.offset()
+        self.failed: FailedRecord | None = None
+        """Set where it was called before in this assignment."""
+
+    @classmethod
+    def again(cls, failed: FailedRecord) -> Candidate:
+        """Make one of a record that failed and is due again."""
+        candidate = cls(failed.partition, failed.message, failed.seq, ())
+        candidate.failed = failed
+        return candidate
+
+
+class Case:
+    """One partition with suspects. Owner: poll thread."""
+
+    def __init__(self, partition: Partition, suspicion: Suspicion):
+        self.partition = partition
+        self.suspicion = suspicion
+        self.due: deque[FailedRecord] = deque()
+        """Records that failed and may be called again."""
+        self.candidate: Candidate | None = None
+        self.running = False
+        """The candidate was started."""
+        self.passed: set[int] = set()
+        """Offsets that were started, or left, since the assignment."""
+        self.ending = False
+        """All suspects have passed; the broker has to hear that nobody is named any more."""
+
+    @property
+    def charged(self) -> bool:
+        """The process ended on the candidate before."""
+        return self.candidate is not None and self.candidate.offset in self.suspicion.crashes
+
+    @property
+    def is_held(self) -> bool:
+        """The candidate may not start: its lane belongs to another member, or it is paused."""
+        return self.partition.held_back and not self.running
+
+    def is_suspect(self, offset: int) -> bool:
+        """Tell whether a record that may start now has to be started alone."""
+        suspicion = self.suspicion
+        if len(self.passed) < suspicion.limit and offset < suspicion.log_end:
+            return True
+        return any(self._is_pending(each) for each in suspicion.crashes)
+
+    def not_started(self) -> None:
+        """Note that the candidate was taken back before it started."""
+        if self.running and self.candidate is not None:
+            self.passed.discard(self.candidate.offset)
+
+    @property
+    def none_left(self) -> bool:
+        """Everything that was in the log at the start has been delivered and is finished."""
+        partition = self.partition
+        return partition.idle and partition.next_delivery >= self.suspicion.log_end
+
+    def _is_pending(self, offset: int) -> bool:
+        """Tell whether a record that the process ended on will still start in this assignment."""
+        window = self.partition.window
+        if offset in self.passed or offset < window.next_offset:
+            return False
+        if offset >= window.offsets.next_offset:
+            return offset < self.suspicion.log_end
+        seq = window.offsets.seq_of(offset)
+        return window.offsets.offset_of(seq) == offset and window.is_open(seq)
+
+
+class Suspects:
+    """Starts the suspects of one worker. Owner: poll thread."""
+
+    def __init__(
+        self,
+        rules: RetryRules,
+        dispatcher: Dispatcher,
+        failures: Failures,
+        settling: Settling,
+    ):
+        self._rules = rules
+        self._dispatcher = dispatcher
+        self._failures = failures
+        self._settling = settling
+        self._alone: Case | None = None
+        """Whose record has the whole worker, or waits until it has."""
+        self._alone_since = 0.0
+        self.cases: dict[Partition, Case] = {}
+        """Partitions that start nothing by themselves; normally there is none."""
+
+    def begin(self, partition: Partition, suspicion: Suspicion) -> None:
+        """Take the starts of a new assignment over until its suspects have passed."""
+        partition.commit.suspicion = suspicion
+        partition.case = self.cases[partition] = Case(partition, suspicion)
+
+    def forget(self, partition: Partition) -> None:
+        """Start nothing more of a partition: it is being given up."""
+        case = self.cases.pop(partition, None)
+        partition.case = None
+        if case is not None:
+            case.suspicion.settled = True
+            if self._alone is case:
+                self._alone = None
+
+    def holds_the_worker(self, now: float) -> bool:
+        """Tell whether nothing else of the worker may start now."""
+        return self._alone is not None and now - self._alone_since < ALONE_S
+
+    @property
+    def unsaid(self) -> bool:
+        """A commit has to be made before anything goes on."""
+        return any(case.suspicion.unsaid for case in self.cases.values())
+
+    def slices(self, now: float) -> Iterator[Slice]:
+        """Yield the slices, of one record each, that may go out now."""
+        for case in list(self.cases.values()):
+            self._look(case, now)
+        if self._alone is not None and self._alone.is_held:
+            self._alone = None
+        if self._alone is None:
+            charged = (each for each in self.cases.values() if each.charged and not each.is_held)
+            self._alone = next(charged, None)
+            self._alone_since = now
+        held = self.holds_the_worker(now)
+        for case in self.cases.values():
+            candidate = case.candidate
+            waits = case.is_held or (held and case is not self._alone and not case.running)
+            if candidate is None or waits:
+                case.suspicion.wanted = None
+                continue
+            case.suspicion.wanted = candidate.offset
+            if not case.running and self._may_start(case, candidate, held=held):
+                case.running = True
+                case.passed.add(candidate.offset)
+                yield self._send(candidate, now)
+
+    def _may_start(self, case: Case, candidate: Candidate, *, held: bool) -> bool:
+        if self._dispatcher.full or not case.suspicion.names(candidate.offset):
+            return False
+        rates = self._dispatcher.rates
+        if rates is not None and not rates.may_start(candidate.partition, candidate.message):
+            return False
+        if not held:
+            return True
+        running = any(slice_.partition.owned for slice_ in self._dispatcher.out)
+        others = (other for other in self.cases.values() if other is not case)
+        return not running and all(other.suspicion.names_nobody for other in others)
+
+    def _send(self, candidate: Candidate, now: float) -> Slice:
+        if candidate.failed is not None:
+            return self._dispatcher.again([candidate.failed], now)
+        return self._dispatcher.alone(
+            candidate.partition, candidate.message, candidate.seq, candidate.lanes, now
+        )
+
+    def _look(self, case: Case, now: float) -> None:
+        """Note what is over, and find who is next."""
+        partition = case.partition
+        if case.running and not partition.slices:
+            case.running = False
+            case.candidate = None
+            if self._alone is case:
+                self._alone = None
+        if case.running or not case.suspicion.counted:
+            return
+        if not case.ending and case.candidate is None:
+            self._find_next(case, now)
+        if case.ending and case.suspicion.names_nobody:
+            self._end(case)
+
+    def _find_next(self, case: Case, now: float) -> None:
+        if not case.suspicion.careful or case.none_left:
+            self._begin_to_end(case, now)
+            return
+        if case.due:
+            case.candidate = Candidate.again(case.due.popleft())
+            return
+        ordering = case.partition.ordering.plain
+        while (taken := ordering.take(1)) is not None:
+            run, lanes = taken
+            candidate = Candidate(case.partition, run.messages[0], run.seqs[0], lanes)
+            if not case.is_suspect(candidate.offset):
+                ordering.put_back(run.messages, run.seqs)
+                ordering.release(lanes)
+                self._begin_to_end(case, now)
+                return
+            times = case.suspicion.crashes.get(candidate.offset, 0)
+            if times < self._rules.crash_attempts or is_unreadable(candidate.message):
+                case.candidate = candidate
+                return
+            case.passed.add(candidate.offset)
+            failure = crashed(candidate.offset, times)
+            self._settling.crashed(
+                case.partition, candidate.message, candidate.seq, failure, times, now
+            )
+            if self._rules.when_spent == "stop":
+                # Somebody is asked to mend it: whoever starts the worker again wants it called.
+                del case.suspicion.crashes[candidate.offset]
+                return
+
+    def _begin_to_end(self, case: Case, now: float) -> None:
+        case.ending = True
+        case.suspicion.wanted = None
+        case.suspicion.passed(now)
+
+    def _end(self, case: Case) -> None:
+        """Let a partition start by itself again."""
+        partition = case.partition
+        self.forget(partition)
+        self._failures.call_again(case.due)
+        self._dispatcher.wake(partition)
+
+
+def crashed(offset: int, times: int) -> Failure:
+    """Return what is known of a record on which the process ended: there is no stack."""
+    error = ProcessCrashedError(
+        f"the process ended {times} times while offset {offset} was the only record of its"
+        " partition that ran; it left no exception and no stack (a crash in native code, out of"
+        " memory, or a kill)"
+    )
+    kind = type(error)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    fingerprint = blake2b(name.encode(), digest_size=8).hexdigest()
+    return Failure(error, Fault(name, str(error), "", fingerprint))

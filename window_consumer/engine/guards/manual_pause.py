@@ -1,0 +1,89 @@
+"""Pausing by hand: partitions, or the whole worker, that start nothing until a person says so.
+
+What runs may finish, copies are written, commits go on, and the worker stays in its group; records
+come in until the window is full. What has failed waits as well, however long ago its next call was
+due. A worker that is paused stays so whatever is assigned to it; the pause of one partition ends
+when the partition is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.scheduling.dispatcher import Dispatcher
+from window_consumer.model.record import TopicPartition
+
+
+class Halts:
+    """Who is paused by hand. Owner: poll thread."""
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        dispatcher: Dispatcher,
+        failures: Failures,
+        settling: Settling,
+    ):
+        self._partitions = partitions
+        self._dispatcher = dispatcher
+        self._failures = failures
+        self._settling = settling
+        self.worker = False
+        """All of it is paused, whatever may be assigned to it."""
+        self._alone: set[TopicPartition] = set()
+        """Partitions that are paused by themselves."""
+
+    def halt(self, name: TopicPartition | None, now: float, *, halted: bool) -> bool:
+        """Pause or resume a partition, or the worker for None; False for a partition of others."""
+        if name is None:
+            self.worker = halted
+        elif name not in self._partitions:
+            return False
+        elif halted:
+            self._alone.add(name)
+        else:
+            self._alone.discard(name)
+        for partition in self._partitions.values():
+            is_halted = self._is_halted(partition)
+            if is_halted and not partition.halted:
+                partition.halted = True
+                hold_back(partition, self._dispatcher, self._settling, now)
+            elif partition.halted and not is_halted:
+                partition.halted = False
+                self._go_on(partition, now)
+        return True
+
+    def assigned(self, partition: Partition) -> None:
+        """Let a partition begin, or wait, with the worker."""
+        partition.halted = self._is_halted(partition)
+
+    def forget(self, name: TopicPartition) -> None:
+        """Note that a partition is given up."""
+        self._alone.discard(name)
+
+    def _is_halted(self, partition: Partition) -> bool:
+        return self.worker or partition.name in self._alone
+
+    def _go_on(self, partition: Partition, now: float) -> None:
+        if partition.closing or partition.held_back:
+            return
+        call_held(partition, self._failures)
+        self._settling.go_on(partition, now)
+
+
+def hold_back(partition: Partition, dispatcher: Dispatcher, settling: Settling, now: float) -> None:
+    """Take back what has not started of a partition that is held back from now on."""
+    dispatcher.break_up(partition)
+    dispatcher.forget(partition)
+    for slice_ in [each for each in dispatcher.out if each.partition is partition]:
+        if settling.take_back(slice_, now) and partition.case is not None:
+            partition.case.not_started()
+
+
+def call_held(partition: Partition, failures: Failures) -> None:
+    """Let those be called again that were due while their partition was held back."""
+    failures.call_again(partition.held_calls)
+    partition.held_calls.clear()

@@ -1,0 +1,190 @@
+"""What the circuit breaker goes by: how new records ended lately.
+
+Lanes whose records fail one after another: what they say of an outage, they have said once.
+
+The records of a hot key that always fail stand in one line. When all others are done, they are all
+that is left: by them alone it looks like an outage, and held back they would never leave. So where
+many lanes go well, a failed record behind another failed one of its lane is no evidence. Where few
+lanes are known, each of them counts: an outage would look the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from math import sqrt
+from typing import Final
+
+from attrs import define
+
+from window_consumer.engine.scheduling.slices import Lane
+
+BEYOND_CHANCE = 0.45
+"""How far above ``failures`` the share of ``min_calls`` has to be, as a part of what is left to 1:
+15 of 20 for a half. Of records of which 30 % are bad, 11 bad ones are among 20 once in 60 times,
+15 once in 23,000. Of more calls a smaller distance is enough: it shrinks with the root of their
+number."""
+
+_BUCKETS = 30
+
+
+@define
+class Tally:
+    """How some new records ended."""
+
+    until: float = 0.0
+    calls: int = 0
+    failed: int = 0
+    later: int = 0
+    """Those that asked to be called later."""
+
+    @property
+    def bad(self) -> int:
+        """Those that did not return."""
+        return self.failed + self.later
+
+
+class Evidence:
+    """How the new records of one worker ended: the last ones, and those within the window.
+
+    Owner: poll thread.
+    """
+
+    def __init__(self, failures: float, window_s: float, min_calls: int):
+        self._failures = failures
+        self._window_s = window_s
+        self._min_calls = min_calls
+        self._mask = (1 << min_calls) - 1
+        self._known = 0
+        """How many of the last ``min_calls`` there have been."""
+        self._failed = 0
+        """Those of them that failed, one bit each, the latest one lowest ..."""
+        self._later = 0
+        """... and those that asked to be called later."""
+        self._last_at = float("-inf")
+        """When the latest one ended: after ``window_s`` without any they are forgotten."""
+        self._buckets: deque[Tally] = deque()
+        self._window = Tally()
+        """Their sum."""
+        self.since = Tally()
+        """All since ``begin``."""
+
+    def note(self, calls: int, now: float, *, failed: int = 0, later: int = 0) -> None:
+        """Note new records as the latest ones: some that returned, or one that did not."""
+        for tally in (self._bucket(now), self._window, self.since):
+            tally.calls += calls
+            tally.failed += failed
+            tally.later += later
+        if now - self._last_at > self._window_s:
+            self._known = self._failed = self._later = 0
+        self._last_at = now
+        calls = min(calls, self._min_calls)
+        self._failed = (self._failed << calls | failed) & self._mask
+        self._later = (self._later << calls | later) & self._mask
+        self._known = min(self._known + calls, self._min_calls)
+
+    def begin(self) -> None:
+        """Count anew what ``since`` tells."""
+        self.since = Tally()
+
+    def forget(self) -> None:
+        """Forget what is over."""
+        self._known = self._failed = self._later = 0
+        self._window = Tally()
+        self._buckets.clear()
+
+    @property
+    def last(self) -> Tally:
+        """The last ``min_calls``."""
+        return Tally(0.0, self._known, self._failed.bit_count(), self._later.bit_count())
+
+    def window(self, now: float) -> Tally:
+        """Return those within the window."""
+        self._expire(now)
+        return self._window
+
+    @property
+    def is_bad(self) -> bool:
+        """More of the last ones failed, or asked to be called later, than is allowed."""
+        bad, known = (self._failed | self._later).bit_count(), self._known
+        if known < self._min_calls:
+            return False
+        return bad > self._failures * known or bad == known
+
+    @property
+    def most_asked(self) -> bool:
+        """Most of the last ones that did not return asked to be called later."""
+        return self._later.bit_count() > self._failed.bit_count()
+
+    def is_beyond_chance(self, bad: int, calls: int) -> bool:
+        """Tell whether so many calls are more than the share that is allowed, by no chance."""
+        if calls < self._min_calls:
+            return False
+        share = self._failures
+        share += BEYOND_CHANCE * (1 - share) * sqrt(self._min_calls / calls)
+        return bad > share * calls or bad == calls
+
+    def _bucket(self, now: float) -> Tally:
+        """Return the bucket of calls that end now."""
+        buckets = self._buckets
+        if not buckets or now >= buckets[-1].until:
+            self._expire(now)
+            buckets.append(Tally(now + self._window_s / _BUCKETS))
+        return buckets[-1]
+
+    def _expire(self, now: float) -> None:
+        while self._buckets and self._buckets[0].until <= now - self._window_s:
+            old = self._buckets.popleft()
+            self._window.calls -= old.calls
+            self._window.failed -= old.failed
+            self._window.later -= old.later
+
+
+MANY: Final = 40
+"""So many lanes have returned lately where one that repeats itself says nothing: an outage shows in
+the first failures of others, of which the breaker needs 20 by default."""
+
+LATELY_S: Final = 300.0
+"""The end of a backlog of hot keys takes longer than the breaker's window."""
+
+_STREAK_S: Final = 60.0
+"""Without a failure for so long a lane's next one counts again."""
+
+_MOST: Final = 10_000
+"""Lanes that are remembered; beyond them all is forgotten, and counts again."""
+
+
+class BadLanes:
+    """Knows which lanes fail again and again. Owner: poll thread. Cost: two looks a good slice."""
+
+    def __init__(self) -> None:
+        self._failed_at: dict[Lane, float] = {}
+        self._good: set[Lane] = set()
+        self._good_before: set[Lane] = set()
+        self._begun = float("-inf")
+
+    def returned(self, lanes: Iterable[Lane | None], now: float) -> None:
+        """Note that records of these lanes have returned."""
+        if now - self._begun >= LATELY_S:
+            self._good_before = self._good if now - self._begun < 2 * LATELY_S else set()
+            self._good, self._begun = set(), now
+        if self._failed_at:
+            for lane in lanes:
+                self._failed_at.pop(lane, None)
+        if len(self._good) < MANY:
+            self._good.update(lane for lane in lanes if lane is not None)
+
+    def is_repeat(self, lane: Lane | None, now: float) -> bool:
+        """Note that a new record has failed; tell whether its lane has said that already."""
+        if lane is None:
+            return False
+        if len(self._failed_at) >= _MOST:
+            self._failed_at.clear()
+        before = self._failed_at.get(lane)
+        self._failed_at[lane] = now
+        return before is not None and now - before < _STREAK_S and self._many_go_well(now)
+
+    def _many_go_well(self, now: float) -> bool:
+        if now - self._begun >= 2 * LATELY_S:
+            return False
+        return len(self._good) >= MANY or len(self._good | self._good_before) >= MANY

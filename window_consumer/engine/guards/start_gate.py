@@ -1,0 +1,182 @@
+"""What leaves the Engine: records for the slots, and copies for the broker.
+
+Everything that may hold something back has its say here: the breaker, records that are suspected of
+ending the process, the budget, a partition that is about to be given up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.decisions import Decisions
+from window_consumer.engine.guards.backpressure import Budget
+from window_consumer.engine.guards.circuit_breaker import (
+    Breaker,
+    BreakerNews,
+    BreakerState,
+)
+from window_consumer.engine.guards.crash_suspects import Suspects
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.output import Producing
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.scheduling.dispatcher import Dispatcher
+from window_consumer.engine.scheduling.slices import (
+    Lane,
+    Slice,
+)
+from window_consumer.engine.scheduling.unreadable import (
+    needs_no_slot,
+    pass_by,
+)
+from window_consumer.model.record import TopicPartition
+
+REMEMBERED_PROBES = 20
+"""Keys of records that were tried while half-open: other ones come first."""
+
+
+class Departures:
+    """Decides what starts and what leaves. Owner: poll thread."""
+
+    def __init__(  # noqa: PLR0913 - everything that has a say; made in one place
+        self,
+        breaker: Breaker,
+        dispatcher: Dispatcher,
+        failures: Failures,
+        producing: Producing,
+        settling: Settling,
+        suspects: Suspects,
+        budget: Budget,
+        counters: Counters,
+        partitions: Mapping[TopicPartition, Partition],
+    ):
+        self._breaker = breaker
+        self._dispatcher = dispatcher
+        self._failures = failures
+        self._producing = producing
+        self._settling = settling
+        self._suspects = suspects
+        self._budget = budget
+        self._counters = counters
+        self._partitions = partitions
+        self.in_a_hurry = False
+        """Partitions are about to be given up: what is spent leaves now or not at all."""
+        self._copies_first = False
+        self._probed: deque[Lane] = deque(maxlen=REMEMBERED_PROBES)
+        """The keys of the last new records that were tried to find out whether things are well."""
+
+    def decide(self, decisions: Decisions, now: float) -> None:
+        """Hand out what may start, and what leaves."""
+        if self._breaker.lets_start:
+            if self._suspects.cases:
+                decisions.dispatch.extend(self._called(self._suspects.slices(now), now))
+            if self._suspects.holds_the_worker(now):
+                self._dispatcher.break_all_up()
+            elif not self._producing.holds_back:
+                self._start(decisions, now)
+        elif self._may_probe and (probe := self._probe(now)):
+            self._breaker.probing(probe, now, is_new=probe.is_new)
+            decisions.dispatch.append(probe)
+        self._publish(decisions, now)
+        decisions.produce.extend(self._producing.to_send())
+
+    def obey(self, news: BreakerNews, now: float) -> None:
+        """Do what follows from the breaker's new state."""
+        self._failures.spares = self._breaker.spares
+        if news.state is BreakerState.PAUSED:
+            for partition in self._partitions.values():
+                self._failures.spare(partition.failed.values())
+        if news.pardon:
+            self._failures.pardon(once=news.once)
+        if news.state in (BreakerState.OPEN, BreakerState.PAUSED):
+            self._counters.breaker_opened += news.state is BreakerState.OPEN
+            self._dispatcher.break_all_up()
+            for slice_ in list(self._dispatcher.out):
+                partition = slice_.partition
+                # The commit names a suspect that was handed out: it is as good as started.
+                if partition.owned and not partition.closing and partition.case is None:
+                    self._settling.take_back(slice_, now)
+
+    @property
+    def _may_probe(self) -> bool:
+        return self._breaker.wants_probe and not self._dispatcher.full
+
+    def _start(self, decisions: Decisions, now: float) -> None:
+        """Hand out what may start without a commit that names it; see ``turns``."""
+        dispatcher, turns = self._dispatcher, self._dispatcher.turns
+        if dispatcher.has_new and self._has_any_again:
+            while turns.is_due and (slice_ := self._again(now)):
+                turns.charge(slice_, dispatcher.cost_s)
+                decisions.dispatch.append(slice_)
+        decisions.dispatch.extend(self._called(dispatcher.slices(now), now))
+        while self._has_any_again and (slice_ := self._again(now)):
+            decisions.dispatch.append(slice_)
+
+    @property
+    def _has_any_again(self) -> bool:
+        """Calls may wait to be made again; normally there are none."""
+        return self._failures.has_ready or self._dispatcher.has_copies
+
+    def _called(self, slices: Iterable[Slice], now: float) -> Iterator[Slice]:
+        """Yield those for the slots; records that nobody can call leave at once."""
+        for slice_ in slices:
+            if needs_no_slot(slice_):
+                self._dispatcher.back(slice_)
+                pass_by(slice_, self._failures.when_spent, now)
+                self._settling.complete(slice_, now)
+            else:
+                yield slice_
+
+    def _again(self, now: float) -> Slice | None:
+        """Hand out calls that are made again: retries and copies in turn, None where none may."""
+        dispatcher = self._dispatcher
+        if dispatcher.full or not dispatcher.turns.has_room(dispatcher.slots):
+            return None
+        copies = self._called(dispatcher.copies(now), now)
+        self._copies_first = not self._copies_first
+        if self._copies_first and (slice_ := next(copies, None)):
+            return slice_
+        if records := self._failures.next_calls(dispatcher.slice_records):
+            return dispatcher.again(records, now)
+        return None if self._copies_first else next(copies, None)
+
+    def _probe(self, now: float) -> Slice | None:
+        """Hand out one record to find out: a new one; only where none can start, a retry.
+
+        One after another has another key, and comes from another partition, as far as there are.
+        """
+        dispatcher, wants_trial = self._dispatcher, self._breaker.wants_trial
+        if wants_trial:
+            suspects = self._called(self._suspects.slices(now), now)
+            if self._suspects.cases and (suspect := next(suspects, None)):
+                return suspect
+            # What the last probe said nothing of, as its process died on several records at once.
+            if half := dispatcher.half(now):
+                return half
+        singles = iter(lambda: dispatcher.single(now, self._probed), None)
+        if slice_ := next(self._called(singles, now), None):
+            if (key := slice_.messages[0].key()) is not None:
+                self._probed.append(key)
+            return slice_
+        if not wants_trial:
+            return None
+        if records := self._failures.next_calls(1):
+            return dispatcher.again(records, now)
+        copies = iter(lambda: dispatcher.single_copy(now), None)
+        return next(self._called(copies, now), None)
+
+    def _publish(self, decisions: Decisions, now: float) -> None:
+        def may_leave(failed: FailedRecord) -> bool:
+            return self._breaker.lets_leave(
+                failed.last_failure, now, in_a_hurry=self.in_a_hurry, later=failed.asks_later
+            )
+
+        for failed in self._failures.to_publish(self._budget, may_leave):
+            if failed.is_dropped:
+                self._settling.drop(failed, now)
+                continue
+            failed.partition.publishing += 1
+            decisions.publish.append(failed)

@@ -1,0 +1,156 @@
+"""What is looked at every few milliseconds: buffers, pauses, commits, cells that hover.
+
+Start cells that make no progress: who is reported, and how often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from window_consumer.engine.commit_metadata import MAX_BYTES
+from window_consumer.engine.decisions import Decisions, Hovering
+from window_consumer.engine.guards.backpressure import Budget
+from window_consumer.engine.observer import Observer
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.completion import Settling
+from window_consumer.model.protocols import Commit
+from window_consumer.model.record import TopicPartition
+
+
+class HoverWatch:
+    """Reports a start cell that hovers, once every ``hover_s`` seconds. Owner: poll thread."""
+
+    def __init__(self, hover_s: float):
+        self._hover_s = hover_s
+        self._reported: dict[TopicPartition, float] = {}
+
+    def look(self, partition: Partition, now: float) -> Hovering | None:
+        """Return what has to be reported of a partition now."""
+        since = partition.window.hovering_since()
+        reported = self._reported.get(partition.name, float("-inf"))
+        if since is None or now - max(since, reported) < self._hover_s:
+            return None
+        seq = partition.window.cells[0].first_open_seq()
+        failed = partition.failed.get(seq)
+        if failed is None and partition.ordering.waits:
+            return None  # nothing is wrong: it waits for its rate
+        self._reported[partition.name] = now
+        offset = partition.window.offsets.offset_of(seq)
+        attempt = failed.calls + 1 if failed else 1
+        return Hovering(partition.name, offset, attempt, now - since)
+
+    def forget(self, name: TopicPartition) -> None:
+        """Note that a partition is given up."""
+        self._reported.pop(name, None)
+
+
+HOUSEKEEPING_S = 0.005
+"""How often commits, pauses and hovering cells are looked at."""
+
+_SMALLEST_METADATA = 32
+"""Offset and suspect still fit, and they have to: a suspect waits for the ack of its commit."""
+
+
+class Housekeeping:
+    """Keeps an Engine's partitions in order. Owner: poll thread."""
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        budget: Budget,
+        settling: Settling,
+        hover_watch: HoverWatch,
+    ):
+        self._partitions = partitions
+        self._budget = budget
+        self._settling = settling
+        self._hover_watch = hover_watch
+        self.observer: Observer | None = None
+        self._metadata_bytes = MAX_BYTES
+        self._due_at = 0.0
+        self.next_due = float("inf")
+        """When the next copy is due that waits in a buffer."""
+
+    def is_due_at(self, now: float) -> None:
+        """Look at everything in the next tick."""
+        self._due_at = now
+
+    def wait_for(self, partition: Partition) -> None:
+        """Note that a partition has copies that are not due."""
+        self.next_due = min(self.next_due, partition.next_due)
+
+    def forget(self, name: TopicPartition) -> None:
+        """Note that a partition is given up."""
+        self._hover_watch.forget(name)
+
+    def write_less(self, refused_bytes: int) -> None:
+        """Note that a broker has found a commit's metadata of so many bytes too large.
+
+        Of several that are refused together each says the same: the limit is halved once.
+        """
+        less = max(_SMALLEST_METADATA, refused_bytes // 2)
+        self._metadata_bytes = min(self._metadata_bytes, less)
+
+    def let_in(self, now: float) -> None:
+        """Let copies into their windows whose wait is over."""
+        if now < self.next_due:
+            return
+        self.next_due = float("inf")
+        for partition in self._partitions.values():
+            if partition.buffered and not partition.closing:
+                self._refill(partition, now)
+
+    def look(self, decisions: Decisions, now: float, *, may_commit: bool) -> None:
+        """Refill, pause, resume, commit, and tell of cells that hover, when it is time."""
+        if now < self._due_at:
+            return
+        self._due_at = now + HOUSEKEEPING_S
+        for partition in self._partitions.values():
+            if not partition.closing:
+                self._look_at(partition, decisions, now, may_commit=may_commit)
+            hovering = self._hover_watch.look(partition, now)
+            if hovering is not None and not partition.held_back:
+                decisions.hovering.append(hovering)
+
+    def _look_at(
+        self, partition: Partition, decisions: Decisions, now: float, *, may_commit: bool
+    ) -> None:
+        everyone = self._partitions.values()
+        name = partition.name
+        if partition.buffered:
+            self._refill(partition, now)
+        if self._budget.should_pause(partition, everyone):
+            partition.paused = True
+            decisions.pause.append(name)
+        elif self._budget.should_resume(partition, everyone):
+            partition.paused = False
+            decisions.resume.append((name, partition.next_delivery))
+        if may_commit and partition.commit.due(now):
+            commit = self.commit(partition, now, clean=False)
+            if commit is not None:
+                decisions.commit.append(commit)
+
+    def _refill(self, partition: Partition, now: float) -> None:
+        self._settling.go_on(partition, now)
+        if partition.next_due > now:
+            self.wait_for(partition)
+
+    def commit(self, partition: Partition, now: float, *, clean: bool) -> Commit | None:
+        """Take one snapshot of offset and ranges; None where the broker knows it already.
+
+        The client's position counts only where nothing is in the window and everything up to it
+        was taken in: transaction markers may follow the last record.
+        """
+        next_offset = partition.window.next_offset
+        nothing_is_left = partition.idle and not partition.window.cells
+        if nothing_is_left and not partition.refused_records:
+            next_offset = max(next_offset, partition.position)
+        beyond = (
+            each if each.start >= next_offset else range(next_offset, each.stop)
+            for each in partition.finished_ranges()
+            if each.stop > next_offset
+        )
+        commit = partition.commit.make(next_offset, beyond, now, self._metadata_bytes, clean=clean)
+        if commit is not None and self.observer is not None:
+            self.observer.committing(partition, commit, now)
+        return commit

@@ -1,0 +1,89 @@
+"""How far a partition is behind: in records, and in seconds.
+
+Records say how much there is to do, seconds how long somebody has waited for it: a hundred records
+are nothing for a busy topic, and a lost day for a quiet one. Records that are not due yet are late
+by no second, and count for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import frozen
+
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.record import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Message,
+)
+
+
+@frozen
+class Lag:
+    """How far one partition is behind."""
+
+    records: int | None
+    """Those that are in the log and not finished; None before the client has heard of its end.
+
+    Of a retry topic only those that are due. Offsets are counted: markers of transactions and
+    records that were compacted away count as well.
+    """
+    seconds: float
+    """The age of the oldest record that was read and is not finished, 0 where there is none.
+
+    By the record's timestamp and this machine's clock; of a retry topic since it was due.
+    """
+
+
+def lag_of(partition: Partition, slices: Iterable[Slice], now: float, wall_ms: float) -> Lag:
+    """Return how far a partition is behind; ``slices`` are those of its that are out.
+
+    Takes a walk through what is out and what waits at the front: for people who look, not for
+    every turn of the poll thread.
+    """
+    oldest = min(_candidates(partition, slices, now), key=_offset, default=None)
+    seconds = 0.0 if oldest is None else _age_s(partition, oldest, wall_ms)
+    return Lag(_records(partition, now), seconds)
+
+
+def _candidates(partition: Partition, slices: Iterable[Slice], now: float) -> Iterable[Message]:
+    """Yield records that are not finished; the oldest of all is among them.
+
+    Whoever stands in line behind another record of its lane is younger than that.
+    """
+    for slice_ in slices:
+        if slice_.messages:
+            yield slice_.messages[0]
+    for failed in partition.failed.values():
+        yield failed.message
+    waiting = partition.ordering.oldest
+    if waiting is not None:
+        yield waiting
+    if partition.buffer and partition.next_due <= now:
+        yield partition.buffer[0][1][0]
+
+
+def _records(partition: Partition, now: float) -> int | None:
+    if partition.log_end is None:
+        return None
+    if partition.rung.level is None:
+        return max(0, partition.log_end - partition.window.next_offset)
+    due = [len(messages) for at, messages in partition.buffer if at <= now]
+    unread = max(0, partition.log_end - partition.next_delivery)
+    # Copies of a level lie in the order in which they are due.
+    all_due = len(due) == len(partition.buffer)
+    return partition.window.open + sum(due) + (unread if all_due else 0)
+
+
+def _age_s(partition: Partition, message: Message, wall_ms: float) -> float:
+    if partition.rung.level is not None:
+        return max(0.0, -partition.rung.wait_s(message, wall_ms))
+    kind, written_ms = message.timestamp()
+    if kind == TIMESTAMP_NOT_AVAILABLE or written_ms <= 0:
+        return 0.0
+    return max(0.0, (wall_ms - written_ms) / 1000)
+
+
+def _offset(message: Message) -> int:
+    return int(message.offset())

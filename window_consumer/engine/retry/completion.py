@@ -1,0 +1,471 @@
+"""What becomes of the records of a slice: outcomes, next steps, lanes that are free again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.guards.circuit_breaker import Breaker
+from window_consumer.engine.guards.outage_evidence import BadLanes
+from window_consumer.engine.observer import Observer
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.output import (
+    Producing,
+    Production,
+)
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.queue import (
+    PARDONED,
+    Failures,
+    Together,
+)
+from window_consumer.engine.retry.regrouping import (
+    call_behind,
+    lane_in,
+    put_back,
+)
+from window_consumer.engine.scheduling.batch_bisection import died_on
+from window_consumer.engine.scheduling.dispatcher import Dispatcher
+from window_consumer.engine.scheduling.slices import (
+    Lane,
+    Results,
+    Returned,
+    Slice,
+)
+from window_consumer.model.errors import (
+    PublishFailedError,
+    RetryLater,
+)
+from window_consumer.model.fault import Failure
+from window_consumer.model.headers import Reason
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.record import Message
+
+COUNTED = frozenset({None, Reason.RETRIES_EXHAUSTED, Reason.STALLED})
+"""What becomes of a record after a call that counts as failed for the breaker."""
+
+SINGLY_SHARE = 0.125
+"""Where this share of a slice's calls returned results, lanes are dealt out one record a slice."""
+
+
+class Settling:
+    """Reads results of slots and of copies. Owner: poll thread."""
+
+    def __init__(
+        self,
+        breaker: Breaker,
+        dispatcher: Dispatcher,
+        failures: Failures,
+        producing: Producing,
+        counters: Counters,
+    ):
+        self._breaker = breaker
+        self._dispatcher = dispatcher
+        self._failures = failures
+        self._producing = producing
+        self._counters = counters
+        self._news: list[FailedRecord] = []
+        self._bad_lanes = BadLanes()
+        self.observer: Observer | None = None
+        self.unacked_probes: set[Slice] = set()
+        """The breaker's probes, while the results of their calls are not acked."""
+
+    def take_news(self) -> list[FailedRecord]:
+        """Return the calls that have failed since this was asked last."""
+        news, self._news = self._news, []
+        return news
+
+    def complete(self, slice_: Slice, now: float) -> None:
+        """Settle a slice that a slot is through with."""
+        partition = slice_.partition
+        if slice_.plain:
+            partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
+            partition.ordering.release(slice_.lanes)
+            self._counters.processed += len(slice_.messages)
+            self._breaker.returned(len(slice_.messages), now, slice_, is_new=slice_.is_new)
+            if slice_.lanes and slice_.is_new:
+                self._bad_lanes.returned(slice_.lanes, now)
+            if self.observer is not None:
+                self.observer.finished(partition, slice_.messages, Outcome.DONE, slice_, now)
+            if self._producing.produces:
+                self._learn(slice_, len(slice_.messages), 0, 0)
+        else:
+            self._settle(slice_, now)
+            self._release(partition, slice_.lanes)
+        self.go_on(partition, now)
+
+    def take_back(self, slice_: Slice, now: float) -> int:
+        """Take a slice's unclaimed records back; return how many they were."""
+        partition = slice_.partition
+        past, unclaimed, seqs = self._dispatcher.split(slice_)
+        # Later records of a lane go back before earlier ones, so that those end up in front.
+        if unclaimed and not partition.closing:
+            self._dispatcher.join_up(partition)
+            if slice_.call.attempt == 1:
+                partition.ordering.put_back(unclaimed, seqs)
+            else:
+                self._failures.not_called([partition.failed[seq] for seq in seqs])
+        if past.messages:
+            self._settle(past, now)
+        running = [lane_in(slice_, index) for index in range(len(slice_.messages))]
+        partition.ordering.release(slice_.lanes, partition.held_lanes.union(running))
+        slice_.lanes = [lane for lane in running if lane is not None]
+        self.go_on(partition, now)
+        return len(unclaimed)
+
+    def copied(self, failed: FailedRecord, error: PublishFailedError | None, now: float) -> None:
+        """Finish a record whose copy was acked; keep it open and try again otherwise."""
+        partition = failed.partition
+        partition.let_go(len(failed.message))
+        if error is not None:
+            self._failures.not_published(failed, error, now)
+            return
+        if failed.is_stray:
+            self._finish(failed, Outcome.MOVED, now)
+        elif failed.level is not None:
+            self._counters.moved += 1
+            self._counters.moved_to[failed.level.name] += 1
+            self._finish(failed, Outcome.MOVED, now)
+        else:
+            self._counters.dead_by[str(failed.reason)] += 1
+            self._finish(failed, self._outcome_of(failed, Outcome.DEAD_LETTERED), now)
+        self.go_on(partition, now)
+
+    def crashed(
+        self,
+        partition: Partition,
+        message: Message,
+        seq: int,
+        failure: Failure,
+        times: int,
+        now: float,
+    ) -> None:
+        """Let a record leave on which the process ended ``times`` times; its lane is busy."""
+        lane_of = partition.ordering.lane_of
+        lane = None if lane_of is None else lane_of(message)
+        failed = self._fail(partition, message, seq, lane, failure, now, times)
+        self._drop_spent([failed], now)
+        self.go_on(partition, now)
+
+    def abandon(self, slice_: Slice, failure: Failure, now: float) -> None:
+        """Let the record leave whose call is given up; its lane is busy until the call returns."""
+        partition = slice_.partition
+        self.take_back(slice_, now)
+        self._dispatcher.abandon(slice_)
+        if slice_.is_batch:
+            self._abandon_batch(slice_, failure, now)
+            return
+        lanes = [lane_in(slice_, index) for index in range(len(slice_.messages))]
+        *held, message = slice_.messages
+        *held_seqs, seq = slice_.seqs
+        if held:
+            partition.ordering.put_back(held, held_seqs)
+        slice_.messages, slice_.seqs, slice_.lanes = [message], [seq], [lanes[-1]]
+        slice_.settled += 1
+        failed = self._failures.add(partition, message, seq, lanes[-1], failure, now)
+        if self._heard(failed).is_dropped:
+            self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
+        partition.ordering.release(lanes, {lanes[-1], *partition.held_lanes})
+        self.go_on(partition, now)
+
+    def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
+        """Let all records of a batch leave: nobody can tell which of them its call hangs at."""
+        partition = slice_.partition
+        together = self._failures.together()
+        slice_.settled += len(slice_.messages)
+        for index, (message, seq) in enumerate(zip(slice_.messages, slice_.seqs, strict=True)):
+            lane = lane_in(slice_, index)
+            failed = self._failures.add(
+                partition, message, seq, lane, failure, now, together=together
+            )
+            if self._heard(failed).is_dropped:
+                self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
+        self.go_on(partition, now)
+
+    def release(self, slice_: Slice, now: float) -> None:
+        """Free the lane of an abandoned call that has returned."""
+        self._release(slice_.partition, slice_.lanes)
+        self.go_on(slice_.partition, now)
+
+    def produced(
+        self, production: Production, index: int, error: PublishFailedError | None, now: float
+    ) -> None:
+        """Finish the records of a call once all of its results are acked.
+
+        Where one is refused for good the call counts as failed.
+        """
+        producing, partition = self._producing, production.partition
+        if not producing.answered(production, index, error):
+            return
+        if not partition.owned:
+            producing.over(production)
+            self._counters.late += len(production.seqs)
+            return
+        refusal = producing.refusal(production)
+        if refusal is None and producing.go_on(production, now):
+            return
+        producing.over(production)
+        if refusal is None:
+            self._finish_produced(production, now)
+        else:
+            self._refused(production, refusal, now)
+        if production.source in self.unacked_probes:
+            self._breaker.probe_is_back(production.source)
+            self.unacked_probes.remove(production.source)
+        self.go_on(partition, now)
+
+    def drop(self, failed: FailedRecord, now: float) -> None:
+        """Finish a record without a copy."""
+        self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
+        self.go_on(failed.partition, now)
+
+    def skip(self, failed: FailedRecord, now: float) -> None:
+        """Finish a record that failed, as a person asks for."""
+        self._counters.skipped += 1
+        self._finish(failed, Outcome.SKIPPED, now)
+        self.go_on(failed.partition, now)
+
+    def go_on(self, partition: Partition, now: float) -> None:
+        """Slide, refill and look for work after something was finished or released."""
+        self._counters.earlier += partition.slide(now)
+        if not partition.closing:
+            self._dispatcher.wake(partition)
+        for sibling in partition.siblings:
+            self._dispatcher.wake(sibling)
+
+    def _settle(self, slice_: Slice, now: float) -> None:
+        """Give each record of a slice that is over its outcome or its next step."""
+        partition = slice_.partition
+        messages, seqs = slice_.messages, slice_.seqs
+        if died_on(slice_):
+            # It says nothing of any record, and so the breaker does not hear of it.
+            self._dispatcher.part(slice_)
+            return
+        results = slice_.results()
+        together = self._failures.together() if slice_.is_batch and results.failed else None
+        failed: list[FailedRecord] = []
+        behind: dict[Lane | None, FailedRecord] = {}
+        for index, failure in results.failed:
+            lane = lane_in(slice_, index)
+            if lane in behind:
+                continue
+            each = self._fail(
+                partition, messages[index], seqs[index], lane, failure, now, together=together
+            )
+            failed.append(each)
+            waits = lane is not None and each.reason is None
+            if together is not None and waits and self._failures.blocks:
+                behind[lane] = each
+        if behind:
+            results = call_behind(slice_, behind, self._failures, now)
+        self._drop_spent(failed, now)
+        self._finish_called(slice_, results, now)
+        self._tell_breaker(slice_, [done for done, _ in results.done], failed, now)
+        if results.returned or self._producing.produces:
+            size = sum(self._produce(slice_, *each) for each in results.returned)
+            calls = len(messages) - len(results.held)
+            producing = sum(len(each) for each, _ in results.returned)
+            self._learn(slice_, calls, producing, size)
+        if results.held and not partition.closing:
+            self._dispatcher.join_up(partition)
+            put_back(slice_, results.held, failed, self._failures, now)
+
+    def _finish_called(self, slice_: Slice, results: Results, now: float) -> None:
+        """Finish the records whose handler returned, or skipped them."""
+        partition, messages, seqs = slice_.partition, slice_.messages, slice_.seqs
+        failed_before = slice_.call.attempt > 1
+        observer = self.observer
+        for done, returned in results.done:
+            partition.finish(done, Outcome.DONE, sum(map(len, returned)), now)
+            self._counters.processed += len(done)
+            if observer is not None:
+                observer.finished(partition, returned, Outcome.DONE, slice_, now)
+            for seq in done if failed_before else ():
+                partition.forget_failure(seq)
+        for index in results.skipped:
+            outcome = Outcome.FILTERED if index in results.filtered else Outcome.SKIPPED
+            partition.finish((seqs[index],), outcome, len(messages[index]), now)
+            self._counters.skipped += 1
+            if failed_before:
+                partition.forget_failure(seqs[index])
+        if results.skipped and observer is not None:
+            for outcome, filtered in ((Outcome.SKIPPED, False), (Outcome.FILTERED, True)):
+                skipped = [
+                    messages[index]
+                    for index in results.skipped
+                    if (index in results.filtered) is filtered
+                ]
+                if skipped:
+                    observer.finished(partition, skipped, outcome, slice_, now)
+
+    def _produce(self, slice_: Slice, indices: Sequence[int], returned: Returned) -> int:
+        """Let a call's results be produced; return for how many bytes they count."""
+        if self._breaker.is_finding_out(slice_):
+            self.unacked_probes.add(slice_)
+        return self._producing.add(
+            slice_.partition,
+            returned,
+            [slice_.seqs[index] for index in indices],
+            [lane_in(slice_, index) for index in indices],
+            slice_ if slice_ in self.unacked_probes else None,
+        )
+
+    def _learn(self, slice_: Slice, calls: int, producing: int, size: int) -> None:
+        """Learn from the calls of a slice how much is produced, and by how many of them."""
+        self._producing.learn(calls, size)
+        self._dispatcher.longest = self._producing.longest_slice
+        # The results of a batch are those of one call: its records need not wait for each other.
+        singly = producing >= calls * SINGLY_SHARE > 0 and not slice_.is_batch
+        slice_.partition.ordering.singly = singly
+
+    def _finish_produced(self, production: Production, now: float) -> None:
+        """Finish the records of a call whose results are all acked, and free their lanes."""
+        partition, seqs = production.partition, production.seqs
+        is_new = _is_new(partition, seqs)
+        for seq in seqs:
+            if seq in partition.failed:
+                partition.forget_failure(seq)
+        partition.finish(seqs, Outcome.DONE, sum(map(len, production.messages)), now)
+        self._counters.processed += len(seqs)
+        if self.observer is not None:
+            self.observer.finished(partition, production.messages, Outcome.DONE, None, now)
+        self._breaker.returned(len(seqs), now, production.source, is_new=is_new)
+        self._release(partition, [lane for lane in production.lanes if lane is not None])
+
+    def _refused(self, production: Production, refusal: Failure, now: float) -> None:
+        """Let the records of a call climb the ladder: one of its results was refused."""
+        partition = production.partition
+        together = self._failures.together() if len(production.seqs) > 1 else None
+        is_new = _is_new(partition, production.seqs)
+        refused = [
+            self._fail(partition, message, seq, lane, refusal, now, together=together)
+            for message, seq, lane in zip(
+                production.messages, production.seqs, production.lanes, strict=True
+            )
+        ]
+        self._drop_spent(refused, now)
+        for failed in refused:
+            if failed.reason in COUNTED:
+                self._breaker.failed(now, in_words(failed), production.source, is_new=is_new)
+
+    def _release(self, partition: Partition, lanes: Sequence[Lane]) -> None:
+        """Free lanes, those apart of which a record is still on its way."""
+        if not lanes:
+            return
+        still_busy = self._lanes_out(partition)
+        held = partition.held_lanes
+        partition.ordering.release(lanes, held | still_busy if still_busy else held)
+
+    def _fail(  # noqa: PLR0913 - what a failed call consists of
+        self,
+        partition: Partition,
+        message: Message,
+        seq: int,
+        lane: Lane | None,
+        failure: Failure,
+        now: float,
+        calls: int = 1,
+        together: Together | None = None,
+    ) -> FailedRecord:
+        """Note that a record's call failed, as news."""
+        failed = self._failures.add(
+            partition, message, seq, lane, failure, now, calls, together=together
+        )
+        self._news.append(failed)
+        return self._heard(failed)
+
+    def _heard(self, failed: FailedRecord) -> FailedRecord:
+        """Let whoever listens hear of a failed call."""
+        if self.observer is not None:
+            self.observer.failed(failed, failed.last_failure)
+        return failed
+
+    def _drop_spent(self, records: Iterable[FailedRecord], now: float) -> None:
+        """Drop those where the breaker has no say, once all that failed with them are known."""
+        for failed in records:
+            if failed.is_dropped and failed.reason not in PARDONED:
+                self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
+
+    def _tell_breaker(
+        self,
+        slice_: Slice,
+        done: Iterable[Sequence[int]],
+        failed: Iterable[FailedRecord],
+        now: float,
+    ) -> None:
+        """Note the calls of a slice in their order, those that say nothing left out.
+
+        Each record of a batch counts as a call: so an outage is known before more records have
+        left than may. A batch that is a probe is one call, which has returned if some of it has.
+        """
+        calls: list[tuple[int, int, FailedRecord | None]] = [
+            (seqs[0], len(seqs), None) for seqs in done
+        ]
+        calls += [(each.seq, 1, each) for each in failed if each.reason in COUNTED]
+        calls.sort(key=itemgetter(0))
+        if slice_.is_batch and self._breaker.is_finding_out(slice_):
+            calls = [each for each in calls if each[2] is None][:1] or calls[:1]
+        is_new = slice_.is_new
+        for first, count, each in calls:
+            if each is None:
+                self._breaker.returned(count, now, slice_, is_new=is_new)
+                if is_new and slice_.lanes:
+                    begin = slice_.seqs.index(first)
+                    lanes = [lane_in(slice_, begin + index) for index in range(count)]
+                    self._bad_lanes.returned(lanes, now)
+            elif is_new and self._is_repeat(each, now):
+                continue
+            elif isinstance(each.failure.error, RetryLater):
+                after_s = each.failure.error.after_s
+                self._breaker.asked_later(now, after_s, slice_, is_new=is_new)
+            else:
+                self._breaker.failed(now, in_words(each), slice_, is_new=is_new)
+
+    def _is_repeat(self, failed: FailedRecord, now: float) -> bool:
+        """Tell whether a new record's failure says nothing that its lane has not said before."""
+        return self._bad_lanes.is_repeat(failed.lane, now) and self._breaker.lets_start
+
+    def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
+        """Give a record that failed its final outcome and free its lane."""
+        partition = failed.partition
+        partition.forget_failure(failed.seq)
+        partition.finish((failed.seq,), outcome, len(failed.message), now)
+        if self.observer is not None:
+            self.observer.left(failed, outcome, now)
+        if failed.lane is None or failed.lane in partition.held_lanes:
+            return
+        if failed.lane not in self._lanes_out(partition):
+            partition.ordering.release((failed.lane,))
+
+    def _outcome_of(self, failed: FailedRecord, usually: Outcome) -> Outcome:
+        """Return, and count, the final outcome of a record that has left the ladder."""
+        counters = self._counters
+        if failed.reason is Reason.EXPIRED:
+            counters.expired += 1
+            return Outcome.EXPIRED
+        if usually is Outcome.DROPPED:
+            counters.dropped += 1
+        else:
+            counters.dead_lettered += 1
+            counters.unroutable += failed.reason is Reason.UNROUTABLE
+        return usually
+
+    def _lanes_out(self, partition: Partition) -> set[Lane]:
+        """Return the lanes of which a slot holds a record although its slice was settled.
+
+        After a take-back a slot may have claimed a record that it is about to hold back because
+        an earlier one of its lane failed; only that slice's completion frees the lane.
+        """
+        slices = self._dispatcher.slices_of(partition)
+        return {lane for slice_ in slices if slice_.settled for lane in slice_.lanes}
+
+
+def _is_new(partition: Partition, seqs: Iterable[int]) -> bool:
+    """Tell whether the records of one call that returned were called for the first time."""
+    return partition.rung.level is None and not any(seq in partition.failed for seq in seqs)
+
+
+def in_words(failed: FailedRecord) -> str:
+    """Return what a record's last call failed with."""
+    return failed.failure.fault.words

@@ -1,0 +1,163 @@
+"""What a copy looks like, in a retry topic or among the dead letters.
+
+It is the wire contract of docs/wire.md as one function.
+
+Key, value and the user's own headers stay as they were, byte for byte. Our headers are replaced,
+never appended, and bounded in size.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from attrs import frozen
+
+from window_consumer.engine.retry.policy import (
+    Detail,
+    FailedRecord,
+)
+from window_consumer.model import headers as names
+from window_consumer.model.copy_headers import Hop
+from window_consumer.model.protocols import Copy
+
+_GOES_ALONG = names.Kept((names.KEPT_ON_FOREIGN_TOPICS - {names.ID}) | {names.HEADERS_LOST})
+
+
+@frozen
+class Origin:
+    """Who writes the copy."""
+
+    group: str
+    handler: str
+    """Stands for failures that name no handler of their own."""
+    app_version: str = ""
+    host: str = ""
+    """Where it ran; left out of the copy where nobody knows."""
+
+
+@frozen
+class Target:
+    """The topic that the copy goes to."""
+
+    topic: str
+    partitions: int
+    source_partitions: int
+
+
+def copy_of(failed: FailedRecord, origin: Origin, target: Target, wall_offset_ms: float) -> Copy:
+    """Make the copy of a record that leaves for a retry topic or for the dead letters.
+
+    ``wall_offset_ms`` turns the record's monotonic times into milliseconds since 1970.
+    """
+    message = failed.message
+    hop = failed.hop
+    fault = failed.failure.fault
+    texts = failed.detail is not Detail.WITHOUT_ERROR_TEXTS
+    first_failure = _milliseconds(failed.first_failure, wall_offset_ms)
+    if hop.first_failure is not None:
+        first_failure = hop.first_failure
+    ours: list[tuple[str, bytes]] = [
+        (names.ID, hop.record_id),
+        (names.ORIGINAL_TOPIC, hop.origin.topic.encode()),
+        (names.ORIGINAL_PARTITION, _decimal(hop.origin.partition)),
+        (names.ORIGINAL_OFFSET, _decimal(hop.offset)),
+        *_original_timestamp(hop),
+        (names.FORMAT, names.FORMAT_VERSION),
+        (names.GROUP, origin.group.encode()),
+        (names.HANDLER, (failed.failure.handler or origin.handler).encode()),
+        (names.APP_VERSION, origin.app_version.encode()),
+        *_host(origin),
+        (names.REASON, str(failed.reason).encode()),
+        (names.ERROR_CLASS, fault.error_class.encode()),
+        (names.ERROR_FINGERPRINT, fault.fingerprint.encode()),
+        (names.ATTEMPTS, _decimal(hop.attempts + failed.attempts)),
+        (names.FIRST_FAILURE, _decimal(first_failure)),
+        (names.LAST_FAILURE, _decimal(_milliseconds(failed.last_failure, wall_offset_ms))),
+        *_level(failed, hop, wall_offset_ms),
+    ]
+    if texts:
+        stack = cut_front(fault.stack, names.MAX_ERROR_STACK_BYTES)
+        ours.append((names.ERROR_MESSAGE, cut(fault.message, names.MAX_ERROR_MESSAGE_BYTES)))
+        ours.append((names.ERROR_STACK, stack))
+    value = message.value()
+    if failed.detail is Detail.REFERENCE and value is not None:
+        ours.append((names.VALUE_REF, _reference(hop, value)))
+        value = None
+    return Copy(
+        topic=target.topic,
+        partition=place_of(hop.origin.partition, target.partitions),
+        key=message.key(),
+        value=value,
+        headers=[*names.each_once(_GOES_ALONG.of(message.headers() or ())), *ours],
+    )
+
+
+def place_of(number: int | None, partitions: int) -> int | None:
+    """Return the partition that a copy goes to, None where its key decides.
+
+    It keeps the number of its source's partition wherever there is such a partition: whoever owns
+    that calls all records of its lane.
+    """
+    return number if number is not None and number < partitions else None
+
+
+def sent_home(stray: FailedRecord) -> Copy:
+    """Return the copy of a stray, as it is, for the partition where it belongs."""
+    message = stray.message
+    return Copy(
+        topic=stray.partition.name.topic,
+        partition=stray.hop.origin.partition,
+        key=message.key(),
+        value=message.value(),
+        headers=message.headers() or (),
+    )
+
+
+def cut(text: str, max_bytes: int) -> bytes:
+    """Return the beginning of a text as UTF-8, at most so long, no character torn."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= max_bytes:
+        return data
+    return data[:max_bytes].decode("utf-8", "ignore").encode()
+
+
+def cut_front(text: str, max_bytes: int) -> bytes:
+    """Return the end of a text: of a stack, the innermost frames say most."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= max_bytes:
+        return data
+    return data[len(data) - max_bytes :].decode("utf-8", "ignore").encode()
+
+
+def _original_timestamp(hop: Hop) -> list[tuple[str, bytes]]:
+    if hop.timestamp is None:
+        return []
+    return [(names.ORIGINAL_TIMESTAMP, _decimal(hop.timestamp))]
+
+
+def _host(origin: Origin) -> list[tuple[str, bytes]]:
+    return [(names.HOST, origin.host.encode("utf-8", "replace"))] if origin.host else []
+
+
+def _level(failed: FailedRecord, hop: Hop, wall_offset_ms: float) -> list[tuple[str, bytes]]:
+    """Say which level the copy goes to and when it is due there, or which level was the last."""
+    if failed.level is None:
+        return [] if hop.level is None else [(names.LEVEL, hop.level)]
+    due = failed.last_failure + failed.level.delay_s
+    return [
+        (names.LEVEL, failed.level.name.encode()),
+        (names.NOT_BEFORE, _decimal(_milliseconds(due, wall_offset_ms))),
+    ]
+
+
+def _reference(hop: Hop, value: bytes) -> bytes:
+    place = f"{hop.origin.topic}/{hop.origin.partition}/{hop.offset}"
+    return f"{place} sha256:{sha256(value).hexdigest()}".encode()
+
+
+def _decimal(number: int) -> bytes:
+    return b"%d" % number
+
+
+def _milliseconds(monotonic_s: float, wall_offset_ms: float) -> int:
+    return round(monotonic_s * 1000 + wall_offset_ms)

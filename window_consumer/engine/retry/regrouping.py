@@ -1,0 +1,59 @@
+"""Records of a slice that wait for another one of their lane, which has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.scheduling.slices import (
+    Lane,
+    Results,
+    Slice,
+)
+
+
+def put_back(
+    slice_: Slice,
+    held: Sequence[int],
+    failed: Iterable[FailedRecord],
+    failures: Failures,
+    now: float,
+) -> None:
+    """Let the records at these places, which were not called, wait for one that has failed."""
+    messages, seqs = slice_.messages, slice_.seqs
+    partition = slice_.partition
+    if slice_.call.attempt == 1:
+        partition.ordering.put_back([messages[i] for i in held], [seqs[i] for i in held])
+        return
+    waiting = {each.lane: each for each in failed if each.reason is None}
+    for index in held:
+        again = partition.failed[seqs[index]]
+        if again.lane is not None and again.lane in waiting:
+            failures.add_behind(waiting[again.lane], messages[index], seqs[index], now)
+        else:
+            failures.not_called([again])
+
+
+def call_behind(
+    slice_: Slice, behind: Mapping[Lane | None, FailedRecord], failures: Failures, now: float
+) -> Results:
+    """Let the later records of lanes that block be called again, whatever became of them.
+
+    ``behind`` names the first failed one of each such lane. Returns what is left of the slice.
+    """
+    again = set()
+    for index, (message, seq) in enumerate(zip(slice_.messages, slice_.seqs, strict=True)):
+        first = behind.get(lane_in(slice_, index))
+        if first is not None and seq > first.seq:
+            again.add(index)
+            failures.add_behind(first, message, seq, now)
+    return slice_.results(but=again)
+
+
+def lane_in(slice_: Slice, index: int) -> Lane | None:
+    """Return the lane of the record at a place of a slice; None where it has no order to keep."""
+    if slice_.lane_of is not None:
+        return slice_.lane_of(slice_.messages[index])
+    failed = slice_.partition.failed.get(slice_.seqs[index])
+    return failed.lane if failed else None

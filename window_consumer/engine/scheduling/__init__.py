@@ -1,0 +1,1 @@
+"""Which records start next: lanes, orderings, slices, batches and rates."""

@@ -1,0 +1,164 @@
+"""Batches on which a slot's process died, halved until the record that ends it is alone.
+
+Nobody can tell which record of a batch its process died on. So none of them is charged: they go
+out again in two batches, at once, however few they are. A record on which a process dies while it
+is alone has been found: it is charged, and called alone until it leaves.
+
+Where a batch holds several lanes each stays whole, and its halves may run at the same time. Of one
+lane the second half waits until all of the first one is finished, and keeps the lane meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
+from attrs import frozen
+
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.regrouping import lane_in
+from window_consumer.engine.scheduling.rate_limit import Rates
+from window_consumer.engine.scheduling.slices import (
+    Lane,
+    Slice,
+)
+from window_consumer.model.errors import ProcessDiedError
+from window_consumer.model.record import Message
+
+
+@frozen(eq=False)
+class Half:
+    """Records of a batch that ended its process; they go out together."""
+
+    partition: Partition
+    messages: list[Message]
+    seqs: list[int]
+    lanes: list[Lane]
+    """Those of its records."""
+    attempt: int
+    after: Sequence[int] = ()
+    """Sequence numbers: all of them are finished before it goes out."""
+
+    @property
+    def may_start(self) -> bool:
+        """Nothing of its lane is before it."""
+        partition = self.partition
+        if partition.closing or partition.held_back or partition.case is not None:
+            return False
+        return not any(map(partition.window.is_open, self.after))
+
+    def failed_before(self) -> list[FailedRecord]:
+        """Return its records, which were called again when the process died."""
+        return [self.partition.failed[seq] for seq in self.seqs]
+
+
+class Halves:
+    """The halves of one worker that have not gone out. Owner: poll thread."""
+
+    def __init__(self, call_again: Callable[[Iterable[FailedRecord]], None]):
+        self._call_again = call_again
+        self._waiting: dict[Partition, list[Half]] = {}
+
+    def part(self, slice_: Slice) -> None:
+        """Part a batch that ended its process; its lanes are held until its halves go out."""
+        partition, attempt = slice_.partition, slice_.call.attempt
+        lanes = [lane_in(slice_, index) for index in range(len(slice_.messages))]
+        halves: list[Half] = []
+        first, second = parted(lanes)
+        in_one_lane = lanes[0] is not None and len(set(lanes)) == 1
+        for indices in (first, second):
+            half = Half(
+                partition,
+                [slice_.messages[index] for index in indices],
+                [slice_.seqs[index] for index in indices],
+                list(dict.fromkeys(lanes[index] for index in indices if lanes[index] is not None)),
+                attempt,
+                halves[0].seqs if halves and in_one_lane else (),
+            )
+            halves.append(half)
+            # Records that failed before hold their lanes themselves.
+            for lane in half.lanes if attempt == 1 else ():
+                partition.hold_lane(lane)
+        self._waiting[partition] = halves + self._waiting.get(partition, [])
+
+    def next(self, rates: Rates | None) -> Half | None:
+        """Take the next half that may go out, None where none may."""
+        for half in chain.from_iterable(self._waiting.values()):
+            if half.may_start and (
+                rates is None or rates.may_all_start(half.partition, half.messages)
+            ):
+                waiting = self._waiting[half.partition]
+                waiting.remove(half)
+                if not waiting:
+                    del self._waiting[half.partition]
+                for lane in half.lanes if half.attempt == 1 else ():
+                    half.partition.free_lane(lane)
+                return half
+        return None
+
+    def dissolve(self, partition: Partition, busy: Iterable[Slice]) -> None:
+        """Put the records of halves back that have not gone out, to wait like any others.
+
+        ``busy`` are the slices of the partition that are out: their lanes are not free.
+        """
+        halves = self._waiting.pop(partition, ())
+        records: list[tuple[int, Message]] = []
+        for half in halves:
+            if half.attempt > 1:
+                # They keep their lanes themselves, and may have to wait for their first half.
+                if partition.held_back:
+                    self._call_again(half.failed_before())
+                else:
+                    self._waiting.setdefault(partition, []).append(half)
+                continue
+            records += zip(half.seqs, half.messages, strict=True)
+            for lane in half.lanes:
+                partition.free_lane(lane)
+        if records:
+            records.sort(key=lambda record: record[0])
+            ordering = partition.ordering
+            ordering.put_back([message for _, message in records], [seq for seq, _ in records])
+            held = partition.held_lanes.union(*(slice_.lanes for slice_ in busy))
+            lanes = dict.fromkeys(
+                chain.from_iterable(half.lanes for half in halves if half.attempt == 1)
+            )
+            ordering.release([lane for lane in lanes if lane not in held])
+
+    def forget(self, partition: Partition) -> None:
+        """Forget the halves of a partition that is given up."""
+        self._waiting.pop(partition, None)
+
+    def partitions(self) -> list[Partition]:
+        """Return those that have halves."""
+        return list(self._waiting)
+
+
+def died_on(slice_: Slice) -> bool:
+    """Tell whether a slice is a batch of several records that ended its process."""
+    noted = slice_.deviations
+    if noted is None or not slice_.is_batch or len(slice_.messages) < 2:
+        return False
+    return len(noted.failed) == len(slice_.messages) and all(
+        type(failure.error) is ProcessDiedError for _, failure in noted.failed
+    )
+
+
+def parted(lanes: Sequence[Lane | None]) -> tuple[list[int], list[int]]:
+    """Return the places of two halves, in their order; None is a lane of its own.
+
+    No lane is in both, unless there is only one.
+    """
+    groups: dict[Lane, list[int]] = {}
+    for index, lane in enumerate(lanes):
+        groups.setdefault(index if lane is None else lane, []).append(index)
+    if len(groups) == 1:
+        middle = len(lanes) // 2
+        return list(range(middle)), list(range(middle, len(lanes)))
+    first: list[int] = []
+    for group in groups.values():
+        if first and 2 * len(first) + len(group) >= len(lanes):
+            break
+        first += group
+    chosen = set(first)
+    return sorted(first), [index for index in range(len(lanes)) if index not in chosen]

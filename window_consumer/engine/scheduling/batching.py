@@ -1,0 +1,309 @@
+"""Batches: slices that one call gets as a list, and when they go out.
+
+Records that may start are *gathered*, one batch a partition at a time: they have left their
+ordering and keep their lanes busy, and whatever comes later of those lanes joins them. A batch goes
+out
+
+* when it is full;
+* when a slot is free, and it holds ``min_records``, and nothing more is there;
+* when a slot is free, and ``max_wait_s`` is over since its first record could start;
+* when a slot is free, and nothing more can come: the window is full, or the memory.
+
+While all slots are busy it grows. Once it is out it is one running unit: it owns its lanes until
+its call has ended, nothing is taken back from it, and it is claimed as a whole. What has not been
+claimed goes back as a whole. Halves of a batch on which its process died go out before, see
+``batch_bisection``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+from operator import attrgetter
+
+from attrs import frozen
+
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.scheduling.batch_bisection import Halves
+from window_consumer.engine.scheduling.dispatcher import (
+    SLICES_PER_SLOT,
+    Dispatcher,
+)
+from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.slices import (
+    Lane,
+    Slice,
+)
+from window_consumer.engine.scheduling.unreadable import (
+    apart,
+    first_unreadable,
+    is_unreadable,
+    put_back,
+)
+from window_consumer.model.record import Message
+
+
+@frozen
+class BatchRules:
+    """The ``batch`` section of a worker's configuration; records and seconds."""
+
+    max_records: int = 1000
+    min_records: int = 1
+    max_wait_s: float = 0.5
+
+
+class Gathering:
+    """The batch of one partition that has not gone out. Owner: poll thread."""
+
+    __slots__ = (
+        "_in_order",
+        "_joined",
+        "bytes",
+        "is_closed",
+        "lanes",
+        "messages",
+        "seqs",
+        "since",
+    )
+
+    def __init__(self, run: Run, lanes: Sequence[Lane], now: float):
+        self.messages: list[Message] = run.messages
+        self.seqs: Sequence[int] = run.seqs
+        self.bytes = run.bytes
+        self.lanes: list[Lane] = list(lanes)
+        self.since = now
+        """When its first record could start."""
+        self.is_closed = False
+        """Nothing joins it any more: what comes next must not be called."""
+        self._in_order = isinstance(run.seqs, range)
+        self._joined = False
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def join(self, run: Run, lanes: Sequence[Lane]) -> None:
+        """Take further records."""
+        if self._in_order and Run(self.messages, self.seqs, 0).is_followed_by(run):
+            self.seqs = range(self.seqs[0], run.seqs[-1] + 1)
+        else:
+            self.seqs = [*self.seqs, *run.seqs]
+            self._in_order = False
+        if not self._joined:
+            self._joined = True
+            self.messages = self.messages.copy()  # they are the Source's
+        self.messages += run.messages
+        self.bytes += run.bytes
+        self.lanes.extend(lanes)
+
+    def sort(self) -> None:
+        """Put the records in the order of their offsets: lines of lanes come one by one."""
+        if self._in_order:
+            return
+        if any(later < earlier for earlier, later in pairwise(self.seqs)):
+            # Sequence numbers differ, so no two messages are ever compared.
+            pairs = sorted(zip(self.seqs, self.messages, strict=True), key=lambda pair: pair[0])
+            self.seqs = [seq for seq, _ in pairs]
+            self.messages = [message for _, message in pairs]
+        first, last = self.seqs[0], self.seqs[-1]
+        if last - first + 1 == len(self.seqs):
+            self.seqs = range(first, last + 1)  # a run is finished at once, others one by one
+
+
+class BatchDispatcher(Dispatcher):
+    """Turns waiting records into batches. Owner: poll thread."""
+
+    def __init__(
+        self,
+        slots: int,
+        max_slice_records: int,
+        slices_per_slot: int,
+        rules: BatchRules,
+        halves: Halves,
+    ):
+        super().__init__(slots, max_slice_records, slices_per_slot)
+        self._rules = rules
+        self._halves = halves
+        self._gathered: dict[Partition, Gathering] = {}
+
+    @property
+    def full(self) -> bool:
+        """No further batch is wanted now."""
+        return len(self._out) >= self.slots * self.slices_per_slot
+
+    @property
+    def hungry(self) -> bool:
+        """Further records could be put to use now: some batch is short of records."""
+        if self.full or (self.rates is not None and self.rates.is_dry):
+            return False
+        gathered = self._gathered.values()
+        waiting = self._waiting() + sum(map(len, gathered))
+        enough = max(self._max_slice_records, SLICES_PER_SLOT * self._rules.max_records)
+        return waiting < enough or any(len(each) < self._rules.min_records for each in gathered)
+
+    @property
+    def appetite(self) -> int:
+        """How many records to ask for in one go: as many as there may be, to fill batches."""
+        return self._max_slice_records
+
+    @property
+    def slice_records(self) -> int:
+        """How many records a batch holds at most."""
+        most = self._rules.max_records
+        return most if self.longest is None else min(most, self.longest)
+
+    def forget(self, partition: Partition) -> None:
+        """Stop looking at a partition; its batches that are out stay known until they are back."""
+        super().forget(partition)
+        self._halves.forget(partition)
+        batch = self._gathered.pop(partition, None)
+        if batch is not None and self.rates is not None:
+            self.rates.give_back(partition, batch.messages)
+
+    def break_up(self, partition: Partition) -> None:
+        """Put the records of a batch back that has not gone out; their lanes are free again."""
+        batch = self._gathered.pop(partition, None)
+        if batch is not None:
+            batch.sort()
+            if self.rates is not None:
+                self.rates.give_back(partition, batch.messages)
+            partition.ordering.put_back(batch.messages, batch.seqs)
+            partition.ordering.release(batch.lanes)
+        self.join_up(partition)
+
+    def break_all_up(self) -> None:
+        """Put the records of all batches back that have not gone out."""
+        for partition in [*self._gathered, *self._halves.partitions()]:
+            self.break_up(partition)
+
+    def part(self, slice_: Slice) -> None:
+        """Let the halves of a batch on which its process died go out."""
+        self._halves.part(slice_)
+
+    def half(self, now: float) -> Slice | None:
+        """Make a batch of the next half that may go out, None where none may."""
+        half = self._halves.next(self.rates)
+        if half is None:
+            return None
+        if half.attempt > 1:
+            return super().again(half.failed_before(), now)
+        size = sum(map(len, half.messages))
+        slice_ = Slice(half.partition, half.messages, half.seqs, size, half.lanes)
+        slice_.deviate()  # not plain: the other half may hold its lanes when it is over
+        self._charge(slice_)
+        self._send(slice_, now)
+        return slice_
+
+    def join_up(self, partition: Partition) -> None:
+        """Let the records of such halves wait again: others that are put back go before them."""
+        self._halves.dissolve(partition, self.slices_of(partition))
+        for each in (partition, *partition.siblings):
+            self.wake(each)
+
+    def next_due(self) -> float:
+        """Return when a batch goes out although it is short; infinity while no slot is free."""
+        if not self._gathered or not self.idle_slots:
+            return float("inf")
+        copies_too = self.turns.has_room(self.slots)
+        since = (
+            each.since
+            for partition, each in self._gathered.items()
+            if copies_too or partition.rung.level is None
+        )
+        return min(since, default=float("inf")) + self._rules.max_wait_s
+
+    def slices(self, now: float) -> Iterable[Slice]:
+        """Yield the batches that should go out now, halves first, from the partitions in turn."""
+        self._length.learn()
+        while not self.full and (slice_ := self.half(now)) is not None:
+            yield slice_
+        yield from self._slices(self._partitions, now)
+
+    def _slices(self, partitions: deque[Partition], now: float) -> Iterable[Slice]:
+        passed_over = 0
+        while passed_over < len(partitions):
+            partition = partitions.popleft()
+            batch = None if partition.closing else self._gather(partition, now)
+            if batch is None:
+                self._queued.remove(partition)
+                continue
+            partitions.append(partition)
+            if self.full or not self._is_ready(batch, partition, now):
+                passed_over += 1
+                continue
+            passed_over = 0
+            del self._gathered[partition]
+            slice_ = self._made_of(batch, partition)
+            self._send(slice_, now)
+            yield slice_
+
+    def _single(
+        self, partitions: deque[Partition], now: float, but: Collection[Lane] = ()
+    ) -> Slice | None:
+        self.break_all_up()
+        return super()._single(partitions, now, but)
+
+    def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
+        """Make a batch of records that failed before, equally often; their lanes are busy."""
+        return super().again(sorted(records, key=attrgetter("seq")), now)
+
+    def slow(self, now: float) -> list[Slice]:  # noqa: ARG002 - what the others go by
+        """Return nothing: a batch is one running unit."""
+        return []
+
+    def _gather(self, partition: Partition, now: float) -> Gathering | None:
+        """Let the partition's batch grow as far as it can; None where it has no record."""
+        batch = self._gathered.get(partition)
+        most = self.slice_records
+        ordering = partition.ordering
+        if batch is None:
+            taken = ordering.take(most)
+            if taken is None:
+                return None
+            run, lanes = apart(partition, taken, self.rates)
+            batch = self._gathered[partition] = Gathering(run, lanes, now)
+            batch.is_closed = bool(partition.unreadable) and is_unreadable(run.messages[0])
+        while len(batch) < most and not batch.is_closed:
+            taken = ordering.take_more(most - len(batch), batch.lanes)
+            if taken is None:
+                break
+            self._join(batch, partition, *taken)
+        return batch
+
+    def _join(
+        self, batch: Gathering, partition: Partition, run: Run, lanes: Sequence[Lane]
+    ) -> None:
+        """Let records join; from the first one on whose headers are lost they wait for the next."""
+        first = first_unreadable(run.messages) if partition.unreadable else None
+        if first is None:
+            batch.join(run, lanes)
+            return
+        batch.is_closed = True
+        put_back(partition, run, first, self.rates)
+        lane_of = partition.ordering.lane_of
+        joining = run.messages[:first]
+        still = [] if lane_of is None else list(map(lane_of, joining))
+        partition.ordering.release(lanes, [*batch.lanes, *still])
+        if joining:
+            batch.join(Run.of(joining, run.seqs[:first]), still)
+
+    def _is_ready(self, batch: Gathering, partition: Partition, now: float) -> bool:
+        if len(batch) >= self.slice_records or batch.is_closed:
+            return True
+        if not self.idle_slots:
+            return False
+        return (
+            len(batch) >= self._rules.min_records
+            or now - batch.since >= self._rules.max_wait_s
+            or partition.is_full
+        )
+
+    @staticmethod
+    def _made_of(batch: Gathering, partition: Partition) -> Slice:
+        batch.sort()
+        return Slice(partition, batch.messages, batch.seqs, batch.bytes, batch.lanes)
+
+    def _send(self, slice_: Slice, now: float) -> None:
+        slice_.is_batch = True
+        super()._send(slice_, now)

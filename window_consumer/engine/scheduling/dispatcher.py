@@ -1,0 +1,501 @@
+"""Dispatch: which records go to the slots next, in slices of which length, and what comes back.
+
+Keeps up to two slices a slot on their way, so that a slot finds its next one without waiting for
+the poll thread. Takes records back from a slice whose current record is slow.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.scheduling.rate_limit import Rates
+from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.retry_share import Turns
+from window_consumer.engine.scheduling.slices import (
+    Lane,
+    Slice,
+    SliceLength,
+)
+from window_consumer.engine.scheduling.unreadable import apart
+from window_consumer.model.record import Message
+
+SLICE_TARGET_S = 0.005
+"""How long a slice should take: long against a hand-over (some 20 us), short for a person."""
+
+TURN_S = 0.05
+"""How long a slice should take where nobody else could run its records: between two of them its
+lane rests for as long as handing over takes, some 0.2 to 0.5 ms ..."""
+
+TURN_RECORDS = 50
+"""... and how many records it should hold at most: a call may have seemed quick by chance."""
+
+SMALL_CHANGE_S = 0.0005
+"""Work below this is not worth a slot of its own: it waits for company ..."""
+
+COMPANY_S = 0.005
+"""... for at most this long, and only while another slice of its partition is out."""
+
+STUCK_S = 0.015
+"""A slice whose record has not moved on for this long, and for twice what a call usually takes,
+gives its unstarted records back."""
+
+MAX_SLICES_PER_S = 5000
+"""Where many slots with slow handlers would need more slices than this, a slice holds several
+records, as far as so many wait: handing over and switching threads is most of the work then."""
+
+MAX_SHARED = 16
+"""... but no more than these."""
+
+AHEAD_S = 0.01
+"""How much work may wait for the slots. More would wait here for longer than it takes: of 6,000
+records of 10 ms in 16 slots the last one waited for 4 s, and who stops leaves them to be fetched
+again."""
+
+LEFT_S = 0.006
+"""So much of it is left when more is fetched: asking for each record costs more than it takes."""
+
+QUICK_S = 0.0001
+"""Where a call takes less, what waits is measured in slices: a batch is handled in no time."""
+
+LONG_CALL_S = 0.1
+"""Where a call takes longer nothing has to wait beside it: what a slot loses until its next record
+has been fetched is nothing to that."""
+
+REST_S = 0.001
+"""How long results may lie while the slots have enough queued: reading twenty at once costs the
+interpreter's lock once, not twenty times."""
+
+REST_QUEUED = 0.5
+"""Enough: so many slices a slot are queued, and each takes four times REST_S."""
+
+SHARED_QUEUED = 0.25
+"""Where slow records share slices so many slices a slot are enough: each holds many calls. Then new
+ones are as long as may be, because the poll thread's work is for each slice."""
+
+LONGEST_REST_S = 0.005
+"""Where a slice takes longer still, an eighth of that: with a thousand calls at once, looking at
+their results a thousand times a second costs more than all else that there is to do."""
+
+LOOK_EVERY_S = 10e-6
+"""For each slice that is looked at, which takes some 1 us, so much time passes until the next look:
+of thousands of them looking alone would take all the time there is."""
+
+SLICES_PER_SLOT = 2
+
+NEAR = 20
+"""Among so many records of a partition one with another key is looked for."""
+
+
+class Dispatcher:
+    """Turns waiting records into slices. Owner: poll thread."""
+
+    def __init__(self, slots: int, max_slice_records: int, slices_per_slot: int = SLICES_PER_SLOT):
+        self.slots = slots
+        """How many may be busy; a limiter changes it. Fewer than are busy take nothing back."""
+        self.slices_per_slot = slices_per_slot
+        """One: a slice that waits behind another would run in a slot that is to stay idle."""
+        self._max_slice_records = max_slice_records
+        self._length = SliceLength(SLICE_TARGET_S, max_slice_records)
+        self._out: dict[Slice, None] = {}
+        self.abandoned: dict[Slice, None] = {}
+        """Slices whose call was given up and has not returned; they have no slot any more."""
+        self._long: dict[Slice, None] = {}
+        """Those of them with several records: only they have something to take back."""
+        self._records_out = 0
+        self._partitions: deque[Partition] = deque()
+        """Partitions that may have new records to start, next one first ..."""
+        self._copies: deque[Partition] = deque()
+        """... and those of retry levels: their records failed before."""
+        self.turns = Turns()
+        """When calls are made again although new records wait."""
+        self._queued: set[Partition] = set()
+        self._looked_at = 0.0
+        self._shared = 1
+        """How many slow records share a slice at the moment."""
+        self.held_back = 0
+        """Records that wait for company; look again within COMPANY_S."""
+        self.rates: Rates | None = None
+        """Set where calls may start only so fast."""
+        self.longest: int | None = None
+        """No slice may hold more records: what their calls return would have no room."""
+        self.in_turn = False
+        """Each partition is a lane: nobody else could take what its slice has not started."""
+        self._turn = 0
+        """Records in a slice while each partition that has some finds a slot of its own."""
+
+    @property
+    def out(self) -> Collection[Slice]:
+        """The slices that are queued or running."""
+        return self._out.keys()
+
+    @property
+    def full(self) -> bool:
+        """No further slice is wanted now."""
+        slices = self.slots * self.slices_per_slot
+        return len(self._out) >= slices or self._records_out >= max(
+            2 * self._max_slice_records, slices * self._shared
+        )
+
+    @property
+    def hungry(self) -> bool:
+        """Further records could be put to use now: less is waiting than the slots take next."""
+        if self.full or (self.rates is not None and self.rates.is_dry):
+            return False
+        if self.is_quick:
+            enough = self.slots * SLICES_PER_SLOT * self._length.records
+            return self._waiting() < min(enough, self._max_slice_records)
+        return self._supply() < self._ahead(LEFT_S)
+
+    @property
+    def appetite(self) -> int:
+        """How many records to ask for in one go: until what waits is ``AHEAD_S`` of work."""
+        if self.is_quick:
+            # There is more on its way and before the slots, a slice each: twice as much in one go.
+            ahead = int(self.slots * 2 * AHEAD_S / self._length.cost_s)
+            return min(ahead, self._max_slice_records)
+        return max(1, min(self._ahead(AHEAD_S) - self._supply(), self._max_slice_records))
+
+    @property
+    def is_quick(self) -> bool:
+        """Handing over costs more than waiting: records go in long slices, and full batches."""
+        return self._length.cost_s < QUICK_S
+
+    def _ahead(self, seconds: float) -> int:
+        """Return how many records the slots begin in so many seconds, beside one for each of them.
+
+        What else is in the slices that run comes on top. Where a call takes long, but not very
+        long, one record is ready at least.
+        """
+        cost_s = self._length.cost_s
+        most = self._most_shared()
+        in_slices = self.slots * (max(self._length.records, most) - 1)
+        if most > 1:
+            # Without a stock of long slices those that come back would be replaced by short ones.
+            in_slices += int(self.slots * most * 2 * SHARED_QUEUED)
+        return in_slices + max(cost_s < LONG_CALL_S, int(self.slots * seconds / cost_s))
+
+    def _supply(self) -> int:
+        """Return how many records are there beyond one for each slot, less than none included."""
+        return self._records_out + self._waiting() - self.slots
+
+    @property
+    def rest_s(self) -> float:
+        """For how long nothing would come of looking at results; 0 where something may."""
+        queued = len(self._out) - self.slots
+        slice_s = self._length.cost_s * max(self._length.records, self._shared)
+        enough = REST_QUEUED if self._shared <= 1 else SHARED_QUEUED
+        if queued < self.slots * enough or slice_s < 4 * REST_S:
+            return 0.0
+        return min(LONGEST_REST_S, max(REST_S, slice_s / 8))
+
+    @property
+    def idle_slots(self) -> int:
+        """How many slots have nothing to do, not even queued."""
+        return max(0, self.slots - len(self._out))
+
+    @property
+    def cost_s(self) -> float:
+        """The estimated seconds that a handler call takes."""
+        return self._length.cost_s
+
+    @property
+    def knows_cost(self) -> bool:
+        """Some call has returned: what one takes is no mere guess."""
+        return self._length.has_learnt
+
+    @property
+    def turn_records(self) -> int:
+        """How many records go in one go where nobody else could take them; 0 where they may."""
+        cost_s = self._length.cost_s
+        if not self.in_turn or not self.knows_cost or self.is_quick:
+            return 0
+        return max(1, min(int(TURN_S / cost_s), TURN_RECORDS))
+
+    @property
+    def _has_slots_for_all(self) -> bool:
+        return len(self._out) + len(self._partitions) <= self.slots
+
+    @property
+    def slice_records(self) -> int:
+        """How many records a slice should hold at the moment."""
+        records = self._length.records
+        return records if self.longest is None else min(records, self.longest)
+
+    def slices_of(self, partition: Partition) -> list[Slice]:
+        """Return those of one partition, abandoned ones included."""
+        known = chain(self._out, self.abandoned)
+        return [slice_ for slice_ in known if slice_.partition is partition]
+
+    def wake(self, partition: Partition) -> None:
+        """Note that a partition may have something to start, and starts it by itself."""
+        if partition not in self._queued and partition.case is None and not partition.held_back:
+            self._queued.add(partition)
+            self._line_of(partition).append(partition)
+
+    def forget(self, partition: Partition) -> None:
+        """Stop looking at a partition; its slices that are out stay known until they are back."""
+        if self.rates is not None:
+            self.rates.forget(partition)
+        if partition in self._queued:
+            self._queued.remove(partition)
+            self._line_of(partition).remove(partition)
+
+    def _line_of(self, partition: Partition) -> deque[Partition]:
+        return self._partitions if partition.rung.level is None else self._copies
+
+    @property
+    def has_new(self) -> bool:
+        """New records may wait for a slot."""
+        return bool(self._partitions)
+
+    @property
+    def has_copies(self) -> bool:
+        """Copies in retry levels may wait for a slot."""
+        return bool(self._copies)
+
+    def break_up(self, partition: Partition) -> None:
+        """Let go of records that were chosen and have not gone out; only batches have such."""
+
+    def part(self, slice_: Slice) -> None:
+        """Let the halves of a batch on which its process died go out."""
+        raise NotImplementedError  # other slices are settled record by record
+
+    def half(self, now: float) -> Slice | None:  # noqa: ARG002 - batches have such
+        """Make a batch of the next such half that may go out, None where none may."""
+        return None
+
+    def join_up(self, partition: Partition) -> None:
+        """Let go of such halves: records that are put back go before them."""
+
+    def break_all_up(self) -> None:
+        """Let go of all such records: nothing may go out for a while."""
+
+    def next_due(self) -> float:
+        """Return when something goes out by itself; infinity where nothing waits for a time."""
+        return float("inf")
+
+    def slices(self, now: float) -> Iterable[Slice]:
+        """Yield the slices of new records that should go out now, from the partitions in turn."""
+        self._length.learn()
+        self.held_back = 0
+        return self._slices(self._partitions, now)
+
+    def copies(self, now: float) -> Iterable[Slice]:
+        """Yield those of copies in retry levels that may go out now, as ``slices`` does."""
+        return self._slices(self._copies, now)
+
+    def _slices(self, partitions: deque[Partition], now: float) -> Iterable[Slice]:
+        self._shared = self._share()
+        small = max(1, int(SMALL_CHANGE_S / self._length.cost_s))
+        self._turn = self.turn_records if self._has_slots_for_all else 0
+        passed_over = 0
+        while partitions and not self.full:
+            partition = partitions.popleft()
+            waiting = 0 if partition.closing else partition.ordering.startable
+            if not waiting:
+                self._queued.remove(partition)
+                continue
+            if waiting < small and partition.slices and now - partition.dispatched_at < COMPANY_S:
+                self.held_back += waiting
+                partitions.append(partition)
+                passed_over += 1
+                if passed_over >= len(partitions):
+                    break
+                continue
+            slice_ = self._cut(partition, waiting, small)
+            if slice_ is None:
+                self._queued.remove(partition)
+                continue
+            passed_over = 0
+            partitions.append(partition)
+            self._send(slice_, now)
+            yield slice_
+
+    def _cut(self, partition: Partition, waiting: int, small: int) -> Slice | None:
+        """Make a slice; where slots are idle, share what waits among them."""
+        count = max(self.slice_records, self._shared, self._turn)
+        if self.longest is not None:
+            count = min(count, self.longest)
+        idle = self.slots - len(self._out)
+        if idle > 1 and count > 1 and not self._turn:
+            count = min(count, max(small, -(-waiting // idle)))
+        taken = partition.ordering.take(count)
+        if taken is None:
+            return None
+        run, lanes = apart(partition, taken, self.rates)
+        return Slice(partition, run.messages, run.seqs, run.bytes, lanes)
+
+    def single(self, now: float, but: Collection[Lane] = ()) -> Slice | None:
+        """Make a slice of the first new record that may start, None where none can.
+
+        One with another key than ``but`` where some is near; the next one is of another partition.
+        """
+        return self._single(self._partitions, now, but) or self._single(self._partitions, now)
+
+    def single_copy(self, now: float) -> Slice | None:
+        """Make a slice of the first copy that may start, None where none can."""
+        return self._single(self._copies, now)
+
+    def _single(
+        self, partitions: deque[Partition], now: float, but: Collection[Lane] = ()
+    ) -> Slice | None:
+        for partition in partitions:
+            taken = None if partition.closing else self._take_one(partition, but)
+            if taken is not None:
+                run, lanes = taken
+                slice_ = Slice(partition, run.messages, run.seqs, run.bytes, lanes)
+                self._send(slice_, now)
+                partitions.remove(partition)
+                partitions.append(partition)
+                return slice_
+        return None
+
+    def _take_one(
+        self, partition: Partition, but: Collection[Lane]
+    ) -> tuple[Run, Sequence[Lane]] | None:
+        """Take the first record with another key than these, near the front."""
+        ordering = partition.ordering
+        passed_over = []
+        while (taken := ordering.take(1)) is not None:
+            if taken[0].messages[0].key() not in but:
+                break
+            passed_over.append(taken)
+            if len(passed_over) == NEAR:
+                taken = None
+                break
+        for run, lanes in reversed(passed_over):
+            if self.rates is not None:
+                self.rates.give_back(partition, run.messages)
+            ordering.put_back(run.messages, run.seqs)
+            ordering.release(lanes)
+        return taken
+
+    def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
+        """Make a slice of records that failed before, equally often; their lanes are busy."""
+        messages = [failed.message for failed in records]
+        slice_ = Slice(
+            records[0].partition,
+            messages,
+            [failed.seq for failed in records],
+            sum(map(len, messages)),
+            [failed.lane for failed in records if failed.lane is not None],
+            records[0].attempts + 1,
+        )
+        self._charge(slice_)
+        self._send(slice_, now)
+        return slice_
+
+    def alone(
+        self, partition: Partition, message: Message, seq: int, lanes: Sequence[Lane], now: float
+    ) -> Slice:
+        """Make a slice of one record that is started for the first time."""
+        slice_ = Slice(partition, [message], (seq,), len(message), lanes)
+        self._charge(slice_)
+        self._send(slice_, now)
+        return slice_
+
+    def _charge(self, slice_: Slice) -> None:
+        """Charge records that no ordering has charged."""
+        if self.rates is not None:
+            self.rates.charge(slice_.partition, slice_.messages)
+
+    def _send(self, slice_: Slice, now: float) -> None:
+        slice_.partition.slices += 1
+        slice_.partition.dispatched_at = slice_.sent = now
+        self._out[slice_] = None
+        self.turns.sent(slice_)
+        records = len(slice_.messages)
+        if self.rates is not None:
+            self.rates.sent(slice_)
+        self._records_out += records
+        if records > 1:
+            self._long[slice_] = None
+
+    def back(self, slice_: Slice) -> None:
+        """Note that a slot has completed a slice."""
+        if slice_ in self.abandoned:
+            del self.abandoned[slice_]
+            return
+        del self._out[slice_]
+        self.turns.over(slice_)
+        self._long.pop(slice_, None)
+        if self.rates is not None:
+            self.rates.over(slice_)
+        slice_.partition.slices -= 1
+        self._records_out -= len(slice_.messages)
+        records = slice_.settled + len(slice_.messages)
+        if records and slice_.elapsed:
+            self._length.note(records, slice_.elapsed)
+
+    def abandon(self, slice_: Slice) -> None:
+        """Note that a slice's slot was replaced: what it runs may return at any time, or never."""
+        del self._out[slice_]
+        self.turns.over(slice_)
+        self._long.pop(slice_, None)
+        slice_.partition.slices -= 1
+        self._records_out -= len(slice_.messages)
+        if self.rates is not None:
+            self.rates.over(slice_)
+        self.abandoned[slice_] = None
+
+    def split(self, slice_: Slice) -> tuple[Slice, list[Message], Sequence[int]]:
+        """Take back what a slice has not started, see ``Slice.split``."""
+        messages = slice_.messages
+        parts = slice_.split()
+        if self.rates is not None:
+            self.rates.split(slice_, messages, parts[1])
+        if slice_ in self._out:
+            self._records_out -= len(messages) - len(slice_.messages)
+        self._long.pop(slice_, None)
+        return parts
+
+    def slow(self, now: float) -> list[Slice]:
+        """Return the slices whose unstarted records should be taken back.
+
+        Looks at most every 5 ms, less often where there are thousands: a slice is slow when its
+        record has not moved on for STUCK_S, or when slots are idle while it is older than a slice
+        should get.
+        """
+        if now - self._looked_at < max(SLICE_TARGET_S, len(self._long) * LOOK_EVERY_S):
+            return []
+        self._looked_at = now
+        idle = self.idle_slots > 0 and not self._partitions and not self.in_turn
+        stuck_s = max(STUCK_S, 2 * self._length.cost_s)
+        return [
+            slice_
+            for slice_ in self._long
+            if slice_.started and self._is_slow(slice_, now, stuck_s, idle=idle)
+        ]
+
+    def _waiting(self) -> int:
+        return sum(partition.ordering.startable for partition in self._partitions)
+
+    def _share(self) -> int:
+        """Return how many slow records the next slices hold: those that wait, shared by all."""
+        most = self._most_shared()
+        if most <= 1 or len(self._out) - self.slots >= self.slots * SHARED_QUEUED:
+            return max(1, most)
+        return min(most, self._waiting() // self.slots)
+
+    def _most_shared(self) -> int:
+        return min(MAX_SHARED, int(self.slots / (self._length.cost_s * MAX_SLICES_PER_S)))
+
+    @staticmethod
+    def _is_slow(slice_: Slice, now: float, stuck_s: float, *, idle: bool) -> bool:
+        records = len(slice_.messages)
+        if records == 1:
+            return False
+        claimed = slice_.claimed()
+        if claimed == records:
+            return False
+        if claimed != slice_.progress:
+            slice_.progress = claimed
+            slice_.progress_at = now
+            return idle and now - slice_.started > SLICE_TARGET_S
+        return now - slice_.progress_at > stuck_s or (
+            idle and now - slice_.started > SLICE_TARGET_S
+        )

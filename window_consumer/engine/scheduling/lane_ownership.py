@@ -1,0 +1,203 @@
+"""Which copies may start: those whose lane is ours, because its home is.
+
+The home of a lane is the partition of the source that its records came from. Whoever owns it calls
+all of them, the copies in retry topics included. While all members of a group read the same topics
+the copies' partitions have the same owner anyway. Where they do not, which happens while the levels
+of a ladder change, a copy's partition may be ours and its home somebody else's: then its copies
+wait here, *away* from home, until one of the two has moved. A partition that has no home, because
+its source has fewer partitions or is not read at all, starts its copies like any other.
+
+Copies that lie in another partition than their lane's are strays: none is called where it lies, see
+``lane_ownership``.
+
+What belongs here is who waits. What waits stays where it is: in the buffer, in the ordering, and
+records that were called before beside their partition.
+
+Strays: copies that lie in another partition than the records of their lane.
+
+They were written by key: by an earlier version, by hand, or while their topic had fewer partitions
+than the source. Whoever reads that partition need not own the source's, and a lane has one owner.
+So they are not called where they lie: each is written, as it is, to the partition of its topic that
+has the number of its source's, and is called there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from window_consumer.engine.decisions import (
+    Away,
+    Outlived,
+)
+from window_consumer.engine.guards.manual_pause import (
+    call_held,
+    hold_back,
+)
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.completion import Settling
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.queue import Failures
+from window_consumer.engine.scheduling.dispatcher import Dispatcher
+from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.model.fault import (
+    Failure,
+    Fault,
+)
+from window_consumer.model.headers import Reason
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+
+_WHY = "it lies in another partition than its source's record: it moves to the one of that number"
+
+_FAILURE = Failure(LookupError(_WHY), Fault("", _WHY, "", ""))
+
+
+def stray(partition: Partition, message: Message, seq: int, now: float) -> FailedRecord:
+    """Return a stray as a record that leaves, of no lane: it has not been called here.
+
+    Nothing but the broker's answer may hold it up, so its reason is that of an intervention.
+    """
+    return FailedRecord(
+        partition, message, seq, None, 0, _FAILURE, now, now, reason=Reason.MANUAL, is_stray=True
+    )
+
+
+WORTH_SAYING_S = 10.0
+"""Copies that wait for their home shorter than this are not worth a line: a rebalance moves
+partitions one after another, and the members hear of a new topic within five seconds."""
+
+AGAIN_S = 60.0
+"""How often it is said again."""
+
+LOOK_S = 1.0
+"""How often it is looked at."""
+
+
+class Homes:
+    """Holds copies back whose lane belongs to another member. Owner: poll thread."""
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        dispatcher: Dispatcher,
+        failures: Failures,
+        settling: Settling,
+        *,
+        ordered: bool,
+    ):
+        self._partitions = partitions
+        self._dispatcher = dispatcher
+        self._failures = failures
+        self._settling = settling
+        self._ordered = ordered
+        self._sizes: Mapping[str, int] | None = None
+        """How many partitions the topics have that are read; None where nobody has said so yet."""
+        self._away: dict[Partition, float] = {}
+        """Those away from home, since when."""
+        self._look_at = float("-inf")
+        self._strays: list[tuple[Partition, Message, int]] = []
+
+    def on_topics(self, sizes: Mapping[str, int], now: float) -> None:
+        """Note how many partitions each topic has that is read: some homes may not exist."""
+        self._sizes = sizes
+        self.sort_out(now)
+
+    def sort_out(self, now: float) -> None:
+        """Find out anew who is away, after partitions came or went, or are about to go.
+
+        Who has just left home takes back what has not started.
+        """
+        if not self._ordered:
+            return
+        self._away = {p: since for p, since in self._away.items() if p.owned and not p.closing}
+        for partition in self._partitions.values():
+            if not partition.rung.is_copy or partition.closing:
+                continue
+            is_away = self._is_away(partition)
+            if is_away and not partition.away:
+                self._leave_home(partition, now)
+            elif partition.away and not is_away:
+                self._come_home(partition, now)
+
+    def assigned(self, partition: Partition, partitions: int) -> None:
+        """Look for strays among the copies of a partition; its topic has so many ``partitions``."""
+        if self._ordered and partition.rung.is_copy:
+            partition.find_strays = partial(self._find_strays, partitions)
+
+    def send_home(self, now: float) -> None:
+        """Let the strays leave that were found since the last time."""
+        if not self._strays:
+            return
+        strays, self._strays = self._strays, []
+        for partition, message, seq in reversed(strays):
+            if partition.owned:
+                self._failures.send_home(stray(partition, message, seq, now))
+
+    def _find_strays(self, partitions: int, partition: Partition, run: Run) -> Collection[int]:
+        source, own = partition.rung.source, partition.name.partition
+        if self._sizes is not None:
+            partitions = max(partitions, self._sizes.get(partition.name.topic, 0))
+        found = set()
+        for message, seq in zip(run.messages, run.seqs, strict=True):
+            topic, number = partition.rung.hop_of(message).origin
+            if topic == source and number != own and number < partitions:
+                found.add(seq)
+                self._strays.append((partition, message, seq))
+        return found
+
+    def outlived(self, gone: Partition) -> list[Outlived]:
+        """Return the calls for copies that still run although their home, which is gone, is."""
+        return [
+            Outlived(partition.name, message.offset(), message.key(), counts=True)
+            for partition in self._away
+            if _home_of(partition) == gone.name
+            for slice_ in self._dispatcher.slices_of(partition)
+            for message in slice_.all_running()
+        ]
+
+    def busy(self, home: Partition) -> bool:
+        """Tell whether calls for copies run whose home is about to be given up."""
+        return any(each.slices for each in self._away if _home_of(each) == home.name)
+
+    def look(self, now: float) -> list[Away]:
+        """Return who has been away for long and has copies that could start, now and then."""
+        if not self._away or now < self._look_at:
+            return []
+        found = [
+            Away(partition.name, _home_of(partition), partition.waiting(now), now - since)
+            for partition, since in self._away.items()
+            if now - since >= WORTH_SAYING_S and partition.waiting(now)
+        ]
+        self._look_at = now + (AGAIN_S if found else LOOK_S)
+        return found
+
+    def _is_away(self, partition: Partition) -> bool:
+        home = _home_of(partition)
+        owned = self._partitions.get(home)
+        if owned is not None:
+            return owned.closing
+        if self._sizes is None or partition.name.partition >= self._sizes.get(
+            partition.name.topic, 0
+        ):
+            # Nobody has counted since this partition is there: its home may be as new.
+            return True
+        return home.partition < self._sizes.get(home.topic, 0)
+
+    def _leave_home(self, partition: Partition, now: float) -> None:
+        partition.away = True
+        self._away[partition] = now
+        hold_back(partition, self._dispatcher, self._settling, now)
+
+    def _come_home(self, partition: Partition, now: float) -> None:
+        partition.away = False
+        del self._away[partition]
+        if not partition.held_back:
+            call_held(partition, self._failures)
+        self._settling.go_on(partition, now)
+
+
+def _home_of(partition: Partition) -> TopicPartition:
+    return TopicPartition(partition.rung.source, partition.name.partition)

@@ -1,0 +1,205 @@
+"""An ordering whose records start no faster than their rate allows.
+
+For a worker or a partition the ordering just gives out no more than there are tokens. With a rate
+for each key the records of keys without a token are set aside, so that others go on: they have left
+the inner ordering, keep their lanes busy, and start when their key has a token. Of a lane no more
+than one record is set aside: no record follows another one of its lane in a slice then.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, count
+from typing import TYPE_CHECKING
+
+from window_consumer.engine.scheduling.ordering import Ordering
+from window_consumer.engine.scheduling.rate_limit import Rates
+from window_consumer.engine.scheduling.record_queue import Run
+from window_consumer.engine.scheduling.slices import Lane
+from window_consumer.model.record import Message
+
+if TYPE_CHECKING:
+    from window_consumer.engine.partition import Partition
+
+_Aside = tuple[Message, int, Lane | None]
+"""A record that waits for its key's token: with its sequence number and its lane."""
+
+
+class Paced(Ordering):
+    """Asks the rates before it gives records out. Owner: poll thread."""
+
+    def __init__(self, inner: Ordering, rates: Rates):
+        self._inner = inner
+        self._rates = rates
+        self._by_key = rates.rules.per == "key"
+        inner.singly = self._by_key
+        self.lane_of = inner.lane_of
+        self._partition: Partition | None = None
+        self._aside: dict[Lane | None, deque[_Aside]] = {}
+        """By key."""
+        self._due: list[tuple[float, int, Lane | None]] = []
+        """When each of those keys may have a token: a heap."""
+        self._ties = count()
+
+    def belongs_to(self, partition: Partition) -> None:
+        """Hear whose records these are, before the first of them comes."""
+        self._partition = partition
+
+    @property
+    def plain(self) -> Ordering:
+        return self._inner
+
+    @property
+    def singly(self) -> bool:
+        """No record follows another one of its lane in a slice."""
+        return self._inner.singly
+
+    @singly.setter
+    def singly(self, value: bool) -> None:
+        self._inner.singly = value or self._by_key
+
+    @property
+    def oldest(self) -> Message | None:
+        waiting = [line[0][0] for line in self._aside.values() if line]
+        first = self._inner.oldest
+        if first is not None:
+            waiting.append(first)
+        return min(waiting, key=lambda message: int(message.offset()), default=None)
+
+    def line_of(self, lane: Lane | None) -> int:
+        return self._inner.line_of(lane)
+
+    def waiting(self) -> Iterator[tuple[int, Message]]:
+        aside = ((seq, message) for line in self._aside.values() for message, seq, _ in line)
+        return chain(self._inner.waiting(), aside)
+
+    @property
+    def startable(self) -> int:
+        """An upper bound of how many records could start now; 0 means none can.
+
+        Where only the rate is in the way the partition is woken when that is over.
+        """
+        startable = self._inner.startable
+        if not self._by_key:
+            return startable if startable and self._room() else 0
+        if self._due:
+            until = self._due[0][0]
+            if until <= self._rates.now:
+                startable += 1
+            elif not startable:
+                self._rates.wait(self._whose, until)
+        return startable
+
+    @property
+    def longest_line(self) -> tuple[Lane, int] | None:
+        return self._inner.longest_line
+
+    @property
+    def waits(self) -> bool:
+        """Something waits for nothing but its rate."""
+        return bool(self._aside) or self._rates.is_waiting(self._whose)
+
+    def add(self, run: Run) -> None:
+        self._inner.add(run)
+
+    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
+        if self._by_key:
+            return self._take_by_key(count)
+        return self._charged(self._inner.take(room)) if (room := min(count, self._room())) else None
+
+    def take_more(self, count: int, lanes: Sequence[Lane]) -> tuple[Run, Sequence[Lane]] | None:
+        if self._by_key:
+            return None  # one record of a lane at a time
+        room = min(count, self._room())
+        return self._charged(self._inner.take_more(room, lanes)) if room else None
+
+    def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
+        self._inner.release(lanes, but)
+
+    def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
+        self._inner.put_back(messages, seqs)
+
+    def clear(self) -> None:
+        self._inner.clear()
+        self._aside.clear()
+        self._due.clear()
+
+    def join(self, others: Sequence[Ordering]) -> None:
+        self._inner.join([other.plain for other in others])
+
+    def leave(self) -> None:
+        self._inner.leave()
+        self.clear()
+
+    @property
+    def _whose(self) -> Partition:
+        assert self._partition is not None  # said before the first record comes
+        return self._partition
+
+    # ---- a worker's rate, or a partition's
+
+    def _room(self) -> int:
+        """Return how many records may be charged; where none may, wait for a token."""
+        rates = self._rates
+        bucket = rates.shared_bucket(self._whose)
+        if bucket.room:
+            return bucket.room
+        rates.wait(self._whose, rates.refused(bucket))
+        return 0
+
+    def _charged(
+        self, taken: tuple[Run, Sequence[Lane]] | None
+    ) -> tuple[Run, Sequence[Lane]] | None:
+        if taken is not None:
+            self._rates.charge(self._whose, taken[0].messages)
+        return taken
+
+    # ---- a rate for each key
+
+    def _take_by_key(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
+        taken = self._take_due(count)
+        while not taken:
+            found = self._inner.take(count)
+            if found is None:
+                if self._due:
+                    self._rates.wait(self._whose, self._due[0][0])
+                return None
+            run = found[0]
+            lane_of = self.lane_of
+            for message, seq in zip(run.messages, run.seqs, strict=True):
+                lane = None if lane_of is None else lane_of(message)
+                self._take_or_set_aside((message, seq, lane), taken)
+        lanes = [lane for _, _, lane in taken] if self.lane_of is not None else []
+        return Run.of([message for message, _, _ in taken], [seq for _, seq, _ in taken]), lanes
+
+    def _take_or_set_aside(self, record: _Aside, taken: list[_Aside]) -> None:
+        key = record[0].key()
+        line = self._aside.get(key)
+        if line is not None:
+            line.append(record)
+            return
+        bucket = self._rates.bucket(self._whose, record[0])
+        if bucket.room:
+            bucket.charge(1)
+            taken.append(record)
+            return
+        self._aside[key] = deque([record])
+        heapq.heappush(self._due, (self._rates.refused(bucket), next(self._ties), key))
+
+    def _take_due(self, count: int) -> list[_Aside]:
+        """Take records whose key has a token by now."""
+        taken: list[_Aside] = []
+        while self._due and self._due[0][0] <= self._rates.now and len(taken) < count:
+            _, _, key = heapq.heappop(self._due)
+            line = self._aside[key]
+            bucket = self._rates.bucket(self._whose, line[0][0])
+            while line and bucket.room and len(taken) < count:
+                bucket.charge(1)
+                taken.append(line.popleft())
+            if line:
+                heapq.heappush(self._due, (self._rates.refused(bucket), next(self._ties), key))
+            else:
+                del self._aside[key]
+        return taken

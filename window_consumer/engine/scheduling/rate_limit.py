@@ -1,0 +1,257 @@
+"""Rates: how many calls may start in a time. Token buckets, for a worker, a key or a partition.
+
+The promise: in any span of ``t`` seconds at most ``burst + per_s * t`` calls start (of the worker,
+of one key, of one partition). A call starts when a slot takes its record: with its slice, or when
+it is through with the record before.
+
+A record is charged when it is handed out, and may wait for a slot then. So that many that have
+waited do not start in one moment with those that are handed out later, a bucket fills up only so
+far that its tokens, and the charged records that no slot has taken yet, are no more than the burst.
+Retries and copies are charged like any call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Literal
+
+from attrs import frozen
+
+from window_consumer.model.record import Message
+
+if TYPE_CHECKING:
+    from window_consumer.engine.partition import Partition
+    from window_consumer.engine.scheduling.slices import Slice
+
+Per = Literal["worker", "key", "partition"]
+
+FORGET_AT = 1000
+"""From so many buckets on those that are full again are forgotten, whenever they have doubled."""
+
+_ROUNDED = 1e-9
+"""A token that sums have rounded down by this is a token."""
+
+
+@frozen
+class RateRules:
+    """The key ``rate_per_process`` of a worker's configuration."""
+
+    per_s: float
+    per: Per = "worker"
+    burst: int = 1
+
+
+class Bucket:
+    """The tokens of a worker, a key or a partition. Owner: poll thread."""
+
+    __slots__ = ("_at", "_burst", "_per_s", "charged", "level")
+
+    def __init__(self, rules: RateRules, now: float):
+        self._per_s, self._burst = rules.per_s, rules.burst
+        self._at = now
+        self.level = float(rules.burst)
+        self.charged = 0
+        """Records that were handed out and no slot has taken yet."""
+
+    def fill(self, now: float) -> None:
+        """Let time pass."""
+        if now > self._at:
+            level = self.level + self._per_s * (now - self._at)
+            self.level = max(self.level, min(self._burst - self.charged, level))
+            self._at = now
+
+    @property
+    def room(self) -> int:
+        """How many records may be charged."""
+        return int(self.level + _ROUNDED) if self.level > 0 else 0
+
+    def charge(self, records: int) -> None:
+        """Take tokens; with too few it is in debt, and fills up later."""
+        self.level -= records
+        self.charged += records
+
+    def give_back(self, records: int) -> None:
+        """Take back what was charged and did not start."""
+        self.level += records
+        self.charged -= records
+
+    def taken(self, records: int, at: float) -> None:
+        """Note that a slot has taken charged records at a time."""
+        self.fill(at)
+        self.charged -= records
+
+    def ready_at(self) -> float:
+        """Return when there is a token, as things are."""
+        return self._at + max(0.0, 1.0 - self.level) / self._per_s
+
+    def is_full(self, now: float) -> bool:
+        """Tell whether a new bucket would be the same."""
+        self.fill(now)
+        return not self.charged and self.level >= self._burst
+
+
+class Rates:
+    """The buckets of one worker, and who waits for them. Owner: poll thread."""
+
+    bucket_type = Bucket
+
+    def __init__(self, rules: RateRules):
+        self.rules = rules
+        self.now = 0.0
+        """The time of the last look."""
+        self._buckets: dict[object, Bucket] = {}
+        self._forget_at = FORGET_AT
+        self._waiting_slices: dict[Slice, int] = {}
+        """Slices with charged records, and how many of its records a slot had taken."""
+        self._dry: dict[Partition, float] = {}
+        """Partitions that could start something but for their rate, and until when."""
+        self.next_at = inf
+        """When somebody who was refused since the last look may go on."""
+
+    # ---- time
+
+    def look(self, now: float) -> list[Partition]:
+        """Find out what slots have taken; return the partitions that may go on."""
+        self.now, self.next_at = now, inf
+        for slice_ in list(self._waiting_slices):
+            self._look_at(slice_, slice_.messages, slice_.claimed())
+        ready = [partition for partition, until in self._dry.items() if until <= now]
+        for partition in ready:
+            del self._dry[partition]
+        if self._dry:
+            self.next_at = min(self._dry.values())
+        return ready
+
+    def _look_at(self, slice_: Slice, messages: Sequence[Message], claimed: int) -> None:
+        seen = self._waiting_slices[slice_]
+        if claimed <= seen:
+            return
+        # When the first one was taken is known; of the others only that it was before now.
+        first = min(slice_.started, self.now)
+        for index in range(seen, claimed):
+            bucket = self._named(self._name(slice_.partition, messages[index]))
+            bucket.taken(1, first if index == 0 else self.now)
+        if claimed == len(messages):
+            del self._waiting_slices[slice_]
+        else:
+            self._waiting_slices[slice_] = claimed
+
+    # ---- buckets
+
+    def bucket(self, partition: Partition, message: Message) -> Bucket:
+        """Return the bucket of a record, filled up to the last look.
+
+        A copy has that of its source's partition; records without a key share one.
+        """
+        bucket = self._named(self._name(partition, message))
+        bucket.fill(self.now)
+        return bucket
+
+    def shared_bucket(self, partition: Partition) -> Bucket:
+        """Return the bucket that all records of a partition share, where not each key has one."""
+        bucket = self._named(self._name(partition, None))
+        bucket.fill(self.now)
+        return bucket
+
+    def _name(self, partition: Partition, message: Message | None) -> object:
+        per = self.rules.per
+        if per == "key" and message is not None:
+            return message.key()
+        return (partition.rung.source, partition.name.partition) if per == "partition" else None
+
+    def _named(self, name: object) -> Bucket:
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            self._forget_full_ones()
+            bucket = self._buckets[name] = self.bucket_type(self.rules, self.now)
+        return bucket
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def _forget_full_ones(self) -> None:
+        if len(self._buckets) < self._forget_at:
+            return
+        full = [name for name, bucket in self._buckets.items() if bucket.is_full(self.now)]
+        for name in full:
+            del self._buckets[name]
+        self._forget_at = max(FORGET_AT, 2 * len(self._buckets))
+
+    def may_start(self, partition: Partition, message: Message) -> bool:
+        """Tell whether a record may be charged now; where it may not, see ``next_at``."""
+        bucket = self.bucket(partition, message)
+        if bucket.room:
+            return True
+        self.refused(bucket)
+        return False
+
+    def may_all_start(self, partition: Partition, messages: Sequence[Message]) -> bool:
+        """Tell whether these records may be charged together; the burst is enough for any number.
+
+        Where they may not, see ``next_at``.
+        """
+        buckets = Counter(self.bucket(partition, message) for message in messages)
+        for bucket, records in buckets.items():
+            if bucket.room < min(records, self.rules.burst):
+                self.refused(bucket)
+                return False
+        return True
+
+    def refused(self, bucket: Bucket) -> float:
+        """Note that somebody waits for a bucket; return when it may have a token."""
+        at = bucket.ready_at()
+        if at <= self.now:
+            # It is as full as it may be while slots have not taken what was charged.
+            at = self.now + 1 / self.rules.per_s
+        self.next_at = min(self.next_at, at)
+        return at
+
+    @property
+    def is_dry(self) -> bool:
+        """Nothing of the whole worker may start now, whatever comes in, and something waits."""
+        return self.rules.per == "worker" and bool(self._dry) and not self._named(None).room
+
+    # ---- records
+
+    def wait(self, partition: Partition, until: float) -> None:
+        """Note that a partition could start something but for its rate."""
+        self._dry[partition] = until
+        self.next_at = min(self.next_at, until)
+
+    def is_waiting(self, partition: Partition) -> bool:
+        """Tell whether a partition could start something but for its rate."""
+        return partition in self._dry
+
+    def charge(self, partition: Partition, messages: Iterable[Message]) -> None:
+        """Charge records that are about to be handed out."""
+        for message in messages:
+            self.bucket(partition, message).charge(1)
+
+    def give_back(self, partition: Partition, messages: Iterable[Message]) -> None:
+        """Take back what was charged for records that were not handed out, or did not start."""
+        for message in messages:
+            self.bucket(partition, message).give_back(1)
+
+    def sent(self, slice_: Slice) -> None:
+        """Note that charged records were handed out."""
+        self._waiting_slices[slice_] = 0
+
+    def split(
+        self, slice_: Slice, messages: Sequence[Message], unclaimed: Sequence[Message]
+    ) -> None:
+        """Note that of a slice's records the last ones were taken back."""
+        if slice_ in self._waiting_slices:
+            self._look_at(slice_, messages, len(messages) - len(unclaimed))
+            self._waiting_slices.pop(slice_, None)
+            self.give_back(slice_.partition, unclaimed)
+
+    def over(self, slice_: Slice) -> None:
+        """Note that slots have taken all records of a slice that were left in it."""
+        if slice_ in self._waiting_slices:
+            self._look_at(slice_, slice_.messages, len(slice_.messages))
+
+    def forget(self, partition: Partition) -> None:
+        """Note that a partition is given up."""
+        self._dry.pop(partition, None)

@@ -1,0 +1,369 @@
+"""Slices: the records that are handed to one slot in one go, and how many that should be.
+
+A slice is the one object that two threads touch. The rules that make it safe without a lock:
+
+* ``unclaimed`` is a list iterator. The slot claims its next record by advancing it; the poll
+  thread takes back everything that is unclaimed by exhausting it (``list(unclaimed)``). Under the
+  GIL both are single C calls, so each record is claimed exactly once, and what the slot claimed
+  is a prefix of the slice.
+* A slot in another process cannot share an iterator: there ``claims`` stands for it, which keeps
+  the same promises.
+* How far the slot is follows from what is left in the iterator (``length_hint``): the hot loop
+  publishes nothing.
+* ``deviations`` is filled by the slot before it claims its next record. Whoever has taken the
+  rest back therefore sees what became of every claimed record but the last.
+* A batch is claimed as a whole, by exhausting ``unclaimed``: all of its records run, or none.
+* Everything else is written by the slot before the slice enters the completions queue and read
+  by the poll thread afterwards, or the other way round through the work queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from itertools import repeat
+from operator import is_, itemgetter, length_hint
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from attrs import define, field, frozen
+
+from window_consumer.model.errors import (
+    PassedOver,
+    Skip,
+)
+from window_consumer.model.fault import Failure
+from window_consumer.model.produce import Produce
+from window_consumer.model.record import (
+    Call,
+    Message,
+)
+
+if TYPE_CHECKING:
+    from window_consumer.engine.partition import Partition
+
+Lane = Hashable
+"""An ordering domain within one partition."""
+
+T = TypeVar("T")
+
+LaneOf = Callable[[Message], Lane | None]
+"""Tells a message's lane; None where it has no order to keep."""
+
+
+@frozen(eq=False)
+class Returned:
+    """A call that returned records to produce; what it was called for is open until their acks."""
+
+    messages: Sequence[Message]
+    """One, or those of a batch."""
+    results: Sequence[Produce]
+    handler: str = ""
+    """The name of the handler that was called, empty where the worker has only one."""
+
+
+class Claims(Protocol):
+    """Who has which record of a slice, where its slot is in another process. Any thread may ask."""
+
+    def left(self) -> int:
+        """Return how many records nobody has claimed."""
+
+    def take_back(self) -> list[Message]:
+        """Take everything that is unclaimed; what became of all but the last claimed is noted."""
+
+
+@define
+class Deviations:
+    """The records of a slice whose handler did not just return."""
+
+    failed: list[tuple[Message, Failure]] = field(factory=list)
+    held: list[Message] = field(factory=list)
+    """Claimed but not started, because an earlier record of the same lane failed."""
+    skipped: list[Message] = field(factory=list)
+    returned: list[Returned] = field(factory=list)
+    """Calls that want something produced; the records of their lanes behind them were held."""
+    filtered: list[Message] = field(factory=list)
+    """Those of ``skipped`` that are for none of the handlers."""
+
+    def skip(self, message: Message, error: Skip) -> None:
+        """Note a record that is finished without having been handled."""
+        self.skipped.append(message)
+        if isinstance(error, PassedOver):
+            self.filtered.append(message)
+
+
+class Work(Protocol):
+    """What a slot needs of a slice, be it the slice itself or what is left of it elsewhere."""
+
+    call: Call
+    lane_of: LaneOf | None
+    unclaimed: Iterator[Message]
+
+    def deviate(self) -> Deviations:
+        """Return where the slot notes records whose handler did not just return."""
+
+
+class Slice:
+    """Records of one partition for one slot. Owners: see the module's docstring."""
+
+    __slots__ = (
+        "bytes",
+        "call",
+        "claims",
+        "computed",
+        "deviations",
+        "elapsed",
+        "is_batch",
+        "lane_of",
+        "lanes",
+        "messages",
+        "partition",
+        "progress",
+        "progress_at",
+        "sent",
+        "seqs",
+        "settled",
+        "started",
+        "thread",
+        "unclaimed",
+    )
+
+    def __init__(
+        self,
+        partition: Partition,
+        messages: list[Message],
+        seqs: Sequence[int],
+        size: int,
+        lanes: Sequence[Lane],
+        attempt: int = 1,
+    ):
+        self.partition = partition
+        self.messages = messages
+        self.seqs = seqs
+        self.bytes = size
+        self.lanes = lanes
+        """The lanes that its records keep busy."""
+        self.lane_of: LaneOf | None = partition.ordering.lane_of if attempt == 1 else None
+        """None without an order among its records: the slot need not care what failed before."""
+        self.call = Call(attempt, before=partition.rung.attempts_before)
+        """What its records tell their handler about this call."""
+        self.is_batch = False
+        """One call gets all of its records, as a list: see ``batching``."""
+        self.unclaimed: Iterator[Message] = iter(messages)
+        self.claims: Claims | None = None
+        """Set by pools whose slots are processes, which then leave ``unclaimed`` alone."""
+        self.deviations: Deviations | None = None
+        self.settled = 0
+        """Claimed records whose outcome was read before the slice came back."""
+        self.sent = 0.0
+        """When it was handed out."""
+        self.thread = 0
+        self.started = 0.0
+        """When a slot took it, 0 while it is queued."""
+        self.elapsed = 0.0
+        """Seconds that the slot spent on it."""
+        self.computed = 0.0
+        """How long its thread had a processor meanwhile; 0 where the pool does not tell."""
+        self.progress = -1
+        self.progress_at = 0.0
+
+    def claimed(self) -> int:
+        """Return how many records the slot has claimed; the last of them may be running."""
+        left = length_hint(self.unclaimed) if self.claims is None else self.claims.left()
+        return len(self.messages) - left
+
+    def running(self) -> Message | None:
+        """Return the record that the slot claimed last, None where it has not begun.
+
+        A batch's first one stands for all of it. Only meaningful until the slice is completed. Any
+        thread may ask.
+        """
+        claimed = self.claimed()
+        if not self.started or not claimed:
+            return None
+        return self.messages[0 if self.is_batch else claimed - 1]
+
+    def running_seq(self) -> int | None:
+        """Return the sequence number of ``running``."""
+        claimed = self.claimed()
+        if not self.started or not claimed:
+            return None
+        return self.seqs[0 if self.is_batch else claimed - 1]
+
+    def begun(self) -> list[Message]:
+        """Return the records that the slot has claimed; of a batch all of them run."""
+        return self.messages[: self.claimed()] if self.started else []
+
+    def all_running(self) -> list[Message]:
+        """Return the records whose call runs: one, or all of a batch."""
+        return self.begun() if self.is_batch else self.begun()[-1:]
+
+    def deviate(self) -> Deviations:
+        """Return where the slot notes records whose handler did not just return."""
+        if self.deviations is None:
+            self.deviations = Deviations()
+        return self.deviations
+
+    @property
+    def is_new(self) -> bool:
+        """Its records are called for the first time since a source, or somebody who put them back.
+
+        Neither a retry nor the copies in a retry level are.
+        """
+        return self.call.attempt == 1 and self.partition.rung.level is None
+
+    @property
+    def plain(self) -> bool:
+        """Every record was called for the first time, its handler returned, nothing is produced."""
+        return self.deviations is None and self.call.attempt == 1
+
+    def results(self, but: Collection[int] = ()) -> Results:
+        """Sort the records by what became of them; all of them are over.
+
+        Those at the places ``but`` are left out.
+        """
+        noted = self.deviations or Deviations()
+        failed = [
+            (index, failure)
+            for index, (_, failure) in self._places(noted.failed, itemgetter(0))
+            if index not in but
+        ]
+        held = [index for index, _ in self._places(noted.held, _itself) if index not in but]
+        skipped = [index for index, _ in self._places(noted.skipped, _itself) if index not in but]
+        passed_over = set(map(id, noted.filtered))
+        filtered = {index for index in skipped if id(self.messages[index]) in passed_over}
+        returned = self._returned(noted.returned)
+        others = [*but, *held, *skipped, *(index for index, _ in failed)]
+        others += [index for indices, _ in returned for index in indices]
+        done: list[tuple[Sequence[int], list[Message]]] = []
+        start = 0
+        for index in sorted([*others, len(self.messages)]):
+            if index > start:
+                done.append((self.seqs[start:index], self.messages[start:index]))
+            start = index + 1
+        return Results(done, failed, held, skipped, returned, filtered)
+
+    def _returned(self, noted: Sequence[Returned]) -> list[tuple[list[int], Returned]]:
+        """Return the calls that want something produced, with the places of their records."""
+        if not noted:
+            return []
+        # By identity, as above; those of several calls for one batch stand in any order.
+        places = {id(message): index for index, message in enumerate(self.messages)}
+        found = []
+        for call in noted:
+            indices = [places[id(each)] for each in call.messages if id(each) in places]
+            if indices:
+                found.append((indices, call))
+        return found
+
+    def _places(
+        self, noted: Sequence[T], message_of: Callable[[T], Message]
+    ) -> Iterator[tuple[int, T]]:
+        """Yield the place of each noted record, in the order of claiming, with what was noted.
+
+        What is not in the slice any more was settled when the rest was taken back.
+        """
+        # One walk through the slice, in C, by identity: comparing messages is slow.
+        rest = iter(self.messages)
+        for each in noted:
+            message = message_of(each)
+            if not any(map(is_, rest, repeat(message))):
+                rest = iter(self.messages)  # calls for parts of a batch may come in any order
+                if not any(map(is_, rest, repeat(message))):
+                    rest = iter(self.messages)
+                    continue
+            yield len(self.messages) - length_hint(rest) - 1, each
+
+    def split(self) -> tuple[Slice, list[Message], Sequence[int]]:
+        """Keep only the record that may be running, and those that were held back before it.
+
+        The latter stay because the former may be about to be held back, too: they return to their
+        lane together, in their order. A batch that was claimed is kept whole. Returns a slice of
+        the other records that are over, then the unclaimed records, which the slot will not see any
+        more, and their sequence numbers.
+        """
+        unclaimed = list(self.unclaimed) if self.claims is None else self.claims.take_back()
+        claimed = len(self.messages) - len(unclaimed)
+        over = 0 if self.is_batch else max(0, claimed - 1)
+        messages, seqs = self.messages, self.seqs
+        past_messages, past_seqs = messages[:over], seqs[:over]
+        self.messages, self.seqs = messages[over:claimed], seqs[over:claimed]
+        if self.deviations is not None and self.deviations.held:
+            held = set(map(id, self.deviations.held))
+            kept = [index for index in range(over) if id(messages[index]) in held]
+            past = [index for index in range(over) if id(messages[index]) not in held]
+            past_messages, past_seqs = [messages[i] for i in past], [seqs[i] for i in past]
+            self.messages = [messages[i] for i in kept] + self.messages
+            self.seqs = [*(seqs[i] for i in kept), *self.seqs]
+        over_slice = Slice(self.partition, past_messages, past_seqs, 0, (), self.call.attempt)
+        over_slice.lane_of = self.lane_of
+        over_slice.deviations = self.deviations
+        over_slice.started = self.started
+        self.bytes = sum(map(len, self.messages))
+        self.settled += len(past_messages)
+        return over_slice, unclaimed, seqs[claimed:]
+
+
+@frozen
+class Results:
+    """What became of a slice's records, by their place in the slice."""
+
+    done: list[tuple[Sequence[int], list[Message]]]
+    """Those whose handler returned, with their sequence numbers."""
+    failed: list[tuple[int, Failure]]
+    held: list[int]
+    skipped: list[int]
+    returned: list[tuple[list[int], Returned]] = field(factory=list)
+    """The places of a call's records, and what it wants produced."""
+    filtered: Collection[int] = ()
+    """Those of ``skipped`` that are for none of the handlers."""
+
+
+def _itself(message: Message) -> Message:
+    return message
+
+
+class SliceLength:
+    """How many records a slice should hold so that it takes about ``target_s`` seconds.
+
+    Learnt from decayed sums of time and of records, so that each slice weighs what it holds: a
+    mean of means would be thrown off by one slow record. Starts at one record.
+    """
+
+    _DECAY_RECORDS = 2000.0
+    """A record counts half after some 1,400 others."""
+    _DECAY_S = 2.0
+    """... or after 1.4 s of handler time, so that slow handlers are learnt in a few calls."""
+
+    def __init__(self, target_s: float, max_records: int):
+        self._target_s = target_s
+        self._max_records = max_records
+        self._seconds = 0.0
+        self._records = 0.0
+        self._new_seconds = 0.0
+        self._new_records = 0
+        self.cost_s = target_s
+        """The estimated seconds that one record takes."""
+        self.records = 1
+        """The length of a full slice."""
+
+    @property
+    def has_learnt(self) -> bool:
+        """``cost_s`` was learnt from completed slices."""
+        return self._records > 0
+
+    def note(self, records: int, seconds: float) -> None:
+        """Take note of a completed slice."""
+        self._new_records += records
+        self._new_seconds += seconds
+
+    def learn(self) -> None:
+        """Draw the conclusions from what was noted."""
+        if not self._new_records:
+            return
+        kept = 1.0 / (
+            1.0 + self._new_records / self._DECAY_RECORDS + self._new_seconds / self._DECAY_S
+        )
+        self._seconds = self._seconds * kept + self._new_seconds
+        self._records = self._records * kept + self._new_records
+        self._new_seconds, self._new_records = 0.0, 0
+        self.cost_s = max(self._seconds / self._records, 1e-9)
+        self.records = max(1, min(self._max_records, int(self._target_s / self.cost_s)))

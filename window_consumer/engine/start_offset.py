@@ -1,0 +1,187 @@
+"""Where to begin with an assigned partition, from what is committed and what the log holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from attrs import evolve, frozen
+
+from window_consumer.engine.commit_metadata import (
+    CommitNote,
+    decode,
+)
+from window_consumer.engine.decisions import Assigned
+from window_consumer.engine.guards.crash_history import (
+    SUSPECT_AFTER,
+    UncleanEnds,
+    unclean_ends,
+)
+from window_consumer.engine.kept_outcomes import Kept
+from window_consumer.model.errors import WorkerStoppedError
+from window_consumer.model.protocols import Committed
+from window_consumer.model.record import TopicPartition
+
+OnNoOffset = Literal["earliest", "latest", "fail"]
+
+
+@frozen
+class Found:
+    """What was read of one partition when it was assigned."""
+
+    name: TopicPartition
+    committed: Committed
+    log: tuple[int, int]
+    """The log's first offset and its end (exclusive)."""
+    topic_hash: int = 0
+    known_partitions: int = 0
+    """How many partitions the topic had when the group first read it, see ``partitions_known``."""
+    partitions: int = 0
+    """How many it has now, 0 where nobody knows."""
+    kept: Kept | None = None
+    """What this member had finished when it lost the partition, where that still counts."""
+
+
+@frozen
+class Start:
+    """Where reading begins; ``warning`` is for the log, empty where all is as expected."""
+
+    assigned: Assigned
+    warning: str = ""
+
+
+class NoOffsetError(WorkerStoppedError):
+    """Nothing is committed for a partition, and ``on_no_offset`` is fail."""
+
+
+def needs_log(committed: Committed, topic_hash: int) -> bool:
+    """Tell whether the log's range matters for what is committed: asking costs a round trip."""
+    if committed.next_offset is None:
+        return True
+    note = decode(committed.metadata)
+    return note is not None and (
+        bool(note.finished or note.crashes or note.unclean_ends)
+        or not note.clean
+        or _made_anew(note.topic_hash, topic_hash)
+    )
+
+
+def partitions_known(committed: Iterable[Committed], partitions_now: int) -> int:
+    """Return how many partitions the topic had when the group first read it.
+
+    ``committed`` is what the group has committed for all partitions of the topic. Where it has
+    nothing, or nothing of ours, we start now: offsets that another client has committed do not tell
+    which partitions it knew. Later partitions are new ones, whose first records nobody has skipped
+    on purpose: they begin at the earliest offset.
+    """
+    offsets = [each for each in committed if each.next_offset is not None]
+    notes = [note for each in offsets if (note := decode(each.metadata)) is not None]
+    return max((note.known_partitions for note in notes), default=partitions_now)
+
+
+def resolve(found: Found, on_no_offset: OnNoOffset) -> Start:
+    """Decide where to begin; NoOffsetError where the rules say not to."""
+    if found.committed.next_offset is None:
+        return Start(_without_offset(found, on_no_offset))
+    return _from_offset(found, found.committed.next_offset)
+
+
+def _without_offset(found: Found, on_no_offset: OnNoOffset) -> Assigned:
+    low, end = found.log
+    is_new = found.name.partition >= found.known_partitions
+    if is_new or on_no_offset == "earliest":
+        offset = low
+    elif on_no_offset == "latest":
+        offset = end
+    else:
+        raise NoOffsetError(
+            f"nothing is committed for {found.name} and on_no_offset is fail: commit an offset for"
+            " the group, or set on_no_offset to earliest or latest"
+        )
+    return _assigned(found, offset)
+
+
+def _from_offset(found: Found, next_offset: int) -> Start:
+    committed = (next_offset, found.committed.metadata)
+    note = decode(found.committed.metadata)
+    if note is None:
+        foreign = f"{found.name}: the commit's metadata was written by somebody else; ignored"
+        return Start(_assigned(found, next_offset), foreign if found.committed.metadata else "")
+    if _made_anew(note.topic_hash, found.topic_hash):
+        low = found.log[0]
+        since = f"offset {next_offset} was committed; beginning at {low}"
+        return Start(_assigned(found, low), f"{found.name}: the topic was made anew since {since}")
+    unfit = _why_unfit(found, note)
+    if unfit:
+        text = f"{found.name}: the commit's finished ranges are not used: {unfit}"
+        return Start(_assigned(found, next_offset), text if note.finished else "")
+    begin = next_offset
+    if found.kept is not None:
+        # The commit is one of this member's, so its ranges are among what is kept.
+        note = evolve(note, finished=found.kept.beyond(next_offset))
+        if note.finished and note.finished[0].start == next_offset:
+            begin = note.finished[0].stop
+    before = unclean_ends(note, found.log[1])
+    # Nothing but "in use" is as it should be while the worker runs.
+    opened = not (note.clean or note.unclean_ends or note.suspect is not None or note.crashes)
+    assigned = _assigned(
+        found,
+        begin,
+        finished=tuple(each for each in note.finished if each.stop > begin),
+        committed=committed,
+        opened=opened,
+        unclean=before,
+    )
+    return Start(assigned, _suspicious(found.name, next_offset, before))
+
+
+def _suspicious(name: TopicPartition, next_offset: int, before: UncleanEnds | None) -> str:
+    if before is None or not (before.crashes or before.ends >= SUSPECT_AFTER):
+        return ""
+    parts = []
+    if before.ends >= SUSPECT_AFTER:
+        parts.append(
+            f"ended uncleanly {before.ends} times at offset {next_offset}: its records are started"
+            " one at a time until the suspects have passed"
+        )
+    if before.crashes:
+        ended = ", ".join(f"{offset} ({times})" for offset, times in before.crashes)
+        parts.append(f"the process ended while these offsets ran alone (times): {ended}")
+    return f"{name}: {'; '.join(parts)}"
+
+
+def _made_anew(noted_hash: int, topic_hash: int) -> bool:
+    return bool(noted_hash and topic_hash and noted_hash != topic_hash)
+
+
+def _why_unfit(found: Found, note: CommitNote) -> str:
+    if note.next_offset != found.committed.next_offset:
+        return f"they belong to offset {note.next_offset}, not {found.committed.next_offset}"
+    if note.topic_hash != found.topic_hash:
+        return "the topic's id cannot be compared"
+    if note.finished and note.finished[-1].stop > found.log[1]:
+        return f"they end at {note.finished[-1].stop}, the log at {found.log[1]}"
+    return ""
+
+
+def _assigned(
+    found: Found,
+    next_offset: int,
+    *,
+    finished: tuple[range, ...] = (),
+    committed: tuple[int, str] | None = None,
+    opened: bool = False,
+    unclean: UncleanEnds | None = None,
+) -> Assigned:
+    return Assigned(
+        name=found.name,
+        next_offset=next_offset,
+        finished=finished,
+        topic_hash=found.topic_hash,
+        known_partitions=found.known_partitions,
+        partitions=found.partitions,
+        committed=committed,
+        opened=opened,
+        unclean=unclean,
+        kept=found.kept if committed else None,
+    )

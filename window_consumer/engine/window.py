@@ -1,0 +1,238 @@
+"""The window of one partition: its open cells in order, from the start cell to the end cell.
+
+A cell is a run of consecutive delivered records with their outcomes. The window knows sequence
+numbers (see ``offsets``), never messages: what is finished is let go of at once, only its
+outcome stays until its cell slides out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from window_consumer.engine.offsets import (
+    DeliveredOffsets,
+    after,
+)
+from window_consumer.model.outcome import Outcome
+
+OPEN = int(Outcome.OPEN)
+_OPEN_BYTE = bytes([OPEN])
+_BYTES = {outcome: bytes([outcome]) for outcome in Outcome}
+
+
+class Cell:
+    """Consecutive records and their outcomes; the unit of commit. Owner: its window."""
+
+    __slots__ = ("first_seq", "open", "opened", "states", "touched")
+
+    def __init__(self, first_seq: int, now: float):
+        self.first_seq = first_seq
+        self.states = bytearray()
+        """One ``Outcome`` a record."""
+        self.open = 0
+        """How many of the records are not finished."""
+        self.opened = now
+        """When its first record came."""
+        self.touched = now
+        """When the last of its records was finished, or when it was opened."""
+
+    @property
+    def end_seq(self) -> int:
+        """One past the sequence number of the cell's last record."""
+        return self.first_seq + len(self.states)
+
+    def first_open_seq(self) -> int:
+        """Return the sequence number of the first unfinished record; the cell has one."""
+        return self.first_seq + self.states.index(OPEN)
+
+
+class Window:
+    """The open cells of one partition's assignment. Owner: poll thread.
+
+    At most ``max_cells`` cells of ``cell_records`` records each. The end cell takes further
+    records until it is full; every other cell is closed.
+    """
+
+    def __init__(self, next_offset: int, max_cells: int, cell_records: int):
+        self.offsets = DeliveredOffsets(next_offset)
+        self.cells: list[Cell] = []
+        self.open = 0
+        """Records in the window that are not finished."""
+        self.slid = 0
+        """Cells that have slid out: with its place it makes a cell's number, which stays."""
+        self._starts: list[int] = []  # first_seq of each cell, for bisect
+        self._max_cells = max_cells
+        self._cell_records = cell_records
+        self._start_since = 0.0
+
+    @property
+    def room(self) -> int:
+        """How many further records fit."""
+        left = (self._max_cells - len(self.cells)) * self._cell_records
+        if self.cells:
+            left += self._cell_records - len(self.cells[-1].states)
+        return left
+
+    @property
+    def capacity(self) -> int:
+        """How many records fit in an empty window."""
+        return self._max_cells * self._cell_records
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that may be committed (exclusive): no open record lies below it."""
+        if self.cells:
+            return self.offsets.offset_of(self.cells[0].first_seq)
+        return self.offsets.next_offset
+
+    def append(self, offsets: range, now: float, outcome: Outcome = Outcome.OPEN) -> int:
+        """Take a delivered run without holes, no longer than ``room``, into the end cells.
+
+        ``outcome`` is OPEN, or EARLIER for records that an earlier assignment finished.
+        Returns the sequence number of the first record.
+        """
+        count = len(offsets)
+        if count > self.room:
+            msg = f"{count} records do not fit into a window with room for {self.room}"
+            raise ValueError(msg)
+        seq = self.offsets.append(offsets)
+        position = seq
+        byte = _BYTES[outcome]
+        while count:
+            if not self.cells or len(self.cells[-1].states) >= self._cell_records:
+                self._open_cell(position, now)
+            cell = self.cells[-1]
+            taken = min(count, self._cell_records - len(cell.states))
+            cell.states += byte * taken
+            if outcome is Outcome.OPEN:
+                cell.open += taken
+                self.open += taken
+            position += taken
+            count -= taken
+        return seq
+
+    def finish(self, seqs: Sequence[int], outcome: Outcome, now: float) -> None:
+        """Give open records their final outcome; ``ValueError`` if one has one already.
+
+        ``seqs`` are sequence numbers: a range costs O(cells), anything else O(records).
+        """
+        if type(seqs) is range:
+            self._finish_range(seqs.start, seqs.stop, outcome, now)
+        else:
+            for seq in seqs:
+                self._finish_range(seq, seq + 1, outcome, now)
+
+    def is_open(self, seq: int) -> bool:
+        """Tell whether a record of the window has no final outcome yet."""
+        if not self.cells or seq < self._starts[0] or seq >= self.offsets.next_seq:
+            return False
+        cell = self._cell_of(seq)
+        return cell.states[seq - cell.first_seq] == OPEN
+
+    def place_of(self, seq: int) -> int | None:
+        """Return which of the cells holds a record, None where it is not in the window."""
+        if not self.cells or seq < self._starts[0] or seq >= self.offsets.next_seq:
+            return None
+        return bisect_right(self._starts, seq) - 1
+
+    def slide(self, now: float) -> int:
+        """Release the leading run of complete cells and return how many records they held.
+
+        Afterwards ``next_offset`` is what may be committed. Cost: O(cells released).
+        """
+        complete = 0
+        records = 0
+        for cell in self.cells:
+            if cell.open:
+                break
+            complete += 1
+            records += len(cell.states)
+        if complete:
+            self.slid += complete
+            del self.cells[:complete]
+            del self._starts[:complete]
+            self.offsets.forget_before(self._starts[0] if self.cells else self.offsets.next_seq)
+            self._start_since = now
+        return records
+
+    def hovering_since(self) -> float | None:
+        """Return when the start cell last made progress, None where nothing is open.
+
+        Progress is that one of its records was finished, or that it became the start cell.
+        """
+        if not self.cells:
+            return None
+        return max(self._start_since, self.cells[0].touched)
+
+    def finished_ranges(self) -> Iterator[range]:
+        """Yield the offsets of finished records at or beyond ``next_offset``, in order.
+
+        Holes in the log between two finished records count as finished: nothing can be delivered
+        there any more.
+        """
+        started = stopped = -1
+        for start, stop in self._finished_seqs():
+            if start == stopped:
+                stopped = stop
+                continue
+            if started >= 0:
+                yield self._offsets_between(started, stopped)
+            started, stopped = start, stop
+        if started >= 0:
+            yield self._offsets_between(started, stopped)
+
+    def _finished_seqs(self) -> Iterator[tuple[int, int]]:
+        for cell in self.cells:
+            states = cell.states
+            end = len(states)
+            index = 0 if cell.open < end else end
+            while index < end:
+                if states[index] == OPEN:
+                    index = _next_finished(states, index, end)
+                    continue
+                stop = states.find(_OPEN_BYTE, index)
+                stop = end if stop < 0 else stop
+                yield cell.first_seq + index, cell.first_seq + stop
+                index = stop
+
+    def _offsets_between(self, start: int, stop: int) -> range:
+        return range(self.offsets.offset_of(start), after(self.offsets.offset_of(stop - 1)))
+
+    def _finish_range(self, start: int, stop: int, outcome: Outcome, now: float) -> None:
+        index = bisect_right(self._starts, start) - 1
+        byte = _BYTES[outcome]
+        while start < stop:
+            if not 0 <= index < len(self.cells):
+                raise ValueError(_no_longer_open(start, stop))
+            cell = self.cells[index]
+            low = start - cell.first_seq
+            high = min(stop - cell.first_seq, len(cell.states))
+            count = high - low
+            if count <= 0 or cell.states.count(_OPEN_BYTE, low, high) != count:
+                raise ValueError(_no_longer_open(start, stop))
+            cell.states[low:high] = byte * count
+            cell.open -= count
+            cell.touched = now
+            self.open -= count
+            start += count
+            index += 1
+
+    def _cell_of(self, seq: int) -> Cell:
+        return self.cells[bisect_right(self._starts, seq) - 1]
+
+    def _open_cell(self, first_seq: int, now: float) -> None:
+        if not self.cells:
+            self._start_since = now
+        self.cells.append(Cell(first_seq, now))
+        self._starts.append(first_seq)
+
+
+def _no_longer_open(start: int, stop: int) -> str:
+    return f"sequence numbers {start}..{stop - 1} include a record that is not open"
+
+
+def _next_finished(states: bytearray, index: int, end: int) -> int:
+    """Return where the run of open records that begins at ``index`` ends."""
+    # bytes.lstrip runs in C; a window with one open run at its end is the common case.
+    return end - len(states[index:end].lstrip(_OPEN_BYTE))

@@ -1,0 +1,84 @@
+"""Import paths that docs have shown and that are gone: each still gives the module of today.
+
+New code belongs under the new paths. Only what docs named is here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import MappingProxyType, ModuleType
+from typing import Final
+
+MOVED: Final = MappingProxyType(
+    {
+        "backfill.job": "spark.backfill.job",
+        "backfill.planning": "spark.backfill.planning",
+        "model.audit_balance": "audit.balance",
+        "model.dead_letter_lines": "dlq.files",
+        "pipeline.audit": "audit.spark.counts",
+        "pipeline.audit_findings": "audit.spark.findings",
+        "pipeline.dead_letter_reading": "dlq.spark.reader",
+        "pipeline.dead_letter_report": "dlq.spark.report",
+        "pipeline.dead_letters": "dlq.spark.table",
+        "pipeline.schemas": "spark.schemas",
+        "telemetry.audit.audit": "audit.process_audit",
+        "telemetry.audit.consumer": "audit.consumer",
+        "telemetry.otel.sdk": "metrics.otel.sdk",
+    }
+)
+"""Below ``window_consumer``: the former path, and the one of today."""
+
+PACKAGES: Final = frozenset(
+    {"backfill", "pipeline", "telemetry", "telemetry.audit", "telemetry.otel"}
+)
+"""Packages that are gone and that former paths lie in: empty now."""
+
+_ROOT = "window_consumer."
+
+
+class _Moved(Loader):
+    """Loads the module of today as the former one: it is the same object."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self._spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        del spec
+        module = import_module(self._path)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # import has written the former one there
+
+
+class _Gone(Loader):
+    def create_module(self, spec: ModuleSpec) -> None:
+        del spec
+
+    def exec_module(self, module: ModuleType) -> None:
+        del module
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        below = name.removeprefix(_ROOT)
+        if below in PACKAGES and below != name:
+            return ModuleSpec(name, _Gone(), is_package=True)
+        if below in MOVED and below != name:
+            return ModuleSpec(name, _Moved(_ROOT + MOVED[below]))
+        return None
+
+
+def install() -> None:
+    """Let former paths be imported; once is enough."""
+    if not any(isinstance(each, _Finder) for each in sys.meta_path):
+        sys.meta_path.append(_Finder())

@@ -1,0 +1,74 @@
+"""Answers of the admin client: waiting for one, asking again, and saying what went wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from window_consumer.kafka import errors
+from window_consumer.model.errors import (
+    BrokerUnavailableError,
+    RunError,
+    WindowConsumerError,
+)
+
+NOT_READY_S = 20.0
+"""A coordinator that loads its groups, or has just moved, is ready after some seconds."""
+
+
+class UnsupportedError(RunError):
+    """The cluster does not know this question."""
+
+
+class AlreadyThereError(RunError):
+    """The topic exists."""
+
+
+class NoGroupError(RunError):
+    """The group has never existed."""
+
+
+def first_answer(
+    futures: Iterator[Future[Any]],
+    what: str,
+    *,
+    timeout_s: float,
+    patience_s: float,
+    pause: Callable[[], object],
+) -> Any:
+    """Return the first answer; ask again where a broker only was not ready to give one.
+
+    Each item of ``futures`` is one question that waits for ``timeout_s``; after ``patience_s`` none
+    is asked any more. Raises a WindowConsumerError that says what went wrong.
+    """
+    deadline = time.monotonic() + max(timeout_s, patience_s)
+    while True:
+        try:
+            return next(futures).result(timeout_s + 1.0)
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            passing = error is not None and errors.is_absence(error)
+            if not passing or time.monotonic() > deadline:
+                raise in_words(exception, what) from exception
+            pause()
+        except TimeoutError as exception:
+            text = f"{what}: no answer within {timeout_s:g} s"
+            raise BrokerUnavailableError(text) from exception
+
+
+def in_words(exception: KafkaException, what: str) -> WindowConsumerError:
+    """Return an error of ours for what the admin client has raised."""
+    error = errors.cause_of(exception)
+    if error is None:
+        return RunError(f"{what}: {exception}")
+    if errors.is_unsupported(error):
+        return UnsupportedError(f"{what}: {errors.text_of(error)}")
+    if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        return AlreadyThereError(what)
+    if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
+        return NoGroupError(what)
+    return errors.translate(error, what)

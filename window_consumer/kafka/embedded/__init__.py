@@ -1,0 +1,252 @@
+"""A Kafka broker inside this process, for demos and tests: librdkafka's mock cluster."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+
+from window_consumer.kafka.embedded import reading as embedded_reading
+from window_consumer.kafka.embedded.capacity import (
+    LIMITS,
+    Ledger,
+    NewRecord,
+)
+from window_consumer.kafka.embedded.mock_cluster import (
+    ApiKey,
+    ErrorCode,
+    MockCluster,
+)
+from window_consumer.kafka.embedded.writing import write
+from window_consumer.model.errors import (
+    MissingTopicError,
+    UsageError,
+)
+from window_consumer.model.protocols import Headers
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+
+__all__ = ["LIMITS", "ApiKey", "EmbeddedBroker", "ErrorCode", "NewRecord"]
+
+_ALL_BROKERS = -1
+_NO_BROKER = -1
+_TOPIC_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]{1,249}")
+
+
+class EmbeddedBroker:
+    """A broker that lives as long as its ``with`` block; ``bootstrap`` is its address.
+
+    Up and down within milliseconds. Clients of this and of other processes of the machine can use
+    it. It is not a whole Kafka: ``LIMITS`` says what it cannot do. Brokers have the numbers 1, 2,
+    3 ...; partitions of topics have one replica, whose broker never changes by itself.
+
+    Any thread may call, one at a time. After close, methods raise UsageError; in a process that
+    was forked off they raise WrongProcessError, and close does nothing there.
+    """
+
+    def __init__(self, brokers: int = 1, topics: Mapping[str, int] | None = None):
+        if brokers < 1:
+            raise UsageError(f"an embedded broker needs at least one broker, not {brokers}")
+        self._mock = MockCluster(brokers)
+        self.bootstrap: str = self._mock.bootstrap
+        """Addresses, comma-separated, for bootstrap.servers."""
+        self._partitions: dict[str, int] = {}
+        self._ledger = Ledger()
+        self._turn = count()
+        try:
+            for name, partitions in (topics or {}).items():
+                self.create_topic(name, partitions)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop at once; clients that are still connected lose it. A second call does nothing."""
+        self._mock.close()
+
+    def client_settings(self) -> dict[str, Any]:
+        """Return the settings that a consumer or a worker of one's own needs with it."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            # A waiting fetch is not answered when a record arrives: it waits to its end.
+            "fetch.wait.max.ms": 10,
+            # First records after 0.1 s; the mock's classic groups take no members later on.
+            "group.protocol": "consumer",
+        }
+
+    # ---- topics
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Make a topic; raises UsageError where it exists, or Kafka would not have its name."""
+        if not _TOPIC_NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} is no name for a topic: 1 to 249 letters, digits, '.', '_' and '-'"
+            )
+        if partitions < 1:
+            raise UsageError(f"topic {name} needs at least one partition, not {partitions}")
+        self._mock.call("mock_topic_create", name.encode(), partitions, 1)
+        self._partitions[name] = partitions
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records; one that is made anew has another id."""
+        partitions = self.partitions(name)
+        self._mock.call("mock_topic_delete", name.encode())
+        self._partitions.pop(name, None)
+        for partition in range(partitions):
+            self._ledger.forget(TopicPartition(name, partition))
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has; raises MissingTopicError."""
+        self._mock.check_usable()
+        if topic not in self._partitions:
+            try:
+                self._partitions[topic] = embedded_reading.partitions(self._client(), topic)
+            except MissingTopicError as error:
+                raise MissingTopicError(
+                    f"the embedded broker has no topic {topic}: create_topic() makes it"
+                ) from error
+        return self._partitions[topic]
+
+    # ---- writing
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> tuple[int, int]:
+        """Write one record, wait for the ack and return its partition and offset.
+
+        Errors are those of ``fill``, which is far quicker for many.
+        """
+        (place,) = self._write(topic, [NewRecord(value, key, headers, partition)])
+        return place
+
+    def fill(self, topic: str, records: Iterable[NewRecord]) -> int:
+        """Write records in large batches, wait for the acks and return how many there were.
+
+        Without a partition a record goes where Java's producers put its key, or to the next one
+        in turn. Raises CapacityError, with nothing written, where a partition could not keep all
+        of them; MissingTopicError; a RunError when a record was not acked within 10 s. Only what
+        is written here counts against the capacity, not what other clients write.
+        """
+        return len(self._write(topic, list(records)))
+
+    def _write(self, topic: str, records: list[NewRecord]) -> list[tuple[int, int]]:
+        places = [self._place(topic, record) for record in records]
+        self._ledger.charge(
+            [(place, record.size()) for place, record in zip(places, records, strict=True)]
+        )
+        return write(self.bootstrap, zip(places, records, strict=True))
+
+    def _place(self, topic: str, record: NewRecord) -> TopicPartition:
+        partitions = self.partitions(topic)
+        if record.partition is not None:
+            return self._existing(topic, record.partition)
+        if record.key is not None:
+            return TopicPartition(topic, self._mock.partition_of(record.key, partitions))
+        return TopicPartition(topic, next(self._turn) % partitions)
+
+    def _existing(self, topic: str, partition: int) -> TopicPartition:
+        partitions = self.partitions(topic)
+        if not 0 <= partition < partitions:
+            raise UsageError(f"{topic} has partitions 0 to {partitions - 1}, not {partition}")
+        return TopicPartition(topic, partition)
+
+    def delete_records(self, topic: str, partition: int, before: int | None = None) -> None:
+        """Delete the records below an offset, or all; deleting all makes room for a new fill."""
+        name = self._existing(topic, partition)
+        end = self.end_offsets(topic)[partition]
+        before = end if before is None else before
+        self._mock.call("mock_partition_delete_records", topic.encode(), partition, before)
+        if before == end:
+            self._ledger.forget(name)
+
+    # ---- faults
+
+    def broker_down(self, broker: int | None = None) -> None:
+        """Cut a broker's connections and refuse new ones; None means all brokers."""
+        self._mock.call("mock_broker_set_down", _ALL_BROKERS if broker is None else broker)
+
+    def broker_up(self, broker: int | None = None) -> None:
+        """Accept connections again, at the old address."""
+        self._mock.call("mock_broker_set_up", _ALL_BROKERS if broker is None else broker)
+
+    def set_rtt(self, milliseconds: int, broker: int | None = None) -> None:
+        """Delay each answer; None means those of all brokers."""
+        number = _ALL_BROKERS if broker is None else broker
+        self._mock.call("mock_broker_set_rtt", number, milliseconds)
+
+    def push_request_errors(self, api_key: ApiKey, *codes: ErrorCode) -> None:
+        """Answer the next requests of a kind with these errors, in this order, and do nothing."""
+        array = (ctypes.c_int * len(codes))(*codes)
+        self._mock.call("mock_push_request_errors_array", api_key, len(codes), array)
+
+    def clear_request_errors(self, api_key: ApiKey) -> None:
+        """Forget the errors of ``push_request_errors`` that were not given out yet."""
+        self._mock.call("mock_clear_request_errors", api_key)
+
+    def disable_api(self, api_key: ApiKey) -> None:
+        """Be a broker that does not know this request; for clients that connect from now on."""
+        self._mock.call("mock_set_apiversion", api_key, -1, -1)
+
+    def set_leader(self, topic: str, partition: int, broker: int | None) -> None:
+        """Move a partition to another broker, records included; None leaves it without one."""
+        name = self._existing(topic, partition)
+        number = _NO_BROKER if broker is None else broker
+        self._mock.call("mock_partition_set_leader", topic.encode(), name.partition, number)
+
+    def set_coordinator(self, group: str, broker: int) -> None:
+        """Make a broker the coordinator of a group."""
+        self._mock.call("mock_coordinator_set", b"group", group.encode(), broker)
+
+    def track_requests(self) -> None:
+        """Begin to count requests, from zero."""
+        self._mock.call("mock_clear_requests")
+        self._mock.call("mock_start_request_tracking")
+
+    def requests(self) -> Counter[int]:
+        """Return how many requests of each kind (``ApiKey``) came since ``track_requests``."""
+        return self._mock.requests()
+
+    # ---- reading
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """Return the end (exclusive) of each partition; raises MissingTopicError, or a RunError."""
+        return {name: end for name, (_, end) in self._offsets(topic).items()}
+
+    def start_offsets(self, topic: str) -> dict[int, int]:
+        """Return each partition's first offset: above 0, records were deleted or dropped."""
+        return {name: first for name, (first, _) in self._offsets(topic).items()}
+
+    def _offsets(self, topic: str) -> dict[int, tuple[int, int]]:
+        self._mock.check_usable()
+        return embedded_reading.offsets(self._client(), topic)
+
+    def read_all(self, topic: str) -> list[Message]:
+        """Return all records up to the topic's end, headers included, without joining a group."""
+        self._mock.check_usable()
+        return embedded_reading.read_all(self._client(), topic)
+
+    def _client(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.bootstrap, "log_level": 0}

@@ -1,0 +1,141 @@
+"""A producer that is replaced when it has given up, or lost its way to the cluster (``lifeline``).
+
+A fatal error is the end of a client: an idempotent producer that gets no id from the cluster, for
+want of a permission say, fails everything from then on, and its ``poll`` raises. Its messages fail
+with the reason, and the next message makes a new client.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from window_consumer.kafka import errors
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.watchdogs.client import Lifeline
+
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 10.0
+"""Between two clients that give up: what is wrong was seen to, or it lasts."""
+
+
+class LastingProducer:
+    """``produce`` belongs to one thread, everything else to one, which may be another."""
+
+    def __init__(
+        self, settings: Mapping[str, Any], log: ClientLog, on_error: Callable[[KafkaError], None]
+    ):
+        """Make the client; raises KafkaException where it cannot be made."""
+        self._log = log
+        self._on_error = on_error
+        self._settings = {**settings, "error_cb": self._hear}
+        self._lifeline = Lifeline(settings, notices_silence=True)
+        self._producer: Producer | None = Producer(self._settings, logger=log)
+        self._given_up: list[Producer] = []
+        self._fatal: KafkaError | None = None
+        """Why the last client gave up; None once a later one has sent something."""
+        self._pause_s = 0.0
+        self._again_at = 0.0
+        """When there may be a new client, while there is none."""
+
+    def _hear(self, error: KafkaError) -> None:
+        self._lifeline.note(error)
+        self._on_error(error)
+
+    def produce(self, topic: str, **message: Any) -> None:
+        """Send a message, as confluent-kafka's producer does.
+
+        Raises the fatal error as long as it is too early for a new client.
+        """
+        producer = self._producer
+        if producer is None:
+            if self._fatal is not None and time.monotonic() < self._again_at:
+                raise KafkaException(self._fatal)
+            producer = self._producer = Producer(self._settings, logger=self._log)
+        producer.produce(topic, **message)
+
+    def note_sent(self) -> None:
+        """Hear that a message was acked."""
+        self._fatal, self._pause_s = None, 0.0
+
+    def note_unsent(self, error: KafkaError) -> KafkaError:
+        """Hear why a message failed; return what is behind it."""
+        if errors.is_expiry(error):
+            # Perhaps for want of an answer.
+            self._lifeline.suspect()
+        fatal = self._fatal
+        return error if fatal is None or not errors.is_purged(error) else fatal
+
+    def poll(self, timeout_s: float) -> None:
+        """Wait for answers and hand them out; messages of a client that was given up fail."""
+        producer = self._producer
+        if producer is None:
+            time.sleep(timeout_s)
+        elif self._serve(producer, producer.poll, timeout_s) or not len(producer):
+            self._lifeline.heard()
+        self._purge()
+        producer = self._producer
+        if producer is not None and self._lifeline.is_lost(producer):
+            self._log.log(
+                logging.WARNING,
+                "the cluster answers, and this producer has lost its way to it: goes on with a new"
+                " one",
+            )
+            self._lifeline = Lifeline(self._settings, notices_silence=True)
+            self._given_up.append(producer)
+            self._producer = Producer(self._settings, logger=self._log)
+
+    def _purge(self) -> None:
+        """Let the messages fail that clients have which were given up."""
+        for lost in list(self._given_up):
+            # Again and again: who sends may have had this client in his hand when it was replaced.
+            lost.purge()
+            self._serve(lost, lost.poll, 0)
+            if not len(lost):
+                self._given_up.remove(lost)
+
+    def _serve(self, producer: Producer, serve: Callable[[float], int], timeout_s: float) -> int:
+        """Let a client call back; a fatal error ends it."""
+        try:
+            return serve(timeout_s)
+        except KafkaException as exception:
+            error = errors.cause_of(exception)
+            if error is None or not errors.is_fatal(error):
+                raise
+            if producer is self._producer:
+                self._replace(producer, error)
+            return 0
+
+    def _replace(self, producer: Producer, error: KafkaError) -> None:
+        self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+        self._again_at = time.monotonic() + self._pause_s
+        self._fatal = error
+        self._given_up.append(producer)
+        self._producer = None
+        self._log.log(
+            logging.ERROR,
+            "the producer has given up: %s; what it had is not written and is tried again, with a"
+            " new producer",
+            errors.text_of(error),
+        )
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the answers that are missing; return how many are still missing then."""
+        deadline = time.monotonic() + timeout_s
+        while (left := deadline - time.monotonic()) > 0 and self._missing():
+            producer = self._producer
+            if producer is not None:
+                self._serve(producer, producer.flush, min(left, _LOOK_S))
+            self._purge()
+        return self._missing()
+
+    def _missing(self) -> int:
+        here = 0 if self._producer is None else len(self._producer)
+        return here + sum(map(len, self._given_up))
+
+
+_LOOK_S: Final = 0.1

@@ -1,0 +1,271 @@
+"""The librdkafka settings of our clients: what we set and why, what may not be set and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+from attrs import frozen
+
+from window_consumer.kafka.settings.java_properties import java_advice
+
+Settings = dict[str, Any]
+Kind = Literal["consumer", "producer", "admin"]
+Protocol = Literal["consumer", "classic"]
+
+_LISTED_FOR_CONSUMERS = """
+    auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs
+    consume.callback.max.messages consume_cb coordinator.query.interval.ms enable.auto.commit
+    enable.auto.offset.store enable.partition.eof fetch.error.backoff.ms fetch.max.bytes
+    fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms fetch.wait.max.ms group.id
+    group.instance.id group.protocol group.protocol.type group.remote.assignor
+    heartbeat.interval.ms isolation.level max.partition.fetch.bytes max.poll.interval.ms
+    max.poll.records offset.store.method offset.store.path offset.store.sync.interval.ms
+    offset_commit_cb partition.assignment.strategy queued.max.messages.kbytes queued.min.messages
+    rebalance_cb session.timeout.ms
+"""
+_LISTED_FOR_PRODUCERS = """
+    acks batch.num.messages batch.size compression.codec compression.level compression.type
+    delivery.report.only.error delivery.timeout.ms dr_cb dr_msg_cb enable.gapless.guarantee
+    enable.idempotence linger.ms message.send.max.retries message.timeout.ms msg_order_cmp
+    partitioner partitioner_cb produce.offset.report queue.buffering.backpressure.threshold
+    queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms
+    queuing.strategy request.required.acks request.timeout.ms retries
+    sticky.partitioning.linger.ms transaction.timeout.ms transactional.id
+"""
+CONSUMER_ONLY = frozenset(_LISTED_FOR_CONSUMERS.split())
+"""Properties that librdkafka lists for consumers alone; they do not reach producers."""
+
+PRODUCER_ONLY = frozenset(_LISTED_FOR_PRODUCERS.split())
+"""Properties that librdkafka lists for producers alone; they do not reach consumers."""
+
+BOOTSTRAP = frozenset({"bootstrap.servers", "metadata.broker.list"})
+"""The two names of the property that every client needs."""
+
+_COMMITS = "the window decides what is committed: only records with a final outcome"
+_CALLBACK = "the framework needs this callback itself"
+_REFUSED: dict[str, str] = {
+    "enable.auto.commit": _COMMITS,
+    "auto.commit.enable": _COMMITS,
+    "auto.commit.interval.ms": f"{_COMMITS}; see commit_interval",
+    "enable.auto.offset.store": _COMMITS,
+    "offset.store.method": _COMMITS,
+    "offset.store.path": _COMMITS,
+    "offset.store.sync.interval.ms": _COMMITS,
+    "auto.offset.reset": "it would skip or repeat records silently; use on_no_offset and"
+    " on_out_of_range",
+    "group.id": "the worker's group is its key `group`",
+    "enable.partition.eof": "its events would stand between the records",
+    "group.protocol.type": "it makes another kind of group",
+    "partitioner": "copies go where Java's producers put their key (murmur2_random)",
+    "partitioner_cb": "copies go where Java's producers put their key (murmur2_random)",
+    "delivery.report.only.error": "a record is finished when its copy's ack has been seen",
+    "transactional.id": "copies are written at least once, outside of transactions",
+    "test.mock.num.brokers": "use --embedded or EmbeddedBroker",
+    "oauth_cb": "use @app.oauth_token",
+    **dict.fromkeys(
+        [
+            "consume_cb",
+            "dr_cb",
+            "dr_msg_cb",
+            "on_delivery",
+            "error_cb",
+            "log_cb",
+            "logger",
+            "offset_commit_cb",
+            "on_commit",
+            "rebalance_cb",
+            "stats_cb",
+            "throttle_cb",
+            "background_event_cb",
+            "socket_cb",
+            "connect_cb",
+            "closesocket_cb",
+            "open_cb",
+            "resolve_cb",
+            "opaque",
+            "interceptors",
+        ],
+        _CALLBACK,
+    ),
+}
+
+_ONLY_WITH_VALUE: dict[str, tuple[frozenset[str], str]] = {
+    "acks": (frozenset({"all", "-1"}), "a copy counts when all in-sync replicas have it"),
+    "request.required.acks": (
+        frozenset({"all", "-1"}),
+        "a copy counts when all in-sync replicas have it",
+    ),
+    "enable.idempotence": (frozenset({"true"}), "a retried copy must not be written twice"),
+    "isolation.level": (
+        frozenset({"read_committed"}),
+        "records of aborted transactions were never sent",
+    ),
+}
+
+_CLASSIC_ONLY = frozenset(
+    {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}
+)
+
+DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
+
+PREFETCH_SHARE = 4
+"""The client's prefetch gets one part in four of a worker's memory."""
+
+_MIN_FETCH_BYTES = 1_000_000
+"""librdkafka refuses a fetch.max.bytes below its message.max.bytes, whose default this is."""
+
+_MAX_FETCH_BYTES = 52_428_800
+"""librdkafka's own default of fetch.max.bytes."""
+
+
+@frozen
+class ClientHooks:
+    """Callables that every client gets; None where there are none."""
+
+    oauth_token: Callable[[str], tuple[Any, ...]] | None = None
+
+
+def refusals(settings: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, str]]:
+    """Yield key and reason of each setting that would break a guarantee."""
+    for key, value in settings.items():
+        text = str(value).lower()
+        if key in _REFUSED:
+            yield key, f"{key} may not be set: {_REFUSED[key]}"
+        elif key in _ONLY_WITH_VALUE and text not in _ONLY_WITH_VALUE[key][0]:
+            allowed, reason = _ONLY_WITH_VALUE[key]
+            yield key, f"{key} has to be {' or '.join(sorted(allowed))}: {reason}"
+        elif (advice := java_advice(key, value)) is not None:
+            yield key, advice
+    if kind == "consumer" and settings.get("group.protocol") != "classic":
+        for key in sorted(_CLASSIC_ONLY & settings.keys()):
+            reason = "in the consumer protocol the broker decides it"
+            yield key, f"{key} is for group.protocol: classic ({reason}): set that, or leave it out"
+    if settings.get("group.protocol") == "classic" and "group.remote.assignor" in settings:
+        instead = "with classic use partition.assignment.strategy"
+        yield "group.remote.assignor", f"it belongs to group.protocol: consumer; {instead}"
+
+
+@frozen
+class ConsumerNeeds:
+    """What a worker's consumer depends on beside the user's settings."""
+
+    group: str
+    worker: str
+    ordered: bool
+    memory: int
+    """Bytes; a quarter of it is the prefetch."""
+    partitions: int = 4
+    """Of all topics together: what is prefetched per partition follows from it."""
+
+
+def group_protocols(user: Mapping[str, Any]) -> list[Protocol]:
+    """Return the group protocols to try, in this order; one alone where the user chose it."""
+    chosen = user.get("group.protocol")
+    if chosen is None:
+        return ["consumer", "classic"]
+    return ["classic" if str(chosen).lower() == "classic" else "consumer"]
+
+
+def consumer_settings(
+    user: Mapping[str, Any], needs: ConsumerNeeds, protocol: Protocol
+) -> Settings:
+    """Return the settings of a worker's consumer; the user's win over our defaults."""
+    prefetch = needs.memory // PREFETCH_SHARE
+    fetch = max(_MIN_FETCH_BYTES, min(_MAX_FETCH_BYTES, prefetch))
+    ours: Settings = {
+        "client.id": f"wc-{needs.worker}",
+        # Once a partition's prefetch queue is full, librdkafka waits this long before it looks
+        # again. A loop that empties the queue faster starves: 0.3-0.6 M records/s with the
+        # default of 1,000 ms, 1.6-2.2 M with 5 ms.
+        "fetch.queue.backoff.ms": 5,
+        "queued.max.messages.kbytes": max(1, prefetch // 1024),
+        "queued.min.messages": _queued_min_messages(prefetch, needs.partitions),
+        "fetch.max.bytes": fetch,
+        "fetch.message.max.bytes": min(1_048_576, fetch),
+        # New partitions and topics are seen within this time; one request each half minute.
+        "topic.metadata.refresh.interval.ms": 30_000,
+    }
+    if protocol == "consumer":
+        # `range` keeps equal partition numbers of all topics together, so that a record and its
+        # copies have one owner; the broker's default assignor scatters them.
+        assignment: Settings = {"group.protocol": "consumer", "group.remote.assignor": "range"}
+    else:
+        strategy = "range" if needs.ordered else "cooperative-sticky"
+        assignment = {"group.protocol": "classic", "partition.assignment.strategy": strategy}
+    fixed: Settings = {
+        "group.id": needs.group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+    }
+    return {**ours, **assignment, **user, **fixed}
+
+
+def _queued_min_messages(prefetch: int, partitions: int) -> int:
+    # Small records cost some 500 bytes each beside their payload, which no setting bounds but
+    # this one; 20,000 to 50,000 a partition were as fast as the default of 100,000.
+    return max(1_000, min(50_000, prefetch // 512 // max(1, partitions)))
+
+
+def producer_settings(user: Mapping[str, Any], worker: str) -> Settings:
+    """Return the settings of the producer that writes a worker's copies."""
+    ours: Settings = {
+        "client.id": f"wc-{worker}-copies",
+        "linger.ms": 5,
+        # The broker decides what is too large, by the topic's own limit.
+        "message.max.bytes": 1_000_000_000,
+        # A misspelt topic of a result should fail, not be made with the brokers' defaults.
+        "allow.auto.create.topics": False,
+    }
+    fixed: Settings = {
+        "acks": "all",
+        "enable.idempotence": True,
+        "partitioner": "murmur2_random",
+    }
+    return {**ours, **user, **fixed}
+
+
+@frozen
+class EventNeeds:
+    """What a producer of telemetry depends on beside the user's settings."""
+
+    client_id: str
+    acks: Literal["0", "1", "all"] = "1"
+    timeout_s: float = 30.0
+    """An event that is not acked after so long is lost, or sent again by who has it on disk."""
+    queue_bytes: int = 32 * 1024 * 1024
+    """So much may wait for the broker; what comes then is refused."""
+
+
+def event_settings(user: Mapping[str, Any], needs: EventNeeds) -> Settings:
+    """Return the settings of a producer of telemetry; the user's win but where they would wait."""
+    ours: Settings = {
+        # Columns of numbers shrink to a fifth, and one request carries many batches.
+        "compression.type": "zstd",
+        "linger.ms": 100,
+    }
+    fixed: Settings = {
+        "client.id": needs.client_id,
+        "acks": needs.acks,
+        "enable.idempotence": False,
+        "queue.buffering.max.kbytes": max(1, needs.queue_bytes // 1024),
+        "queue.buffering.max.messages": 100_000,
+        "delivery.report.only.error": False,
+        "message.timeout.ms": int(needs.timeout_s * 1000),
+        "allow.auto.create.topics": False,
+    }
+    synonyms = ("request.required.acks", "delivery.timeout.ms", "transactional.id")
+    kept = {key: value for key, value in user.items() if key not in synonyms}
+    return {**ours, **kept, **fixed}
+
+
+def admin_settings(user: Mapping[str, Any], worker: str) -> Settings:
+    """Return the settings of the client that asks about topics and rights."""
+    return {"client.id": f"wc-{worker}-admin", **user}
+
+
+def max_poll_interval_s(user: Mapping[str, Any]) -> float:
+    """Return the longest time between two polls that the group tolerates."""
+    return int(user.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS)) / 1000

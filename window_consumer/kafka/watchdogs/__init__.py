@@ -1,0 +1,1 @@
+"""Watchdogs for a client that has lost its cluster or its assignment."""

@@ -1,0 +1,478 @@
+"""All metrics: one list, from which everything is made that shows or documents them.
+
+Names and units follow OpenTelemetry (dots, UCUM units); ``exposition`` makes Prometheus' names of
+them. Labels have few values: workers, topics, partitions, levels, reasons, states. Never keys,
+offsets or texts of errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.guards.circuit_breaker import BreakerState
+from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause
+from window_consumer.engine.snapshot import (
+    CellState,
+    LoopPicture,
+    PartitionPicture,
+    Snapshot,
+)
+from window_consumer.metrics.measures import Measures
+from window_consumer.metrics.metric import (
+    Convention,
+    Metric,
+    MetricKind,
+    Sample,
+)
+from window_consumer.metrics.process_metrics import OF_PROCESS
+from window_consumer.model.headers import Reason
+
+
+def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) -> Metric:
+    """Make a metric of a counter."""
+    return Metric(
+        f"window_consumer.{name}",
+        MetricKind.COUNTER,
+        unit,
+        meaning,
+        lambda measures: [((), of(measures.counters))],
+    )
+
+
+def _gauge(name: str, unit: str, meaning: str, of: Callable[[Snapshot], float]) -> Metric:
+    """Make a metric of a figure of the picture."""
+
+    def read(measures: Measures) -> Iterator[Sample]:
+        if measures.picture is not None:
+            yield (), of(measures.picture)
+
+    return Metric(f"window_consumer.{name}", MetricKind.GAUGE, unit, meaning, read)
+
+
+def _of_partitions(
+    name: str, unit: str, meaning: str, of: Callable[[PartitionPicture], float | None]
+) -> Metric:
+    """Make a metric of a figure of each partition; those without one are left out."""
+
+    def read(measures: Measures) -> Iterator[Sample]:
+        for each in () if measures.picture is None else measures.picture.partitions:
+            value = of(each)
+            if value is not None:
+                yield (each.name.topic, str(each.name.partition)), value
+
+    return Metric(
+        f"window_consumer.partition.{name}",
+        MetricKind.GAUGE,
+        unit,
+        meaning,
+        read,
+        ("topic", "partition"),
+    )
+
+
+def _cells(measures: Measures) -> Iterator[Sample]:
+    for each in () if measures.picture is None else measures.picture.partitions:
+        for state in CellState:
+            count = sum(cell.state is state for cell in each.cells)
+            yield (each.name.topic, str(each.name.partition), state.value), count
+
+
+def _breaker(measures: Measures) -> Iterator[Sample]:
+    if measures.picture is not None:
+        for state in BreakerState:
+            yield (state.value,), float(measures.picture.breaker.state is state)
+
+
+def _settled(measures: Measures) -> Iterator[Sample]:
+    if measures.picture is not None and measures.picture.limit is not None:
+        yield (), measures.picture.limit.settled
+
+
+def _limit_changes(measures: Measures) -> Iterator[Sample]:
+    if measures.picture is not None and measures.picture.limit is not None:
+        for cause in LimitCause:
+            yield (cause.value,), measures.counters.limit_changes[cause]
+
+
+def _known(figure: float | None) -> Iterable[Sample]:
+    return [] if figure is None else [((), figure)]
+
+
+def _of_loop(measures: Measures, of: Callable[[LoopPicture], float]) -> Iterable[Sample]:
+    loop = None if measures.picture is None else measures.picture.loop
+    return [] if loop is None else [((), of(loop))]
+
+
+def _spans(measures: Measures) -> Iterable[Sample]:
+    return [] if measures.spans is None else [((), measures.spans.made)]
+
+
+def _dropped_spans(measures: Measures) -> Iterator[Sample]:
+    for why, count in () if measures.spans is None else measures.spans.dropped.items():
+        yield (why,), count
+
+
+def _durations(measures: Measures) -> Iterator[Sample]:
+    if measures.durations is not None:
+        yield (), measures.durations
+    elif measures.picture is not None:
+        yield (), measures.picture.durations
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "window_consumer.worker.ready",
+        MetricKind.GAUGE,
+        "1",
+        "1 while the worker is in its group, with partitions or with nothing to do; else 0.",
+        lambda measures: [((measures.group, measures.ordering), float(measures.ready))],
+        ("group", "ordering"),
+    ),
+    Metric(
+        "window_consumer.poll.silence",
+        MetricKind.GAUGE,
+        "s",
+        "For how long the poll thread has not been seen at work; /livez fails after 60 s.",
+        lambda measures: [((), measures.silent_s)],
+    ),
+    Metric(
+        "window_consumer.records.delivered",
+        MetricKind.COUNTER,
+        "{record}",
+        "Records that were read.",
+        lambda measures: [((), measures.counters.delivered)],
+        convention=Convention(
+            "messaging.client.consumed.messages",
+            "{message}",
+            "Number of messages that were delivered to the application.",
+        ),
+    ),
+    _count(
+        "records.processed",
+        "{record}",
+        "Records whose handler returned.",
+        lambda did: did.processed,
+    ),
+    _count(
+        "records.produced",
+        "{record}",
+        "Records that handlers returned and that were acked.",
+        lambda did: did.produced,
+    ),
+    _count(
+        "records.skipped",
+        "{record}",
+        "Records whose handler raised Skip, that are for none, with otherwise: skip, or that a"
+        " person skipped.",
+        lambda did: did.skipped,
+    ),
+    _count(
+        "calls.retried",
+        "{call}",
+        "Further calls of a handler after a failure, without leaving the process.",
+        lambda did: did.retried,
+    ),
+    Metric(
+        "window_consumer.records.moved",
+        MetricKind.COUNTER,
+        "{record}",
+        "Records whose copy in the retry topic of a level was acked.",
+        lambda measures: [
+            ((level,), count) for level, count in sorted(measures.counters.moved_to.items())
+        ],
+        ("level",),
+    ),
+    Metric(
+        "window_consumer.records.dead_lettered",
+        MetricKind.COUNTER,
+        "{record}",
+        "Records whose copy in the dead-letter topic was acked, by reason.",
+        lambda measures: [
+            ((reason.value,), measures.counters.dead_by[reason.value]) for reason in Reason
+        ],
+        ("reason",),
+    ),
+    _count(
+        "records.dropped",
+        "{record}",
+        "Records that were dropped after their last attempt, with when_spent: drop.",
+        lambda did: did.dropped,
+    ),
+    _count(
+        "records.expired",
+        "{record}",
+        "Records that were older than their time to live, dead-lettered or dropped.",
+        lambda did: did.expired,
+    ),
+    _count(
+        "records.gone",
+        "{record}",
+        "Offsets that were gone from the log before they were read (retention), or that"
+        " on_out_of_range: latest passed over.",
+        lambda did: did.gone,
+    ),
+    _count(
+        "records.earlier",
+        "{record}",
+        "Records that were read again and not called again: they were finished before.",
+        lambda did: did.earlier,
+    ),
+    _count(
+        "records.taken_back",
+        "{record}",
+        "Records that were given to another slot, because the one before them is slow.",
+        lambda did: did.taken_back,
+    ),
+    _count(
+        "results.late",
+        "{record}",
+        "Results that were ignored: their partition was gone, or their call was given up.",
+        lambda did: did.late,
+    ),
+    _count(
+        "calls.outlived",
+        "{call}",
+        "Calls that were still running when their partition was given up.",
+        lambda did: did.outlived,
+    ),
+    _count(
+        "calls.stalled",
+        "{call}",
+        "Calls that were reported because they did not return.",
+        lambda did: did.stalled,
+    ),
+    _count(
+        "calls.abandoned",
+        "{call}",
+        "Calls that were given up because they did not return.",
+        lambda did: did.abandoned,
+    ),
+    _count(
+        "publish.failures",
+        "{attempt}",
+        "Copies and results that the broker did not ack; each is tried again.",
+        lambda did: did.publish_failures,
+    ),
+    _count("commits", "{commit}", "Acked commits of a partition.", lambda did: did.commits),
+    _count(
+        "commits.failures",
+        "{commit}",
+        "Commits that failed; the next one makes up for them.",
+        lambda did: did.commit_failures,
+    ),
+    _count(
+        "commits.waited",
+        "s",
+        "From sending commits to hearing of their acks, all together.",
+        lambda did: did.commits_s,
+    ),
+    _count(
+        "rebalances",
+        "{time}",
+        "How often partitions were given to the worker, or taken from it.",
+        lambda did: did.rebalances,
+    ),
+    _count(
+        "breaker.opened",
+        "{time}",
+        "How often the circuit breaker has opened.",
+        lambda did: did.breaker_opened,
+    ),
+    Metric(
+        "messaging.process.duration",
+        MetricKind.HISTOGRAM,
+        "s",
+        "How long handler calls take; quick ones, which run many in a row, count with their mean.",
+        _durations,
+    ),
+    Metric(
+        "window_consumer.calls.computed",
+        MetricKind.COUNTER,
+        "s",
+        "How long handler calls on threads had a processor, all together; else it is 0.",
+        lambda measures: _known(
+            None if measures.picture is None else measures.picture.durations.computed_s
+        ),
+    ),
+    Metric(
+        "window_consumer.event_loop.computed",
+        MetricKind.COUNTER,
+        "s",
+        "How long the event loop of coroutines had a processor.",
+        lambda measures: _of_loop(measures, lambda loop: loop.computed_s),
+    ),
+    Metric(
+        "window_consumer.event_loop.late",
+        MetricKind.COUNTER,
+        "s",
+        "How much later than it should have the event loop of coroutines went round: calls that"
+        " block it, or compute.",
+        lambda measures: _of_loop(measures, lambda loop: loop.late_s),
+    ),
+    Metric(
+        "window_consumer.busy_ratio",
+        MetricKind.GAUGE,
+        "1",
+        "The share of the slots' time that calls took in the last minute.",
+        lambda measures: _known(measures.busy_ratio),
+    ),
+    Metric(
+        "window_consumer.time_to_drain",
+        MetricKind.GAUGE,
+        "s",
+        "How long all that lags would take at the pace of the last minute, +Inf where something"
+        " lags and nothing was finished in it; what is not due yet is left out.",
+        lambda measures: _known(measures.time_to_drain_s),
+    ),
+    _gauge(
+        "worker.halted",
+        "1",
+        "1 while the worker is paused by hand.",
+        lambda picture: float(picture.halted),
+    ),
+    _gauge("slots", "{slot}", "Calls that may run at once.", lambda picture: picture.slots),
+    _gauge(
+        "slots.busy",
+        "{slot}",
+        "Calls that run at the moment, abandoned ones left out.",
+        lambda picture: sum(not call.abandoned for call in picture.calls),
+    ),
+    _gauge(
+        "slots.abandoned",
+        "{call}",
+        "Calls that were given up and have not returned.",
+        lambda picture: picture.abandoned,
+    ),
+    _gauge(
+        "concurrency.limit",
+        "{slot}",
+        "How many slots may be busy now; differs from the slots with concurrency: auto.",
+        lambda picture: picture.slots if picture.limit is None else picture.limit.limit,
+    ),
+    Metric(
+        "window_consumer.concurrency.settled",
+        MetricKind.GAUGE,
+        "{slot}",
+        "With concurrency: auto, the number of slots that was found best; the limit tries others.",
+        _settled,
+    ),
+    Metric(
+        "window_consumer.concurrency.changes",
+        MetricKind.COUNTER,
+        "{change}",
+        "With concurrency: auto, how often another number was found better, and why.",
+        _limit_changes,
+        ("reason",),
+    ),
+    Metric(
+        "window_consumer.breaker.state",
+        MetricKind.GAUGE,
+        "1",
+        "1 for the state that the circuit breaker is in, 0 for the others.",
+        _breaker,
+        ("state",),
+    ),
+    Metric(
+        "window_consumer.telemetry.events.lost",
+        MetricKind.COUNTER,
+        "{event}",
+        "What traces, audits and spans did not hear of because one of them has failed.",
+        lambda measures: [((), measures.events_lost)],
+    ),
+    Metric(
+        "window_consumer.telemetry.spans",
+        MetricKind.COUNTER,
+        "{span}",
+        "Spans of slices, calls and copies, where OpenTelemetry wants some; of this process alone.",
+        _spans,
+    ),
+    Metric(
+        "window_consumer.telemetry.spans.dropped",
+        MetricKind.COUNTER,
+        "{span}",
+        "Spans that nobody gets: beyond spans_per_second (limit), not made (failed), no room in the"
+        " queue because the collector is too slow (queue), or not taken by it (refused).",
+        _dropped_spans,
+        ("reason",),
+    ),
+    _of_partitions(
+        "lag",
+        "{record}",
+        "Records of the log that are not finished; of a retry topic those that are due.",
+        lambda each: each.lag.records,
+    ),
+    _of_partitions(
+        "lag.duration",
+        "s",
+        "The age of the oldest record that was read and is not finished; of a retry topic since"
+        " it was due.",
+        lambda each: each.lag.seconds,
+    ),
+    _of_partitions(
+        "unread",
+        "{record}",
+        "Records of the log that were not read.",
+        lambda each: each.unread,
+    ),
+    _of_partitions(
+        "open",
+        "{record}",
+        "Records in the window that are not finished.",
+        lambda each: each.open,
+    ),
+    _of_partitions(
+        "failed",
+        "{record}",
+        "Records that wait for their next call or for their copy's ack.",
+        lambda each: each.failed,
+    ),
+    _of_partitions(
+        "waits_for_rate",
+        "1",
+        "1 while it could start something but for rate_per_process.",
+        lambda each: float(each.waits_for_rate),
+    ),
+    _of_partitions(
+        "longest_line",
+        "{record}",
+        "Records that wait behind another one of their key, of the key of which most do.",
+        lambda each: each.longest_line,
+    ),
+    _of_partitions(
+        "buffered",
+        "{record}",
+        "Records that were read and are not in the window: it is full, or they are not due.",
+        lambda each: each.buffered,
+    ),
+    _of_partitions(
+        "memory", "By", "Payload that is held of the partition.", lambda each: each.bytes
+    ),
+    _of_partitions(
+        "paused",
+        "1",
+        "1 while nothing is fetched because too much is held.",
+        lambda each: float(each.paused),
+    ),
+    _of_partitions(
+        "halted",
+        "1",
+        "1 while nothing is started because a person has paused the partition, or its worker.",
+        lambda each: float(each.halted),
+    ),
+    _of_partitions(
+        "hovering",
+        "s",
+        "For how long nothing has become of the window's start cell.",
+        lambda each: each.hovering_s,
+    ),
+    Metric(
+        "window_consumer.partition.cells",
+        MetricKind.GAUGE,
+        "{cell}",
+        "Cells of the window by state.",
+        _cells,
+        ("topic", "partition", "state"),
+    ),
+    *OF_PROCESS,
+)

@@ -1,0 +1,167 @@
+"""Whether a process lives, is ready, and what it has done: answers for probes and scrapers.
+
+*Live* is asked by who would kill: only a poll thread that stands still is no life. Failures,
+calls that hang and an absent broker are not mended by another process. *Ready* is asked by who
+waits before going on, as a rolling update does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from types import MappingProxyType
+from typing import Final
+
+from attrs import frozen
+
+from window_consumer.engine.snapshot import Snapshot
+from window_consumer.metrics import exposition
+from window_consumer.metrics.measures import (
+    Measures,
+    OfProcess,
+    SpanFigures,
+)
+from window_consumer.metrics.trend import (
+    EVERY_S,
+    Sample,
+    Trend,
+)
+from window_consumer.runtime.poll_loop import Phase
+from window_consumer.runtime.running import Running
+from window_consumer.runtime.worker import Worker
+
+SILENT_S: Final = 60.0
+"""A poll thread that has not been seen at work for this long hangs: it waits for tenths of a second
+where it can choose, and for some seconds where the cluster does not answer."""
+
+_PICTURE_S: Final = 0.5
+"""A poll thread that takes longer is left out: who probes gives up after a second."""
+
+_KEPT_S: Final = 0.5
+"""Pictures are kept for so long: hundreds that ask cost the poll thread no more than one."""
+
+TEXT: Final = "text/plain; charset=utf-8"
+
+
+@frozen
+class Answer:
+    """What is sent back."""
+
+    status: int
+    text: str
+    kind: str = TEXT
+
+
+class Health:
+    """Answers for the workers of this process. Any thread may ask."""
+
+    def __init__(self, labels: Mapping[str, str] = MappingProxyType({})):
+        self.labels = labels
+        """They tell this process's metrics from those of others."""
+        self.spans_of: Callable[[str], SpanFigures | None] = lambda _worker: None
+        """Tells what has become of a worker's spans."""
+        self.of_process: Callable[[], OfProcess] = OfProcess
+        """Tells what is not one worker's."""
+        self._running: Running | None = None
+        self._lock = threading.Lock()
+        self._pictures: dict[str, Snapshot] = {}
+        self._pictures_at = float("-inf")
+        self._trends: defaultdict[str, Trend] = defaultdict(Trend)
+        self._sampled_at = monotonic()
+
+    def look(self) -> None:
+        """Take a sample where it is time for one; to be called every second or so."""
+        with self._lock:
+            now = monotonic()
+            if now - self._sampled_at >= EVERY_S and self._running is not None:
+                self._sampled_at = now
+                for name, picture in self._running.snapshots(_PICTURE_S).items():
+                    self._trends[name].add(Sample.of(now, picture.counters, picture))
+
+    def attach(self, running: Running) -> None:
+        """Answer for these workers; before that the process only lives."""
+        self._running = running
+
+    def live(self) -> Answer:
+        """Answer ``/livez``: 503 where a poll thread has stood still for ``SILENT_S``."""
+        hung = [worker for worker in self._workers if self._hangs(worker)]
+        if not hung:
+            return Answer(200, "live\n")
+        return Answer(503, "".join(f"{_silence(worker)}\n" for worker in hung))
+
+    def ready(self) -> Answer:
+        """Answer ``/readyz``: 503 where a worker is not in its group, or is on its way out.
+
+        It is 503, too, where the producer of its copies has given up.
+        """
+        workers = self._workers
+        lines = [f"{worker.name}: {_state(worker)}" for worker in workers]
+        if workers and all(_is_ready(each) and each.cannot_write is None for each in workers):
+            return Answer(200, "".join(f"{line}\n" for line in lines))
+        return Answer(503, "".join(f"{line}\n" for line in lines or ["starting"]))
+
+    def metrics(self) -> Answer:
+        """Answer ``/metrics``."""
+        text = exposition.exposition(self.measures(), common=self.labels)
+        return Answer(200, text, exposition.CONTENT_TYPE)
+
+    def measures(self, *, with_pictures: bool = True) -> list[Measures]:
+        """Return what the workers are and have done; of those that have ended without pictures."""
+        with self._lock:
+            pictures = self._fresh_pictures() if with_pictures else {}
+            shared = self.of_process()
+            return [
+                self._measures(worker, pictures.get(worker.name), shared)
+                for worker in self._workers
+            ]
+
+    def _measures(self, worker: Worker, picture: Snapshot | None, shared: OfProcess) -> Measures:
+        trend = self._trends[worker.name]
+        return Measures(
+            worker=worker.name,
+            group=worker.setup.origin.group,
+            ordering=worker.setup.engine.ordering,
+            ready=_is_ready(worker),
+            silent_s=worker.loop.silent_s,
+            counters=worker.counters.copy(),
+            picture=picture,
+            busy_ratio=trend.busy_ratio(worker.setup.engine.slots),
+            time_to_drain_s=None if picture is None else trend.time_to_drain_s(picture),
+            events_lost=worker.events_lost,
+            spans=self.spans_of(worker.name),
+            durations=worker.engine.durations.histogram(),
+            of_process=shared,
+        )
+
+    @property
+    def _workers(self) -> Sequence[Worker]:
+        return () if self._running is None else self._running.workers
+
+    @staticmethod
+    def _hangs(worker: Worker) -> bool:
+        thread = worker.loop.thread
+        return thread.is_alive() and worker.loop.silent_s > SILENT_S
+
+    def _fresh_pictures(self) -> dict[str, Snapshot]:
+        if self._running is not None and monotonic() - self._pictures_at > _KEPT_S:
+            self._pictures = dict(self._running.snapshots(_PICTURE_S))
+            self._pictures_at = monotonic()
+        return self._pictures
+
+
+def _is_ready(worker: Worker) -> bool:
+    return worker.loop.phase is Phase.RUNNING and worker.loop.in_group
+
+
+def _state(worker: Worker) -> str:
+    if worker.loop.phase is not Phase.RUNNING:
+        return str(worker.loop.phase.value)
+    state = "in its group" if worker.loop.in_group else "not in its group"
+    trouble = worker.cannot_write
+    return state if trouble is None else f"{state}, cannot write copies: {trouble}"
+
+
+def _silence(worker: Worker) -> str:
+    return f"{worker.name}: its poll thread has stood still for {worker.loop.silent_s:.0f} s"

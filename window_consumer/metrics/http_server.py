@@ -1,0 +1,200 @@
+"""A small HTTP server for a handful of paths: for probes and scrapers, on the standard library.
+
+Whoever asks gets one answer and is let go of. Nobody can hold up anybody: who sends or reads slowly
+is cut off, and of more than ``MOST_AT_ONCE`` connections the oldest makes room for the next one.
+"""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any, Final
+
+from window_consumer.metrics.health import (
+    TEXT,
+    Answer,
+)
+from window_consumer.model.errors import UsageError
+from window_consumer.runtime.log import own_logger
+
+PATIENCE_S: Final = 5.0
+"""For a request to come, and for an answer to be read."""
+
+MOST_AT_ONCE: Final = 32
+
+_ROOM_S: Final = 0.2
+"""For a connection that is cut off to make room."""
+
+_MEANWHILE_S: Final = 0.5
+
+_LOG = own_logger()
+
+Routes = Mapping[str, Callable[[], Answer]]
+"""Who answers, by path. Called on a thread of the server."""
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, address: Any, routes: Routes):
+        self.routes = routes
+        self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._asking: dict[socket.socket, None] = {}
+        """Those that are being answered, the oldest first."""
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer on a thread of its own; where there are too many the oldest makes room."""
+        if not self._free.acquire(blocking=False):
+            self._cut_off_oldest()
+            if not self._free.acquire(timeout=_ROOM_S):
+                self.shutdown_request(request)
+                return
+        self._asking[request] = None
+        super().process_request(request, client_address)
+
+    def _cut_off_oldest(self) -> None:
+        # A probe is answered within milliseconds: the oldest one is none.
+        for oldest in list(self._asking)[:1]:
+            self._asking.pop(oldest, None)
+            with suppress(OSError):  # it has just been answered
+                oldest.shutdown(socket.SHUT_RDWR)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and let the next one come."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._asking.pop(request, None)
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: who asked has gone, or asked in a way that is no HTTP."""
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _UnixServer(_Server):
+    address_family = socket.AF_UNIX
+    allow_reuse_address = False
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request. HTTP/1.0: the connection ends with the answer."""
+
+    server: _Server
+    timeout = PATIENCE_S
+    server_version = "window-consumer"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        self._answer(with_text=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_text=False)
+
+    def _answer(self, *, with_text: bool) -> None:
+        path = self.path.partition("?")[0]
+        route = self.server.routes.get(path)
+        if route is None:
+            known = ", ".join(self.server.routes)
+            answer = Answer(404, f"no such path; there are {known}\n")
+        else:
+            answer = route()
+        data = answer.text.encode()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        if with_text:
+            self.wfile.write(data)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - the standard library's
+        """Refuse a request without repeating anything of it."""
+        self.close_connection = True
+        why = HTTPStatus(code).phrase
+        data = f"{why}\n".encode()
+        self.send_response(code, why)
+        self.send_header("Content-Type", TEXT)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        """Write nothing: probes come every few seconds."""
+
+
+class HttpServer:
+    """Answers at one address until it is closed."""
+
+    def __init__(self, server: _Server, where: str, meanwhile: Callable[[], None]):
+        self._server = server
+        self.where = where
+        """The address, as a URL or a path."""
+        self._meanwhile = meanwhile
+        self._closed = threading.Event()
+        self._thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="wc-http", daemon=True
+        )
+        self._thread.start()
+        # Not on the server's thread: it waits for poll threads, and probes must not.
+        threading.Thread(target=self._look, name="wc-http-look", daemon=True).start()
+
+    @classmethod
+    def on_port(
+        cls, host: str, port: int, routes: Routes, meanwhile: Callable[[], None], *, key: str
+    ) -> HttpServer:
+        """Listen on a TCP port, any free one for 0; ``key`` is where the address was configured.
+
+        ``meanwhile`` is called about twice a second, on a thread of its own. Raises UsageError
+        where the address cannot be had.
+        """
+        kind = _Server6 if ":" in host else _Server
+        try:
+            server = kind((host, port), routes)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise UsageError(
+                f"{key}: cannot listen on {_joined(host, port)}: {why}; choose another address,"
+                " or port 0 for any free one"
+            ) from error
+        return cls(server, f"http://{_joined(host, server.server_address[1])}", meanwhile)
+
+    @classmethod
+    def on_path(cls, path: Path, routes: Routes, meanwhile: Callable[[], None]) -> HttpServer:
+        """Listen on a Unix socket, in place of whoever did before; OSError where that cannot be."""
+        path.unlink(missing_ok=True)
+        return cls(_UnixServer(str(path), routes), str(path), meanwhile)
+
+    def close(self) -> None:
+        """Answer nobody any more; may be called again."""
+        self._closed.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._closed.wait(_MEANWHILE_S):
+            try:
+                self._meanwhile()
+            except Exception as error:
+                # Only a sample is missing; the next one may be taken.
+                _LOG.debug("health: %s", error, exc_info=True)
+
+
+def _joined(host: str, port: Any) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,68 @@
+"""The names of attributes: OpenTelemetry's conventions for messaging, and our own beside them.
+
+https://opentelemetry.io/docs/specs/semconv/messaging/kafka/
+
+How contexts stand in headers: as ``OTEL_PROPAGATORS`` says, else as W3C does.
+
+OpenTelemetry reads that variable while it is imported, and raises where it names a propagator that
+is not installed. A worker runs all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.propagators.textmap import TextMapPropagator
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+SCOPE: Final = "window_consumer"
+"""The instrumentation scope of all spans and metrics."""
+
+SYSTEM: Final = "messaging.system"
+OPERATION: Final = "messaging.operation.name"
+OPERATION_TYPE: Final = "messaging.operation.type"
+DESTINATION: Final = "messaging.destination.name"
+PARTITION: Final = "messaging.destination.partition.id"
+GROUP: Final = "messaging.consumer.group.name"
+CLIENT: Final = "messaging.client.id"
+OFFSET: Final = "messaging.kafka.offset"
+TOMBSTONE: Final = "messaging.kafka.message.tombstone"
+BODY_SIZE: Final = "messaging.message.body.size"
+MESSAGE_COUNT: Final = "messaging.batch.message_count"
+ERROR_TYPE: Final = "error.type"
+
+WORKER: Final = "window_consumer.worker"
+HANDLER: Final = "window_consumer.handler"
+ATTEMPT: Final = "window_consumer.attempt"
+LAST_OFFSET: Final = "window_consumer.last_offset"
+FAILED: Final = "window_consumer.failed"
+"""How many calls, or records of a batch, have failed."""
+OUTCOME: Final = "window_consumer.outcome"
+REASON: Final = "window_consumer.reason"
+SOURCE: Final = "window_consumer.source"
+"""What a copy was made of, as in orders[3]@17."""
+LINKS_LEFT_OUT: Final = "window_consumer.links_left_out"
+
+
+def _found() -> tuple[Callable[[], TextMapPropagator], str]:
+    try:
+        from opentelemetry import propagate  # noqa: PLC0415 - the import itself may raise
+    except Exception as error:
+        # Whatever it is that a propagator's module raises: telemetry is no reason not to run.
+        ours = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+        return lambda: ours, str(error) or type(error).__name__
+    return propagate.get_global_textmap, ""
+
+
+_FOUND: Final = _found()
+
+WHY_NOT_AS_ASKED: Final = _FOUND[1]
+"""Why the variable is not obeyed, empty where it is."""
+
+
+def propagator() -> TextMapPropagator:
+    """Return who reads and writes headers now: an application may have chosen another."""
+    return _FOUND[0]()

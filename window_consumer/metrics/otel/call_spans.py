@@ -1,0 +1,241 @@
+"""The spans around handler calls: current while the handler runs, in whatever slot that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import time_ns
+
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.trace import Span, set_span_in_context
+
+from window_consumer.metrics.otel import attributes as names
+from window_consumer.metrics.otel.attributes import propagator
+from window_consumer.metrics.otel.spans import (
+    MOST_LINKS,
+    Budget,
+    Spans,
+    fail,
+)
+from window_consumer.metrics.otel.trace_ids import Place
+from window_consumer.model import traceparent
+from window_consumer.model.errors import Skip, meant_by
+from window_consumer.model.fault import Fault
+from window_consumer.model.produce import (
+    Produce,
+    results_of,
+)
+from window_consumer.model.record import (
+    Message,
+    Record,
+)
+from window_consumer.runtime.calls.batch_calls import (
+    Held,
+    failed_of,
+)
+
+Describe = Callable[[BaseException, Sequence[Message]], Fault]
+
+
+class CallSpans:
+    """Makes the spans of one worker's calls, see ``runtime.spanned``. Any slot may ask."""
+
+    def __init__(self, spans: Spans, budget: Budget, describe: Describe):
+        """``describe`` puts an exception into words, with nothing in them that must not be told.
+
+        It leaves the exception as it is, and takes the records of the call, too.
+        """
+        self.spans = spans
+        self.budget = budget
+        self.describe = describe
+        self.only_sampled = spans.traces.only_sampled
+
+    def of_record(self, record: Record) -> _RecordSpan | None:
+        """Return the span of a call, None for most."""
+        try:
+            message = record._message  # noqa: SLF001 - as all layers do
+            traces, is_copy = self.spans.traces, record.is_copy
+            if not traces.may_want(message, is_copy=is_copy) or self.budget.is_spent():
+                return None
+            place = traces.of(message, is_copy=is_copy)
+            if place is None:
+                return None
+            is_first = record.attempt == 1 and not record.is_copy
+            span, context = self.spans.of_record(message, place, is_first=is_first)
+            if not span.is_recording():
+                span.end()
+                return None
+            self.budget.spend()
+            span.set_attribute(names.ATTEMPT, record.attempt)
+            return _RecordSpan(self, span, context, record)
+        except Exception:
+            self.budget.counts.lost += 1
+            return None
+
+    def of_batch(self, records: list[Record]) -> _BatchSpan | None:
+        """Return the span of the call of a batch handler."""
+        try:
+            if self.budget.is_spent():
+                return None
+            messages = [record._message for record in records]  # noqa: SLF001 - as all layers do
+            more = {names.ATTEMPT: records[0].attempt}
+            is_copy = records[0].is_copy
+            wanted = [
+                (record, place)
+                for record, message in zip(records, messages, strict=True)
+                if (place := self.spans.traces.of(message, is_copy=is_copy)) is not None
+            ]
+            span = self.spans.of_many(messages, len(messages), more)
+            if not span.is_recording() and not wanted:
+                span.end()
+                return None
+            self.budget.spend()
+            return _BatchSpan(self, span, records.copy(), wanted)
+        except Exception:
+            self.budget.counts.lost += 1
+            return None
+
+
+class _CallSpan:
+    """What both kinds have in common. Owner: the slot."""
+
+    def __init__(self, maker: CallSpans, span: Span, context: Context):
+        self._maker = maker
+        self._span = span
+        self._context = context
+        self._token: object = None
+
+    def enter(self) -> None:
+        """Make it the current one."""
+        try:
+            self._token = attach(self._context)
+        except Exception:
+            self._maker.budget.counts.lost += 1
+
+    def carry(self, returned: object) -> object:
+        """Return it, with the span's headers in the records that are to be produced.
+
+        Where such a record has a ``traceparent`` already, somebody knows better.
+        """
+        try:
+            results = results_of(returned)
+            if results:
+                found: dict[str, str] = {}
+                propagator().inject(found, self._context)
+                return [_with_headers(each, found) for each in results]
+        except TypeError:
+            pass  # the slot says what is wrong with it
+        except Exception:
+            self._maker.budget.counts.lost += 1
+        return returned
+
+    def leave(self, error: BaseException | None) -> None:
+        """Say how the call has ended, and end."""
+        try:
+            if self._token is not None:
+                detach(self._token)  # type: ignore[arg-type] # what attach has returned
+            self._end(error)
+        except Exception:
+            self._maker.budget.counts.lost += 1
+
+    def _end(self, error: BaseException | None) -> None:
+        raise NotImplementedError
+
+
+class _RecordSpan(_CallSpan):
+    def __init__(self, maker: CallSpans, span: Span, context: Context, record: Record):
+        super().__init__(maker, span, context)
+        self._call = record._call  # noqa: SLF001 - the record may be used again
+        self._message: Message = record._message  # noqa: SLF001 - likewise
+
+    def _end(self, error: BaseException | None) -> None:
+        span = self._span
+        if self._call.handler:
+            span.set_attribute(names.HANDLER, self._call.handler)
+        if error is not None and isinstance(meant_by(error), Skip):
+            span.set_attribute(names.OUTCOME, "skipped")
+        elif error is not None:
+            fail(span, self._maker.describe(error, (self._message,)))
+        span.end()
+
+
+class _BatchSpan(_CallSpan):
+    """The span of a batch, and, when it is over, those of the records that are to have their own.
+
+    A call has one current span: that of the batch. Those of the records have the same length, each
+    in the trace of its producer.
+    """
+
+    def __init__(
+        self,
+        maker: CallSpans,
+        span: Span,
+        records: Sequence[Record],
+        wanted: Sequence[tuple[Record, Place]],
+    ):
+        super().__init__(maker, span, set_span_in_context(span, Context()))
+        self._records = records
+        self._wanted = wanted
+        self._start_ns = time_ns()
+
+    def _end(self, error: BaseException | None) -> None:
+        failed = {} if error is None else dict(_failures(error, self._records))
+        if failed:
+            self._span.set_attribute(names.FAILED, len(failed))
+        if error is not None and len(failed) == len(self._records):
+            messages = [record._message for record in self._records]  # noqa: SLF001 - as all layers do
+            fail(self._span, self._maker.describe(error, messages))
+        self._span.end()
+        faults = self._faults(failed)
+        for record, place in self._wanted[:MOST_LINKS]:
+            if self._maker.budget.is_spent():
+                break
+            self._of_record(record, place, faults.get(id(failed.get(id(record)))))
+
+    def _faults(self, failed: Mapping[int, BaseException]) -> Mapping[int, Fault]:
+        """Return the reasons in words, by their ids: each may quote all records that it is for."""
+        reasons = {id(reason): reason for reason in failed.values()}
+        quoted: dict[int, list[Message]] = {each: [] for each in reasons}
+        for record in self._records:
+            if id(record) in failed:
+                quoted[id(failed[id(record)])].append(record._message)  # noqa: SLF001 - as all layers do
+        wanted = {id(failed.get(id(record))) for record, _ in self._wanted[:MOST_LINKS]}
+        return {
+            each: self._maker.describe(reason, quoted[each])
+            for each, reason in reasons.items()
+            if each in wanted
+        }
+
+    def _of_record(self, record: Record, place: Place, fault: Fault | None) -> None:
+        message: Message = record._message  # noqa: SLF001 - as all layers do
+        spans = self._maker.spans
+        is_first = record.attempt == 1 and not record.is_copy
+        span, _ = spans.of_record(message, place, is_first=is_first, start_ns=self._start_ns)
+        if span.is_recording():
+            self._maker.budget.spend()
+            span.set_attribute(names.ATTEMPT, record.attempt)
+            span.add_link(self._span.get_span_context())
+            if fault is not None:
+                fail(span, fault)
+        span.end()
+
+
+def _with_headers(result: Produce, more: Mapping[str, str]) -> Produce:
+    if any(name == traceparent.HEADER for name, _ in result.headers):
+        return result
+    return Produce(
+        result.topic,
+        result.key,
+        result.value,
+        headers=(*result.headers, *more.items()),
+        partition=result.partition,
+        timestamp=result.timestamp,
+    )
+
+
+def _failures(error: BaseException, records: Sequence[Record]) -> list[tuple[int, BaseException]]:
+    """Return which records have failed, by their ids: what is skipped or held back has not."""
+    return [
+        (id(record), reason)
+        for record, reason in failed_of(error, records)
+        if not isinstance(reason, Skip | Held)
+    ]

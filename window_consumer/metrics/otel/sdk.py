@@ -1,0 +1,211 @@
+"""The SDK: set up as the OTEL_* variables say, where nobody has done so before.
+
+Whoever has set up providers of their own, by hand or by ``opentelemetry-instrument``, keeps them:
+then there is nothing to do here, and nothing to end.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, field
+from opentelemetry import metrics, trace
+from opentelemetry.trace import Tracer
+
+from window_consumer.metrics.otel import attributes as names
+from window_consumer.metrics.otel.attributes import WHY_NOT_AS_ASKED
+from window_consumer.metrics.otel.environment import (
+    Asked,
+    Signal,
+    missing_files,
+)
+from window_consumer.metrics.otel.instruments import (
+    Figures,
+    instrument,
+)
+from window_consumer.metrics.otel.spans import (
+    GiveIds,
+    no_ids,
+)
+from window_consumer.metrics.otel.trace_ids import (
+    LOW,
+    Keeps,
+)
+from window_consumer.runtime.log import own_logger
+
+if TYPE_CHECKING:
+    from window_consumer.metrics.otel.exporting import Exported
+
+FLUSH_S: Final = 2.0
+"""How long the process waits at its end for a collector to take what is left."""
+
+_log = own_logger()
+
+
+@define(eq=False)
+class Sdk:
+    """What was set up in this process, and by whom."""
+
+    asked: Asked = field(factory=Asked)
+    tracers: Any = None
+    """Our own TracerProvider, None where there is none."""
+    meters: Any = None
+    exported: Exported | None = None
+    """What has become of the spans, where the exporters are ours."""
+    give_ids: GiveIds = no_ids
+    figures: Figures = field(factory=Figures)
+    _instrumented: object = None
+
+    def tracer(self) -> Tracer | None:
+        """Return what makes spans, ours or somebody else's; None where nobody does."""
+        provider = trace.get_tracer_provider()
+        if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+            return None
+        return trace.get_tracer(names.SCOPE, _version())
+
+    def keeps(self) -> Keeps:
+        """Return what tells whether the sampler records a trace, all where nobody can say."""
+        sampler = getattr(trace.get_tracer_provider(), "sampler", None)
+        if sampler is None:
+            return lambda _trace_id: True
+        bound = _bound_of(sampler)
+        if bound is not None:
+            return lambda trace_id: trace_id & LOW < bound
+
+        def keeps(trace_id: int) -> bool:
+            result = sampler.should_sample(None, trace_id, "process")
+            return bool(result.decision.is_sampled())
+
+        return keeps
+
+    def bound(self) -> int | None:
+        """Return below what the lower half of a new trace's id lies where it is recorded.
+
+        None where only the sampler can say, or the provider is somebody else's, who gives the ids.
+        """
+        ours = trace.get_tracer_provider() is self.tracers
+        return _bound_of(self.tracers.sampler) if ours else None
+
+    def measure(self) -> Figures | None:
+        """Return who wants to know figures; None where nobody exports metrics.
+
+        The instruments are made at the first time: they cannot be taken away.
+        """
+        provider = metrics.get_meter_provider()
+        if type(provider).__module__.startswith("opentelemetry.metrics"):
+            return None  # the API's own, which do nothing
+        if self._instrumented is not provider:
+            self._instrumented = provider
+            instrument(metrics.get_meter(names.SCOPE, _version()), self.figures)
+        return self.figures
+
+    def end(self, timeout_s: float = FLUSH_S) -> None:
+        """Send what is left, for at most so long; whoever has set up providers ends them."""
+        ends = [each.shutdown for each in (self.tracers, self.meters) if each is not None]
+        threads = [
+            threading.Thread(target=_ended, args=(end,), name="wc-otel-end", daemon=True)
+            for end in ends
+        ]
+        deadline = monotonic() + timeout_s
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, deadline - monotonic()))
+        if any(thread.is_alive() for thread in threads):
+            _log.warning(
+                "OpenTelemetry: the collector did not take all within %g s; the rest is lost",
+                timeout_s,
+            )
+
+
+OF_THIS_PROCESS: Final = Sdk()
+"""OpenTelemetry's providers are set once in a process, and so are instruments."""
+
+
+def set_up(
+    application: str,
+    sdk: Sdk = OF_THIS_PROCESS,
+    environment: Mapping[str, str] = os.environ,
+    warn: Callable[[str], None] = _log.warning,
+    *,
+    spans_only: bool = False,
+) -> Sdk:
+    """Set up what the variables ask for, and nobody has set up; call it once in a process.
+
+    ``application`` is the service's name where no variable gives one. What cannot be set up is
+    said and left out: telemetry is no reason not to run.
+    """
+    sdk.asked = Asked.by(environment)
+    traces = bool(sdk.asked.traces) and sdk.tracer() is None
+    figures = bool(sdk.asked.metrics) and not spans_only and _has_no_meters()
+    if not (traces or figures):
+        return sdk
+    if WHY_NOT_AS_ASKED:
+        warn(f"OpenTelemetry: OTEL_PROPAGATORS: {WHY_NOT_AS_ASKED} W3C's headers are used instead")
+    for sentence in missing_files(environment):
+        warn(sentence)
+    try:
+        from window_consumer.metrics.otel import providers  # noqa: PLC0415 - the extra may be missing
+    except ImportError as error:
+        warn(
+            f"OpenTelemetry: {sdk.asked.because} is set, but the SDK is not installed ({error.name}"
+            " is missing): nothing is exported; pip install 'window-consumer[otel]'"
+        )
+        return sdk
+    try:
+        resource = providers.resource(application)
+        if figures:
+            found = [_exporter(name, "metrics") for name in sdk.asked.metrics]
+            sdk.meters = providers.meters(resource, found, sdk.figures)
+            metrics.set_meter_provider(sdk.meters)
+        if traces:
+            found = [_exporter(name, "traces") for name in sdk.asked.traces]
+            sdk.tracers, sdk.exported, sdk.give_ids = providers.tracers(resource, found)
+            trace.set_tracer_provider(sdk.tracers)
+    except Exception as error:
+        warn(f"OpenTelemetry: not set up: {error}")
+    return sdk
+
+
+def _bound_of(sampler: Any) -> int | None:
+    try:
+        from window_consumer.metrics.otel import providers as sampling  # noqa: PLC0415 - the extra may be missing
+    except ImportError:
+        return None
+    return sampling.bound_of(sampler)
+
+
+def _exporter(name: str, signal: Signal) -> Any:
+    """Return the exporter of a name; LookupError says which there are."""
+    group = f"opentelemetry_{signal}_exporter"
+    for found in metadata.entry_points(group=group, name=name):
+        return found.load()()
+    known = sorted({each.name for each in metadata.entry_points(group=group)} - {"otlp"})
+    raise LookupError(
+        f"OTEL_{signal.upper()}_EXPORTER: there is no exporter {name!r}; there are"
+        f" otlp (by OTEL_EXPORTER_OTLP_PROTOCOL), {', '.join(known)}"
+    )
+
+
+def _has_no_meters() -> bool:
+    provider = metrics.get_meter_provider()
+    return type(provider).__module__.startswith("opentelemetry.metrics")
+
+
+def _ended(end: Callable[[], None]) -> None:
+    try:
+        end()
+    except Exception as error:
+        _log.warning("OpenTelemetry: could not be ended: %s", error)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("window-consumer")
+    except metadata.PackageNotFoundError:
+        return ""

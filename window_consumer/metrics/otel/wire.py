@@ -1,0 +1,196 @@
+"""OpenTelemetry, wired: who hears of a worker's slices, what surrounds its calls, what children do.
+
+The SDK is set up by the command line, which calls ``set_up`` before anything starts. A program
+that starts an application itself sets up its own providers, or calls it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Final
+
+from attrs import frozen
+
+from window_consumer.app.plan import (
+    Plan,
+    PlannedWorker,
+)
+from window_consumer.app.preflight import PreparedWorker
+from window_consumer.config import OpenTelemetryConfig
+from window_consumer.engine.observer import Observer
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.metrics.health import Health
+from window_consumer.metrics.measures import SpanFigures
+from window_consumer.metrics.otel import (
+    attributes as names,
+)
+from window_consumer.metrics.otel import (
+    sdk,
+)
+from window_consumer.metrics.otel.call_spans import CallSpans
+from window_consumer.metrics.otel.instruments import Source
+from window_consumer.metrics.otel.slice_spans import (
+    NoteTaker,
+    SliceSpans,
+)
+from window_consumer.metrics.otel.spans import (
+    Budget,
+    Counts,
+    Spans,
+)
+from window_consumer.metrics.otel.trace_ids import Traces
+from window_consumer.runtime.error_report import Faults
+
+_CHILD_FLUSH_S: Final = 0.5
+"""A child is killed soon after it was told to end."""
+
+
+class Spanning:
+    """What makes the spans of all workers of a process. It is a Listener."""
+
+    def __init__(self, plan: Plan, providers: sdk.Sdk, notes: NoteTaker):
+        self._plan = plan
+        self._providers = providers
+        self._notes = notes
+        self._kinds: dict[str, _OfWorker] = {}
+
+    def observer_of(self, worker: PreparedWorker) -> Observer:
+        """Return who notes a worker's slices and copies."""
+        of_worker = self._of(worker.plan)
+
+        def target_of(failed: FailedRecord) -> str:
+            if failed.is_stray:
+                return failed.partition.name.topic
+            return worker.ladders[failed.partition.rung.source].target(failed.level).topic
+
+        return SliceSpans(of_worker.spans, of_worker.budget(), self._notes, target_of)
+
+    def calls_of(self, worker: PlannedWorker, faults: Faults) -> CallSpans:
+        """Return who makes the spans of a worker's calls in this process."""
+        of_worker = self._of(worker)
+        return CallSpans(of_worker.spans, of_worker.budget(), faults.fault)
+
+    def figures_of(self, worker: str) -> SpanFigures | None:
+        """Return what has become of a worker's spans, as far as this process has made them."""
+        of_worker = self._kinds.get(worker)
+        if of_worker is None:
+            return None
+        counts, exported = of_worker.counts, self._providers.exported
+        dropped = {"limit": counts.left_out, "failed": counts.lost}
+        if exported is not None:
+            found = exported.of(worker)
+            dropped |= {"queue": found.dropped, "refused": found.refused}
+        return SpanFigures(counts.made, dropped)
+
+    def _of(self, worker: PlannedWorker) -> _OfWorker:
+        if worker.name not in self._kinds:
+            about = attributes_of(worker)
+            config = self._plan.config.opentelemetry
+            self._kinds[worker.name] = _of_worker(self._providers, about, config)
+        return self._kinds[worker.name]
+
+
+@frozen
+class _OfWorker:
+    spans: Spans
+    counts: Counts
+    per_second: int
+
+    def budget(self) -> Budget:
+        """Return a new one: slices and records have one each."""
+        return Budget(self.per_second, self.counts)
+
+
+def _of_worker(providers: sdk.Sdk, about: dict[str, Any], config: OpenTelemetryConfig) -> _OfWorker:
+    tracer = providers.tracer()
+    assert tracer is not None  # who asks has looked
+    traces = Traces(about[names.GROUP], config.records, providers.keeps())
+    spans = Spans(tracer, traces, about, providers.give_ids, providers.bound())
+    return _OfWorker(spans, Counts(), config.spans_per_second)
+
+
+def attributes_of(worker: PlannedWorker) -> dict[str, Any]:
+    """Return the attributes of all spans of a worker."""
+    about: dict[str, Any] = {
+        names.SYSTEM: "kafka",
+        names.GROUP: worker.config.group,
+        names.WORKER: worker.name,
+    }
+    client = worker.consumer.get("client.id")
+    return about if client is None else {**about, names.CLIENT: str(client)}
+
+
+def spanning(
+    plan: Plan, beside: ExitStack, providers: sdk.Sdk = sdk.OF_THIS_PROCESS
+) -> Spanning | None:
+    """Return what makes spans, None where nobody wants any; ``beside`` ends it."""
+    if not plan.config.opentelemetry.spans or providers.tracer() is None:
+        return None
+    notes = NoteTaker()
+    beside.callback(notes.end, sdk.FLUSH_S)
+    return Spanning(plan, providers, notes)
+
+
+@contextmanager
+def metering(
+    plan: Plan, health: Health, providers: sdk.Sdk = sdk.OF_THIS_PROCESS
+) -> Iterator[None]:
+    """Let OpenTelemetry have the metrics as long as the block lasts, where somebody wants them."""
+    figures = providers.measure() if plan.config.opentelemetry.metrics else None
+    if figures is None:
+        yield
+        return
+
+    def measure() -> list[Any]:
+        health.look()
+        return health.measures()
+
+    figures.labels = health.labels
+    source = Source(measure, lambda: health.measures(with_pictures=False))
+    figures.begin(source)
+    try:
+        yield
+    finally:
+        figures.end(source)
+
+
+@frozen
+class SpansOfChild:
+    """What a child process needs for its spans. Pickled."""
+
+    application: str
+    """Names the service where no variable does."""
+    sets_up: bool
+    """The parent has set up the SDK: nothing else in the child does."""
+    about: dict[str, Any]
+    config: OpenTelemetryConfig
+
+    def begin(self, faults: Faults) -> CallSpans | None:
+        """Return who makes the spans of calls, in the child; None where nobody takes them."""
+        providers = sdk.OF_THIS_PROCESS
+        if self.sets_up:
+            sdk.set_up(self.application, spans_only=True)
+        if providers.tracer() is None:
+            return None
+        made = _of_worker(providers, self.about, self.config)
+        return CallSpans(made.spans, made.budget(), faults.fault)
+
+    @staticmethod
+    @contextmanager
+    def around(lifespan: AbstractContextManager[Any]) -> Iterator[Any]:
+        """Enter a child's lifespan, and send what is left after it."""
+        try:
+            with lifespan as state:
+                yield state
+        finally:
+            sdk.OF_THIS_PROCESS.end(_CHILD_FLUSH_S)
+
+
+def spans_of_child(application: str, plan: Plan, worker: PlannedWorker) -> SpansOfChild | None:
+    """Return what a worker's children need for their spans, None where nobody wants any."""
+    config = plan.config.opentelemetry
+    providers = sdk.OF_THIS_PROCESS
+    if not config.spans or providers.tracer() is None:
+        return None
+    return SpansOfChild(application, providers.tracers is not None, attributes_of(worker), config)

@@ -1,0 +1,131 @@
+"""Health of several copies of a process: whoever keeps them answers for all, and asks each."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from attrs import define, field, frozen
+
+from window_consumer.metrics import exposition
+from window_consumer.metrics.health import (
+    SILENT_S,
+    Answer,
+)
+
+_PATIENCE_S: Final = 0.8
+"""Who probes gives up after a second."""
+
+
+@frozen
+class CopyOfMany:
+    """What a process has to know that is one of several copies."""
+
+    number: str
+    socket: Path | None
+    """The Unix socket on which it is asked how it is, None where nobody wants to know."""
+    admin_socket: Path | None = None
+    """The one on which it shows its windows, None where nobody wants to see them."""
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path, patience_s: float):
+        super().__init__("localhost", timeout=patience_s)
+        self._path = str(path)
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def ask(
+    path: Path, route: str, method: str = "GET", patience_s: float = _PATIENCE_S
+) -> Answer | None:
+    """Ask the process that listens at a Unix socket; None where none answers in time."""
+    connection = _Connection(path, patience_s)
+    try:
+        connection.request(method, route)
+        response = connection.getresponse()
+        text = response.read().decode()
+        return Answer(response.status, text, response.getheader("Content-Type", ""))
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+@define
+class HealthOfCopies:
+    """Answers for all copies, see ``health``. Any thread may ask."""
+
+    sockets: Mapping[str, Path]
+    """Where each copy listens, by its number."""
+    _heard: set[str] = field(factory=set)
+    """Those that have begun to answer."""
+    _silent_since: dict[str, float] = field(factory=dict)
+    """When those of them that do not answer any more were asked first without an answer."""
+
+    def live(self) -> Answer:
+        """Answer ``/livez``: 503 where a poll thread stands still, or a whole process.
+
+        A copy that has ended is started again by whoever keeps them: that is no reason.
+        """
+        why = []
+        for number, answer in self._ask_all("/livez").items():
+            if answer is not None and answer.status != http.client.OK:
+                why += [f"process {number}: {line}" for line in answer.text.splitlines()]
+            silent_s = monotonic() - self._silent_since.get(number, monotonic())
+            if silent_s > SILENT_S:
+                why.append(f"process {number}: has not answered for {silent_s:.0f} s")
+        if why:
+            return Answer(503, "".join(f"{line}\n" for line in why))
+        return Answer(200, "live\n")
+
+    def ready(self) -> Answer:
+        """Answer ``/readyz``: 503 while a copy is not ready."""
+        answers = self._ask_all("/readyz")
+        lines = [
+            f"process {number}: {line}\n"
+            for number, answer in answers.items()
+            for line in (self._silence(number) if answer is None else answer.text).splitlines()
+        ]
+        ready = all(each is not None and each.status == http.client.OK for each in answers.values())
+        return Answer(200 if ready else 503, "".join(lines))
+
+    def metrics(self) -> Answer:
+        """Answer ``/metrics``: those of all copies that answer, each with its number."""
+        answers = [each for each in self._ask_all("/metrics").values() if each is not None]
+        text = exposition.joined(each.text for each in answers)
+        return Answer(200, text, exposition.CONTENT_TYPE)
+
+    def ended(self, number: str) -> None:
+        """Note that a copy has ended: until its next process answers, nobody waits for it."""
+        self._heard.discard(number)
+        self._silent_since.pop(number, None)
+
+    def look(self) -> None:
+        """Nothing to do: the copies sample themselves."""
+
+    def _ask_all(self, route: str) -> dict[str, Answer | None]:
+        now = monotonic()
+        # All at once: a copy that is frozen answers only when the patience is over.
+        with ThreadPoolExecutor(len(self.sockets)) as pool:
+            found = pool.map(ask, self.sockets.values(), repeat(route))
+            answers = dict(zip(self.sockets, found, strict=True))
+        for number, answer in answers.items():
+            if answer is not None:
+                self._heard.add(number)
+                self._silent_since.pop(number, None)
+            elif number in self._heard:
+                self._silent_since.setdefault(number, now)
+        return answers
+
+    def _silence(self, number: str) -> str:
+        return "does not answer" if number in self._heard else "starting"

@@ -1,0 +1,291 @@
+r"""A small language for conditions on records: parsed by hand, nothing in it can be executed.
+
+    reason == 'FATAL' and (header('type') in ['paid', 'refunded'] or not key startswith 'test-')
+
+=================================== =============================================================
+``== !=  < <= > >=``                compare; a text is read as a number beside a number
+``in [..]``, ``not in [..]``        one of some values, or none of them
+``contains startswith endswith``    look into a text
+``matches`` or ``~``                a form with ``*`` for any text: ``key ~ 'de-*'``
+``not and or ( )``                  join; ``and`` binds more tightly than ``or``
+names, ``header('x')``              what a record says; which names there are depends on the place
+``'text' "text" 3 -1.5 true null``  values; ``\'``, ``\"`` and ``\\`` stand for those characters
+``'2026-11-21T10:00'``, ``ago(2h)`` a point in time beside a time, in UTC unless it names a zone
+=================================== =============================================================
+
+Evaluating never raises. What is missing equals only ``null``; what is missing, or cannot be
+compared, is neither smaller nor larger; ``!=`` is the opposite of ``==`` and holds then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final
+
+from attrs import frozen
+
+from window_consumer.model.conditions.terms import (
+    Ago,
+    All,
+    AnyOf,
+    Comparison,
+    Field,
+    Header,
+    Kind,
+    Literal,
+    Lookup,
+    Moment,
+    Not,
+    OneOf,
+    Operand,
+    Term,
+    TextTest,
+)
+from window_consumer.model.conditions.tokens import (
+    DURATION_MS,
+    ExpressionError,
+    Token,
+    TokenKind,
+    did_you_mean,
+    number_of,
+    tokens,
+)
+from window_consumer.model.conditions.values import (
+    ORDERS,
+    TEXT_TESTS,
+    Value,
+    moment_ms,
+)
+
+__all__ = ["MAX_DEPTH", "Expression", "ExpressionError", "Kind", "Lookup", "parse"]
+
+MAX_DEPTH: Final = 40
+"""Of brackets and nots in each other; what is deeper was not written by hand."""
+
+_CONSTANTS: Final[dict[str, Value]] = {"true": True, "false": False, "null": None}
+_FUNCTIONS: Final = ("header", "ago")
+_WORDS: Final = frozenset({"and", "or", "not", "in", *TEXT_TESTS, *_CONSTANTS, *_FUNCTIONS})
+_SIGNS: Final = ("==", "!=", *ORDERS)
+_TESTS: Final = (*TEXT_TESTS, "~")
+_LOOKED_UP: Final = (Field, Header)
+
+
+@frozen
+class Expression:
+    """A condition that can be asked of anything that a Lookup describes. Any thread may ask."""
+
+    term: Term
+
+    def evaluate(self, lookup: Lookup) -> bool:
+        """Tell whether the condition holds; raises only what the lookup raises."""
+        return self.term.holds(lookup)
+
+    def __str__(self) -> str:
+        """Write it in one form whatever it was parsed from; what is written parses to its equal."""
+        return str(self.term)
+
+
+def parse(text: str, fields: Mapping[str, Kind]) -> Expression:
+    """Read an expression that may speak of headers and of these fields.
+
+    Raises ExpressionError, which says where the text goes wrong and what was expected. Comparisons
+    that could never hold (a number with a text, a time with what is none) are errors, too.
+    """
+    parser = _Parser(text, fields)
+    term = parser.any_of(0)
+    parser.end()
+    return Expression(term)
+
+
+class _Parser:
+    """Recursive descent: a method for each rule, each leaves the first token that is not its."""
+
+    def __init__(self, text: str, fields: Mapping[str, Kind]):
+        self._text = text
+        self._fields = fields
+        self._tokens = list(tokens(text))
+        self._next = 0
+
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._next]
+
+    def any_of(self, depth: int) -> Term:
+        """Read terms joined by ``or``."""
+        terms = [self._all_of(depth)]
+        while self._skip("or"):
+            terms.append(self._all_of(depth))
+        return terms[0] if len(terms) == 1 else AnyOf(tuple(terms))
+
+    def end(self) -> None:
+        """Make sure that nothing is left."""
+        if self._token.kind is not TokenKind.END:
+            raise self._expected("and, or or the end")
+
+    def _all_of(self, depth: int) -> Term:
+        terms = [self._one(depth)]
+        while self._skip("and"):
+            terms.append(self._one(depth))
+        return terms[0] if len(terms) == 1 else All(tuple(terms))
+
+    def _one(self, depth: int) -> Term:
+        if depth > MAX_DEPTH:
+            raise self._error(f"more than {MAX_DEPTH} brackets and nots in each other", self._token)
+        if self._skip("not"):
+            return Not(self._one(depth + 1))
+        if self._skip("("):
+            term = self.any_of(depth + 1)
+            self._need(")", "and, or or )")
+            return term
+        return self._comparison()
+
+    def _comparison(self) -> Term:
+        start = self._token
+        left = self._operand()
+        token = self._token
+        if token.is_(*_SIGNS):
+            self._next += 1
+            at = self._token
+            right = self._operand()
+            if not (isinstance(left, _LOOKED_UP) or isinstance(right, _LOOKED_UP)):
+                raise self._error(
+                    "compares two values; one side has to be a field or header", start
+                )
+            return self._compared(left, token, right, (start, at))
+        if not isinstance(left, _LOOKED_UP):
+            raise self._expected(f"one of {' '.join(_SIGNS)} after a value")
+        if token.is_(*_TESTS):
+            return self._text_test(left)
+        if self._skip("in"):
+            return self._one_of(left)
+        if token.is_("not"):
+            self._next += 1
+            self._need("in", "in")
+            return Not(self._one_of(left))
+        raise self._expected(f"one of {' '.join((*_SIGNS, 'in', *_TESTS))} after {left}", _TESTS)
+
+    def _compared(
+        self, left: Operand, sign: Token, right: Operand, at: tuple[Token, Token]
+    ) -> Term:
+        left, right = self._fit(left, right, at[0]), self._fit(right, left, at[1])
+        if sign.text in ORDERS:
+            for operand, token in zip((left, right), at, strict=True):
+                if isinstance(operand, Literal) and isinstance(operand.constant, bool | None):
+                    raise self._error(f"{operand} is only compared with == and !=", token)
+        return Comparison(left, sign.text, right)
+
+    def _one_of(self, left: Operand) -> Term:
+        self._need("[", "[ and a list of values")
+        choices: list[Operand] = []
+        while True:
+            token = self._token
+            choice = self._operand()
+            if isinstance(choice, _LOOKED_UP):
+                raise self._error("a list holds values only; a text stands in quotes", token)
+            choices.append(self._fit(choice, left, token))
+            if self._skip("]"):
+                return OneOf(left, tuple(choices))
+            self._need(",", ", or ]")
+
+    def _text_test(self, left: Operand) -> Term:
+        token = self._take()
+        word = "matches" if token.text == "~" else token.text
+        if left.kind is not Kind.TEXT:
+            raise self._error(f"{left} is no text: {word} cannot look into it", token)
+        pattern = self._token
+        if pattern.kind is not TokenKind.TEXT:
+            raise self._expected(f"a text in quotes after {word}")
+        self._next += 1
+        return TextTest(left, word, pattern.text)
+
+    def _operand(self) -> Operand:
+        token = self._token
+        if token.kind is TokenKind.TEXT:
+            self._next += 1
+            return Literal(token.text)
+        if token.kind is TokenKind.NUMBER:
+            self._next += 1
+            return Literal(number_of(token.text))
+        if token.kind is TokenKind.DURATION:
+            raise self._error(f"a duration alone is no time: write ago({token.text})", token)
+        if token.kind is TokenKind.NAME:
+            return self._named()
+        raise self._expected("a field, header('name') or a value")
+
+    def _named(self) -> Operand:
+        token = self._token
+        if token.text in self._fields:
+            self._next += 1
+            return Field(token.text, self._fields[token.text])
+        if token.text in _CONSTANTS:
+            self._next += 1
+            return Literal(_CONSTANTS[token.text])
+        if token.text in _FUNCTIONS:
+            self._next += 1
+            return self._function(token.text)
+        known = [*self._fields, *_FUNCTIONS]
+        hint = did_you_mean(token.text, {*known, *_WORDS})
+        message = f"there is no {token.shown}{hint or '; a text stands in quotes'}"
+        raise self._error(f"{message}; known are {', '.join(known)}", token)
+
+    def _function(self, name: str) -> Operand:
+        self._need("(", f"( after {name}")
+        wanted = TokenKind.TEXT if name == "header" else TokenKind.DURATION
+        if self._token.kind is not wanted:
+            raise self._expected(
+                "a header's name in quotes" if name == "header" else "a duration such as 2h"
+            )
+        argument = self._take().text
+        self._need(")", ")")
+        if name == "header":
+            return Header(argument)
+        return Ago(argument, _duration_ms(argument))
+
+    def _fit(self, operand: Operand, other: Operand, token: Token) -> Operand:
+        """Make a value fit what it is compared with; refuse one that never can."""
+        if not isinstance(operand, Literal) or operand.constant is None:
+            if Kind.NUMBER in (operand.kind, other.kind) and isinstance(operand, Ago):
+                raise self._error(f"{other} is a number, {operand} is a time", token)
+            return operand
+        value = operand.constant
+        if other.kind is Kind.NUMBER and isinstance(value, str | bool):
+            raise self._error(f"{other} is a number: {operand} is none", token)
+        if other.kind is Kind.TIME and isinstance(value, str):
+            if moment_ms(value) is None:
+                raise self._error(
+                    f"{operand} is no time such as '2026-11-21T10:00' or ago(2h)", token
+                )
+            return Moment(value)
+        if other.kind is Kind.TIME and isinstance(value, bool):
+            raise self._error(f"{other} is a time: {operand} is none", token)
+        return operand
+
+    def _take(self) -> Token:
+        token = self._token
+        self._next += 1
+        return token
+
+    def _skip(self, text: str) -> bool:
+        if not self._token.is_(text):
+            return False
+        self._next += 1
+        return True
+
+    def _need(self, text: str, expected: str) -> None:
+        if not self._skip(text):
+            raise self._expected(expected)
+
+    def _expected(self, expected: str, words: tuple[str, ...] = ()) -> ExpressionError:
+        token = self._token
+        known = words or ("and", "or")
+        hint = did_you_mean(token.text, known) if token.kind is TokenKind.NAME else ""
+        return self._error(f"expected {expected}, found {token.shown}{hint}", token)
+
+    def _error(self, message: str, token: Token) -> ExpressionError:
+        return ExpressionError(message, self._text, token.position)
+
+
+def _duration_ms(text: str) -> int:
+    digits = text.rstrip("mshd")
+    return round(Fraction(digits) * DURATION_MS[text[len(digits) :]])

@@ -1,0 +1,95 @@
+"""What a copy's headers say of its record's way so far: the wire contract, read.
+
+Only copies in a group's own ladder topics are read like this. On other topics nearly all of our
+headers mean nothing: somebody may have copied them along.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from window_consumer.model import headers as names
+from window_consumer.model.header_values import count
+from window_consumer.model.record import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Message,
+    TopicPartition,
+)
+from window_consumer.model.record_identity import (
+    RecordOrigin,
+    given_id,
+    origin_in,
+)
+
+
+class Hop(NamedTuple):
+    """Where a record came from and what happened to it; times in milliseconds since 1970.
+
+    A tuple, and read without a loop of our own: it is made for each record that fails.
+    """
+
+    record_id: bytes
+    origin: TopicPartition
+    offset: int
+    """Of the first delivery, like ``origin``."""
+    timestamp: int | None
+    """The record's own time, None where it has none."""
+    attempts: int = 0
+    """Handler calls before it came to where it is now."""
+    first_failure: int | None = None
+    not_before: int | None = None
+    level: bytes | None = None
+
+
+def of_source(message: Message) -> Hop:
+    """Return the hop of a record that was delivered from a source topic."""
+    name = TopicPartition(message.topic(), message.partition())
+    offset = message.offset()
+    record_id = given_id(message.headers()) or _place(name, offset)
+    return Hop(record_id, name, offset, _timestamp(message))
+
+
+def of_copy(message: Message) -> Hop:
+    """Return the hop of a copy in the group's own ladder.
+
+    What is missing or cannot be read counts as if it had never been written: the copy is then a
+    record of the topic where it lies, called for the first time, and due.
+    """
+    found = dict(message.headers() or ())
+    first = origin_in(found)
+    if first is None:
+        hop = of_source(message)
+        origin, offset, record_id, timestamp = hop.origin, hop.offset, hop.record_id, hop.timestamp
+    else:
+        origin, offset = TopicPartition(first.topic, first.partition), first.offset
+        record_id = found.get(names.ID) or _place(origin, offset)
+        timestamp = count(found.get(names.ORIGINAL_TIMESTAMP))
+    return Hop(
+        record_id=record_id,
+        origin=origin,
+        offset=offset,
+        timestamp=timestamp,
+        attempts=count(found.get(names.ATTEMPTS)) or 0,
+        first_failure=count(found.get(names.FIRST_FAILURE)),
+        not_before=count(found.get(names.NOT_BEFORE)),
+        level=found.get(names.LEVEL),
+    )
+
+
+def attempts_before(message: Message) -> int:
+    """Return how often a handler was called for a copy before it came to its topic."""
+    return count(dict(message.headers() or ()).get(names.ATTEMPTS)) or 0
+
+
+def not_before(message: Message) -> int | None:
+    """Return when a copy is due, in milliseconds since 1970; None where it does not say so."""
+    return count(dict(message.headers() or ()).get(names.NOT_BEFORE))
+
+
+def _place(name: TopicPartition, offset: int) -> bytes:
+    return str(RecordOrigin(name.topic, name.partition, offset)).encode()
+
+
+def _timestamp(message: Message) -> int | None:
+    kind, milliseconds = message.timestamp()
+    return None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds

@@ -1,0 +1,175 @@
+"""Keys, values and headers made fit to be shown: decoded, and masked where that is wanted.
+
+Half a pair of surrogates: texts of Python and JSON may hold one, and no UTF-8 can.
+
+Whoever cuts a text of UTF-16 in the middle of an emoji leaves one behind. It must not stop what
+writes texts to Kafka, to tables or to a terminal.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from typing import Any, Final
+
+from window_consumer.model.field_mask import (
+    FieldMask,
+    Part,
+)
+from window_consumer.model.headers import PREFIX
+from window_consumer.model.record import Message
+from window_consumer.model.redaction import MASKED
+
+
+def escaped(text: str) -> str:
+    """Return a text that can be encoded; half a pair stays as the JSON that says it."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+NOT_SHOWN: Final = "no JSON, so mask cannot find fields in it"
+WHOLE: Final = "mask hides it as a whole"
+TOO_MUCH: Final = "it has more texts that mask hides than are looked for elsewhere"
+TOO_LARGE: Final = "too large to look for the fields that mask names"
+
+_DECODER: Final = codecs.getincrementaldecoder("utf-8")
+
+
+def content_of(
+    data: bytes | None, part: Part, mask: FieldMask, most_json: int | None = None
+) -> dict[str, Any] | None:
+    """Return a key or value as plain values, None for none.
+
+    It is ``{"form": "json", "json": ...}``, ``{"form": "text", "text": ...}`` or ``{"form":
+    "binary", "hex": ...}``, each with ``bytes``, the whole length; ``{"form": "hidden", "why":
+    ...}`` where it must not be told. A value that is no JSON is hidden where any field is, because
+    nothing can be found in it. Of more than ``most_json`` bytes only so many are told, and they are
+    not read as JSON.
+    """
+    if data is None:
+        return None
+    is_large = most_json is not None and len(data) > most_json
+    # Also where nothing of it is told: other texts may quote what is hidden in it.
+    told = _beginning(data[:most_json], mask) if is_large else _decoded(data, mask)
+    if mask.hides(part):
+        told = {"form": "hidden", "why": WHOLE}
+    elif part == "value" and mask.hides_fields and told["form"] in {"text", "binary"}:
+        told = {"form": "hidden", "why": NOT_SHOWN}
+    return {"bytes": len(data), **told}
+
+
+def look_into(value: bytes | None, mask: FieldMask, most_json: int) -> bool:
+    """Let a mask find what it hides in a value, for texts that quote it; False if that is much."""
+    if value is None:
+        return True
+    if len(value) > most_json:
+        return False
+    _decoded(value, mask)
+    return True
+
+
+def hide_record(message: Message, mask: FieldMask, most_json: int) -> bool:
+    """Let a mask find all that it hides in a record; False where that is too much to look for.
+
+    Of parts in which no fields can be found, as they are no JSON, no word may be told: see
+    ``FieldMask.error_text``.
+    """
+    parts: tuple[tuple[Part, bytes | None], ...] = (
+        ("key", message.key()),
+        ("value", message.value()),
+    )
+    for part, data in parts:
+        if data is not None and not _hide_part(part, data, mask, most_json):
+            return False
+    for name, content in message.headers() or ():
+        mask.header(name, header_text(content))
+        if mask.hides("headers") and not name.startswith(PREFIX):
+            mask.close(content)
+    return True
+
+
+def _hide_part(part: Part, data: bytes, mask: FieldMask, most_json: int) -> bool:
+    is_hidden = mask.hides(part)
+    if len(data) > most_json:
+        return not (is_hidden or mask.hides_fields)
+    try:
+        value = json.loads(_text_of(data) or "")
+    except (ValueError, RecursionError):
+        if is_hidden or (part == "value" and mask.hides_fields):
+            mask.close(data)
+        return True
+    mask.json(value)
+    if is_hidden:
+        mask.hide(value)
+        mask.close(data)
+    return True
+
+
+def _decoded(data: bytes, mask: FieldMask) -> dict[str, Any]:
+    text = _text_of(data)
+    if text is None:
+        return {"form": "binary", "hex": data.hex()}
+    try:
+        return {"form": "json", "json": mask.json(json.loads(text))}
+    except (ValueError, RecursionError):
+        return {"form": "text", "text": mask.text(text)}
+
+
+def _beginning(data: bytes, mask: FieldMask) -> dict[str, Any]:
+    if mask.hides_fields:
+        return {"form": "hidden", "why": TOO_LARGE}
+    text = _text_of(data, is_whole=False)
+    return {"form": "binary", "hex": data.hex()} if text is None else {"form": "text", "text": text}
+
+
+def _text_of(data: bytes, *, is_whole: bool = True) -> str | None:
+    """Return what is text, None for what is none: no text has a NUL in it."""
+    try:
+        text = _DECODER().decode(data, final=is_whole)
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def header_text(content: bytes | None) -> str | None:
+    """Return a header's content as text, or its bytes in hexadecimal."""
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return f"0x{content.hex()}"
+
+
+def pretty(value: Any, most: int) -> str:
+    """Write JSON with indents, and not much more of it than ``most`` characters.
+
+    Of what is nested deeply the indents would be a thousand times longer.
+    """
+    pieces, size = [], 0
+    encoder = json.JSONEncoder(indent=2, ensure_ascii=False)
+    try:
+        for piece in encoder.iterencode(value):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                break
+    except RecursionError:
+        return json_line(value)
+    return "".join(pieces)
+
+
+def json_line(value: Any) -> str:
+    """Write JSON on one line, in a text that can be encoded."""
+    return escaped(json.dumps(value, ensure_ascii=False))
+
+
+def key_text(key: bytes | None, mask: FieldMask, most_json: int) -> str | None:
+    """Return a key on one line, masked; None where there is none."""
+    told = content_of(key, "key", mask, most_json)
+    if told is None or key is None:
+        return None
+    if told["form"] == "hidden":
+        return MASKED
+    if told["form"] == "json" and mask.hides_fields:
+        return json_line(told["json"])
+    return mask.text(key.decode("utf-8", "backslashreplace"))

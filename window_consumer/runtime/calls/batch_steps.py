@@ -1,0 +1,55 @@
+"""Layers around batch handlers, written once for functions and for coroutines.
+
+A layer is a generator over the calls that it makes: it yields what is to be called, gets what that
+has returned, or the exception that it raised, and returns, or raises, what the layer does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from window_consumer.model.record import Record
+from window_consumer.runtime.calls.batch_calls import BatchHandler
+
+Steps = Generator[Callable[[], Any], Any, object]
+Layer = Callable[[list[Record]], Steps]
+
+
+def layered(layer: Layer, *, coroutines: bool) -> BatchHandler:
+    """Return a batch handler of a layer; a coroutine function where it surrounds such."""
+    if not coroutines:
+        return lambda records: _called(layer(records))
+
+    async def call(records: list[Record]) -> object:
+        return await _awaited(layer(records))
+
+    return call
+
+
+def _called(steps: Steps) -> object:
+    try:
+        call = next(steps)
+        while True:
+            try:
+                answer = call()
+            except BaseException as error:
+                call = steps.throw(error)
+            else:
+                call = steps.send(answer)
+    except StopIteration as end:
+        return end.value
+
+
+async def _awaited(steps: Steps) -> object:
+    try:
+        call = next(steps)
+        while True:
+            try:
+                answer = await call()
+            except BaseException as error:
+                call = steps.throw(error)
+            else:
+                call = steps.send(answer)
+    except StopIteration as end:
+        return end.value

@@ -1,0 +1,122 @@
+"""The layer around a worker's handlers that keeps expired records from them.
+
+When a record is too old for its handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from attrs import frozen
+
+from window_consumer.model.conditions.lookup import (
+    IsCopy,
+    WallMs,
+    first_timestamp,
+)
+from window_consumer.model.conditions.tokens import number_of
+from window_consumer.model.errors import Expired
+from window_consumer.model.header_values import count_of_8_bytes
+from window_consumer.model.headers import MAX_SKEW_S
+from window_consumer.model.record import Record
+from window_consumer.runtime.pools.threads import Handler
+
+
+@frozen
+class TtlHeader:
+    """A header by which producers say how long a record may live."""
+
+    name: str
+    unit_s: float
+    form: Literal["text", "int64be"]
+
+    def ttl_s(self, value: bytes) -> float | None:
+        """Return the seconds that a value stands for, None where it is malformed or not above 0."""
+        if self.form == "int64be":
+            number: float | None = count_of_8_bytes(value)
+        else:
+            number = number_of(value.decode("utf-8", "replace").strip())
+        return number * self.unit_s if number is not None and number > 0 else None
+
+
+@frozen
+class ExpiryRules:
+    """One worker's rules: a time to live for all of its records, or for those that ask for one."""
+
+    ttl_s: float | None = None
+    header: TtlHeader | None = None
+    on_expired: Literal["dead_letter", "drop"] = "dead_letter"
+    max_skew_s: float = MAX_SKEW_S
+
+    def overdue_s(self, ttl_s: float, timestamp_ms: int | None, now_ms: int) -> float | None:
+        """Return for how long a record has been expired, None where it is not.
+
+        A record without a time, or with one in the future, never expires, and clocks may disagree
+        by ``max_skew_s``.
+        """
+        if timestamp_ms is None or timestamp_ms <= 0:
+            return None
+        overdue_s = (now_ms - timestamp_ms) / 1000 - ttl_s
+        return overdue_s if overdue_s > self.max_skew_s else None
+
+
+__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+
+Warn = Callable[[str], None]
+
+_SHOWN_BYTES = 40
+
+
+def with_expiry(
+    handler: Handler, rules: ExpiryRules, is_copy: IsCopy, wall_ms: WallMs, warn: Warn
+) -> Handler:
+    """Raise Expired instead of calling the handler for a record that is too old.
+
+    A header that makes no sense expires nothing; ``warn`` is told of the first.
+    """
+    if rules.ttl_s is None and rules.header is None:
+        return handler
+    ttl_of = _ttl_of(rules, warn)
+
+    def call(record: Record) -> object:
+        ttl_s = ttl_of(record)
+        if ttl_s is not None:
+            timestamp = first_timestamp(record, is_copy)
+            overdue_s = rules.overdue_s(ttl_s, timestamp, wall_ms())
+            if overdue_s is not None:
+                raise Expired(
+                    f"expired {overdue_s:.1f} s ago, its time to live was {ttl_s:g} s",
+                    rules.on_expired,
+                )
+        return handler(record)
+
+    return call
+
+
+def _ttl_of(rules: ExpiryRules, warn: Warn) -> Callable[[Record], float | None]:
+    header = rules.header
+    if header is None:
+        return lambda _record: rules.ttl_s
+    return _read_header(header, warn)
+
+
+def _read_header(header: TtlHeader, warn: Warn) -> Callable[[Record], float | None]:
+    said = False
+
+    def read(record: Record) -> float | None:
+        nonlocal said
+        value = record.header(header.name)
+        if value is None:
+            return None
+        ttl_s = header.ttl_s(value)
+        if ttl_s is None and not said:
+            said = True
+            warn(
+                f"{record.topic}[{record.partition}]@{record.offset}: the header {header.name!r} is"
+                f" no time to live in the form {header.form}: {value[:_SHOWN_BYTES]!r}; records"
+                " with such a header do not expire (said once)"
+            )
+        return ttl_s
+
+    return read

@@ -1,0 +1,95 @@
+"""Layers on both sides of middleware: results must not get lost in one that returns nothing.
+
+Middleware that was written for handlers without results calls the next one and forgets to return
+what that has returned. The record would be finished, and nothing produced.
+
+What a call returned: whether it wants something produced. Every kind of pool asks this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
+from typing import Any
+
+from window_consumer.engine.scheduling.slices import (
+    Returned,
+    Work,
+)
+from window_consumer.model.produce import results_of
+from window_consumer.model.record import (
+    Call,
+    Message,
+    Record,
+)
+
+__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+
+Called = Callable[[Any], Any]
+"""A handler of whatever kind: it gets a record, or a list of them."""
+
+_LOST = (
+    "the handler has returned records to produce, and a middleware around it has returned nothing:"
+    " let it return what call_next returns (or an empty list, to produce nothing)"
+)
+
+
+def noting(handler: Called) -> Called:
+    """Return a handler that notes in its call when it has results; it stands inside."""
+
+    def note(given: Any, returned: object) -> object:
+        if returned is not None and results_of(returned):
+            _call_of(given).owes = True
+        return returned
+
+    return _followed(handler, note)
+
+
+def demanding(handler: Called) -> Called:
+    """Return a handler that raises TypeError where results were noted and nothing came out."""
+
+    def demand(given: Any, returned: object) -> object:
+        if returned is None and _call_of(given).owes:
+            raise TypeError(_LOST)
+        return returned
+
+    followed = _followed(handler, demand)
+
+    def call(given: Any) -> object:
+        _call_of(given).owes = False
+        return followed(given)
+
+    return call
+
+
+def _followed(handler: Called, by: Callable[[Any, object], object]) -> Called:
+    """Return a handler whose result goes through another function, when it is there."""
+
+    def call(given: Any) -> object:
+        returned = handler(given)
+        return later(given, returned) if isawaitable(returned) else by(given, returned)
+
+    async def later(given: Any, returned: Awaitable[object]) -> object:
+        return by(given, await returned)
+
+    return call
+
+
+def _call_of(given: Record | list[Record]) -> Call:
+    record = given if isinstance(given, Record) else given[0]
+    return record._call  # noqa: SLF001 - what a record shares with the others of its slice
+
+
+def note_results(slice_: Work, messages: Sequence[Message], returned: object) -> bool:
+    """Note what a call returned to be produced, and tell whether there is anything.
+
+    ``messages`` are what it was called for: one record, or a batch. Where it is True, further
+    records of their lanes have to be held, as behind one that failed. To be called only where a
+    handler has returned something, before the slot claims its next record. Raises TypeError, which
+    counts as the handler's, for what cannot be meant.
+    """
+    results = results_of(returned)
+    if results:
+        call = Returned(messages, results, slice_.call.handler)
+        slice_.deviate().returned.append(call)
+    return bool(results)

@@ -1,0 +1,53 @@
+"""The layer that chooses one of a worker's handlers for each record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from attrs import frozen
+
+from window_consumer.model.errors import (
+    PassedOver,
+    Unroutable,
+)
+from window_consumer.model.record import Record
+from window_consumer.runtime.pools.threads import Handler
+
+__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+
+Otherwise = Literal["dead_letter", "skip", "stop"]
+
+
+@frozen
+class Route:
+    """A handler and the records that it is for."""
+
+    name: str
+    handler: Handler
+    """With its middleware."""
+    matches: Callable[[Record], object] | None
+    """Tells by its truth; None matches every record. What it raises counts as the handler's."""
+
+
+def routed(routes: Sequence[Route], otherwise: Otherwise) -> Handler:
+    """Return a handler that calls the first one, in their order, that a record is for.
+
+    Where there is none it raises Unroutable, or PassedOver.
+    """
+    if len(routes) == 1 and routes[0].matches is None:
+        return routes[0].handler
+    steps = [(route.name, route.matches, route.handler) for route in routes]
+    nobody = f"is for none of the handlers {', '.join(route.name for route in routes)}"
+
+    def call(record: Record) -> object:
+        about = record._call  # noqa: SLF001 - the layers belong to the slots' loop, which sets it
+        for name, matches, handler in steps:
+            about.handler = name
+            if matches is None or matches(record):
+                return handler(record)
+        if otherwise == "skip":
+            raise PassedOver(nobody)
+        raise Unroutable(nobody, otherwise)
+
+    return call

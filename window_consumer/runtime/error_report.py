@@ -1,0 +1,302 @@
+"""What an exception says of itself, for headers and logs: cheap, bounded, secrets masked.
+
+What handlers raise may quote records. So its text goes through the application's redactor, or
+stays out altogether, and what ``mask`` hides of records is hidden in it; what is told in our own
+words holds nothing of records.
+
+Where what a handler raised for one record becomes what became of it.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from types import CodeType, FrameType, TracebackType
+from typing import TYPE_CHECKING, Literal
+
+from window_consumer.engine.scheduling.slices import Work
+from window_consumer.model.errors import (
+    NotCalled,
+    ProcessCrashedError,
+    ProcessDiedError,
+    Skip,
+    StalledError,
+    meant_by,
+)
+from window_consumer.model.fault import (
+    Failure,
+    Fault,
+    fingerprint,
+)
+from window_consumer.model.record import Message
+from window_consumer.model.record_contents import escaped
+from window_consumer.runtime.calls import result_guard
+
+if TYPE_CHECKING:
+    from window_consumer.runtime.pools.threads import Caller
+
+
+_CACHED_PLACES = 256
+_MAX_FRAMES = 50
+_MAX_CHAIN = 5
+
+LAYER = "__handler_layer__"
+"""The global that a module sets whose frames stand between a slot's loop and the handlers ..."""
+
+SLOT = "__handler_slot__"
+"""... and the one of the loop's own module."""
+
+Place = tuple[tuple[CodeType, int], ...]
+
+_Kind = tuple[tuple[type[BaseException], ...], Place]
+"""The classes of an exception and of what led to it, and where they were raised."""
+
+Where = Sequence[tuple[FrameType, int]]
+"""Frames and their lines, the innermost last."""
+
+_OUR_WORDS = (NotCalled, StalledError, ProcessDiedError, ProcessCrashedError)
+
+Messages = Literal["full", "class"]
+"""Whether the texts of exceptions are told, or only their classes and where they were raised."""
+
+Redact = Callable[[str], object]
+"""Returns a text without what is confidential. Where it raises, or returns no text, what it was
+given is withheld."""
+
+Hide = Callable[[str, Sequence[Message]], str]
+"""Returns a text without what must not be told of the records of the call that raised it."""
+
+Lines = Sequence[traceback.FrameSummary]
+"""The same as another process tells it."""
+
+
+class Faults:
+    """Turns exceptions of handlers into Failures; what depends on the place is remembered.
+
+    Any slot may call: the dictionary's operations are atomic, and at worst a place is described
+    twice.
+    """
+
+    def __init__(
+        self,
+        mask: Callable[[str], str] = str,
+        redact: Redact | None = None,
+        messages: Messages = "full",
+        hide: Hide | None = None,
+    ):
+        """``hide`` takes out of texts what is hidden of the records that they may quote."""
+        self._mask = mask
+        self._redact = redact
+        self._messages = messages
+        self._hide = hide
+        self._known: dict[_Kind, tuple[str, str, str]] = {}
+        """Class, stack and fingerprint of errors of a class from a place."""
+
+    def failure(
+        self, error: BaseException, handler: str = "", records: Sequence[Message] = ()
+    ) -> Failure:
+        """Describe an exception of a handler and take its traceback away.
+
+        ``records`` are those of the call. A group that holds one exception is that one, for the
+        rules as well.
+        """
+        chain = _chain(error)
+        meant = chain[0]
+        fault = self._told(chain, records)
+        for each in chain:
+            each.__traceback__ = None
+        return Failure(meant, fault, "" if isinstance(meant, NotCalled) else handler)
+
+    def fault(self, error: BaseException, records: Sequence[Message] = ()) -> Fault:
+        """Describe an exception of a handler and leave it as it is: somebody else deals with it."""
+        return self._told(_chain(error), records)
+
+    def _told(self, chain: Sequence[BaseException], records: Sequence[Message]) -> Fault:
+        error = chain[0]
+        key = (tuple(map(type, chain)), _place(chain))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _CACHED_PLACES:
+                self._known.clear()
+            name = class_name(type(error))
+            known = (name, self._stack(chain), fingerprint(name, _digest_of(chain)))
+            self._known[key] = known
+        name, stack, print_ = known
+        return Fault(name, self._text(error, records), stack, print_)
+
+    def stalled(
+        self, where: Where | Lines, seconds: float, handler: str = "", note: str = ""
+    ) -> Failure:
+        """Describe a call that has not returned for so long, and where it stands.
+
+        ``note`` is what else is to be said of it.
+        """
+        error = StalledError(f"the call had not returned after {seconds:.1f} s{note}")
+        digest = "|".join(map(_frame_name, where))
+        texts = _formatted(where[-_MAX_FRAMES:])
+        name = class_name(type(error))
+        stack = self._mask("".join(texts)) or "the thread is gone\n"
+        return Failure(error, Fault(name, str(error), stack, fingerprint(name, digest)), handler)
+
+    def _text(self, error: BaseException, records: Sequence[Message]) -> str:
+        """Return what may be told of an exception's text."""
+        if isinstance(error, _OUR_WORDS):
+            return self._mask(_text_of(error))
+        if self._messages == "class":
+            return ""
+        text = self._mask(_text_of(error))
+        if self._hide is not None:
+            text = self._hide(text, records)
+        if self._redact is None:
+            return text
+        try:
+            redacted = self._redact(text)
+        except Exception as failure:
+            return f"<withheld: @app.redact raised {class_name(type(failure))}>"
+        if not isinstance(redacted, str):
+            return f"<withheld: @app.redact returned {type(redacted).__qualname__}, no text>"
+        return escaped(redacted)
+
+    def _stack(self, chain: Sequence[BaseException]) -> str:
+        parts = []
+        for error in chain:
+            trace = _without_ours(error.__traceback__)
+            frames = traceback.StackSummary.from_list(
+                each
+                for each in traceback.extract_tb(trace, limit=-_MAX_FRAMES)
+                if each.filename
+                != result_guard.__file__  # it stands between middleware and handler
+            )
+            parts.append(f"{class_name(type(error))}:\n{''.join(frames.format())}")
+        return self._mask("which came from ".join(parts))
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return the exception and what led to it, the way that Python reports it.
+
+    What a group holds has led to it. One that holds one exception comes after that one.
+    """
+    chain: list[BaseException] = []
+    left = [error]
+    meant = meant_by(error)
+    if meant is not error:
+        left.insert(0, meant)
+    while left and len(chain) < _MAX_CHAIN:
+        each = left.pop(0)
+        if any(each is known for known in chain):
+            continue
+        chain.append(each)
+        if isinstance(each, BaseExceptionGroup):
+            left = [*each.exceptions, *left]
+        led_to = _led_to(each)
+        if led_to is not None:
+            left.insert(0, led_to)
+    return chain
+
+
+def _led_to(error: BaseException) -> BaseException | None:
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__
+
+
+def class_name(kind: type[BaseException]) -> str:
+    """Return the dotted name of an exception class; builtins go without their module."""
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        if isinstance(error, BaseExceptionGroup):
+            return f"{escaped(str(error))}: {'; '.join(map(_named, error.exceptions[:_MAX_CHAIN]))}"
+        return escaped(str(error))
+    except Exception as broken:
+        return f"<its text could not be read: {type(broken).__name__}>"
+
+
+def _named(error: BaseException) -> str:
+    return f"{class_name(type(error))}: {_text_of(error)}"
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames of the slot's loop and its layers, which every stack begins with."""
+    ours = True  # the slot's loop
+    while ours and trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+        ours = LAYER in trace.tb_frame.f_globals
+    return trace
+
+
+def handlers_part(frame: FrameType | None) -> Where:
+    """Return the frames of a slot's thread below its loop and the layers, the innermost last."""
+    if frame is None:
+        return []
+    frames = list(traceback.walk_stack(frame))[::-1]
+    ours = [
+        index
+        for index, (each, _) in enumerate(frames)
+        if LAYER in each.f_globals or SLOT in each.f_globals
+    ]
+    return frames[ours[-1] + 1 :] if ours else frames
+
+
+def _formatted(where: Where | Lines) -> list[str]:
+    frames = [each for each in where if not isinstance(each, traceback.FrameSummary)]
+    lines = [each for each in where if isinstance(each, traceback.FrameSummary)]
+    summary = traceback.StackSummary.extract(iter(frames)) if frames else None
+    return (summary or traceback.StackSummary.from_list(lines)).format()
+
+
+def _frame_name(each: tuple[FrameType, int] | traceback.FrameSummary) -> str:
+    if isinstance(each, traceback.FrameSummary):
+        return f"{each.filename.rpartition('/')[2]}:{each.name}"
+    return _function_name(each[0].f_code)
+
+
+def handlers_lines(lines: Lines) -> Lines:
+    """Do the same with what another process has told."""
+    # None stands there for modules that must not be imported, and anything may be put there.
+    modules = [getattr(each, "__dict__", {}) for each in list(sys.modules.values())]
+    files = {each.get("__file__") for each in modules if LAYER in each or SLOT in each}
+    ours = [index for index, each in enumerate(lines) if each.filename in files]
+    return lines[ours[-1] + 1 :] if ours else lines
+
+
+def _place(chain: Sequence[BaseException]) -> Place:
+    """Return where exceptions were raised: equal where their stacks are."""
+    # As plain as can be: with one call of a hundred failing this is half of what a failure costs.
+    place = []
+    for error in chain:
+        trace = _without_ours(error.__traceback__)
+        frames = 0
+        while trace is not None and frames < _MAX_FRAMES:
+            place.append((trace.tb_frame.f_code, trace.tb_lineno))
+            trace = trace.tb_next
+            frames += 1
+    return tuple(place)
+
+
+def _digest_of(chain: Sequence[BaseException]) -> str:
+    """Name the functions on the way, without line numbers: those change with each version."""
+    return "|".join(_function_name(code) for code, _ in _place(chain))
+
+
+def _function_name(code: CodeType) -> str:
+    file = code.co_filename
+    # Fingerprints must not change where our files do: this one was called owed.py once.
+    name = "owed.py" if file == result_guard.__file__ else file.rpartition("/")[2]
+    return f"{name}:{code.co_qualname}"
+
+
+def note_raised(slice_: Work, message: Message, error: BaseException, caller: Caller) -> bool:
+    """Tell the slice; return whether the record is unfinished, so that its lane has to wait."""
+    meant = meant_by(error)
+    if isinstance(meant, Skip):
+        slice_.deviate().skip(message, meant)
+        return False
+    failure = caller.describe(error, slice_.call.handler, (message,))
+    slice_.deviate().failed.append((message, failure))
+    return True

@@ -1,0 +1,64 @@
+"""The commits of partitions that are given up: the last ones, waited for, on the right topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.protocols import (
+    Commit,
+    Source,
+)
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.assignments import Assignments
+from window_consumer.runtime.worker_log import Reports
+
+VERIFY_S = 1.0
+"""How long a revoke may wait for the topic's id; without it nothing is committed."""
+
+LAST_COMMIT_S = 3.0
+
+
+class LastCommits:
+    """Writes what partitions leave behind. Owner: poll thread."""
+
+    def __init__(
+        self,
+        source: Source,
+        assignments: Assignments,
+        reports: Reports,
+        left_s: Callable[[float], float] = lambda most: most,
+    ):
+        self._source = source
+        self._assignments = assignments
+        self._reports = reports
+        self._left_s = left_s
+        """Gives what is left of the time for a step that may take so long at most."""
+
+    def verified(self, names: Sequence[TopicPartition]) -> set[TopicPartition]:
+        """Return those whose topic is still the one we read: no commit may land on a new one."""
+        known = self._assignments.topic_ids
+        with_id = {name for name in names if known.get(name)}
+        verified = set(names) - with_id
+        if not with_id:
+            return verified
+        try:
+            facts = self._source.facts(
+                sorted({name.topic for name in with_id}), self._left_s(VERIFY_S)
+            )
+        except WindowConsumerError as error:
+            self._reports.warn(f"not committed at the end, the topics cannot be checked: {error}")
+            return verified
+        there = {name for name in with_id if name.topic in facts}
+        return verified | (there - set(self._assignments.made_anew(facts)))
+
+    def write(self, commits: Sequence[Commit]) -> None:
+        """Wait for the broker's answers; what it may take at a second try is tried again."""
+        if not commits:
+            return
+        results = self._source.commit_now(commits, self._left_s(LAST_COMMIT_S))
+        again = [each for each in commits if (error := results[each.name]) and error.retriable]
+        left_s = self._left_s(LAST_COMMIT_S)
+        if again and left_s > 0:
+            results = {**results, **self._source.commit_now(again, left_s)}
+        self._reports.commits(results)

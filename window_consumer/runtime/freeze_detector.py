@@ -1,0 +1,56 @@
+"""Notices that the process was frozen, as by SIGSTOP, a suspended machine or a paused container.
+
+Whoever was frozen for longer than its session has lost its partitions without knowing it. The
+client learns it from its next heartbeat, which is overdue; until then nothing may start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from window_consumer.engine.decisions import Outlived
+from window_consumer.engine.engine import Engine
+from window_consumer.model.record import TopicPartition
+
+STANDSTILL_S = 2.0
+"""The poll thread waits for a tenth of a second at most. A session counts from the last heartbeat:
+one of 6 s, the least that a broker allows by default, with a heartbeat each 3 s may end after 3."""
+
+DOUBT_S = 1.0
+"""Nothing starts for this long: enough for a heartbeat and its answer."""
+
+
+class Standstill:
+    """Looks at the clock for the poll thread, which owns it."""
+
+    def __init__(self, engine: Engine, now: Callable[[], float], warn: Callable[[str], None]):
+        self._engine = engine
+        self._now = now
+        self._warn = warn
+        self.alive_at = now()
+        """When the poll thread was last seen at work; any thread may read it."""
+        self._suspects: Sequence[Outlived] = ()
+
+    def notice(self) -> float:
+        """Return the time; where it has jumped, take back what has not started.
+
+        To be called before any result is read: the calls that are over since are suspects.
+        """
+        now = self._now()
+        stood_still_s = now - self.alive_at
+        self.alive_at = now
+        if stood_still_s > STANDSTILL_S:
+            self._suspects = self._engine.on_stood_still(DOUBT_S, now)
+            self._warn(
+                f"stood still for {stood_still_s:.1f} s: starts nothing for {DOUBT_S:g} s, in which"
+                " the group tells whether the partitions have other owners by now"
+            )
+        return now
+
+    def was_busy(self) -> None:
+        """Note that the poll thread itself has taken its time, asking the cluster."""
+        self.alive_at = self._now()
+
+    def suspects(self, lost: Sequence[TopicPartition]) -> list[Outlived]:
+        """Return the calls for lost partitions that may have run beside those of a new owner."""
+        return [call for call in self._suspects if call.name in lost]

@@ -1,0 +1,157 @@
+"""Reading goes on elsewhere: the position lies outside of the log, or the topic was made anew.
+
+Where the cluster does not answer, the partition stands and is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Literal
+
+from window_consumer.engine.commit_metadata import topic_hash
+from window_consumer.engine.decisions import Assigned
+from window_consumer.engine.engine import Engine
+from window_consumer.model.errors import (
+    WindowConsumerError,
+    WorkerStoppedError,
+)
+from window_consumer.model.protocols import (
+    Source,
+    TopicFacts,
+)
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.assignments import (
+    ASK_S,
+    RETRY_S,
+    Assignments,
+)
+from window_consumer.runtime.worker_log import Reports
+
+OnOutOfRange = Literal["fail", "earliest", "latest"]
+
+
+class Restarts:
+    """Lets partitions go on elsewhere. Owner: poll thread."""
+
+    def __init__(
+        self,
+        source: Source,
+        engine: Engine,
+        assignments: Assignments,
+        rule: OnOutOfRange,
+        reports: Reports,
+        copies: Container[str] = (),
+    ):
+        self._source = source
+        self._engine = engine
+        self._assignments = assignments
+        self._rule = rule
+        self._copies = copies
+        """The topics of the ladder: what is left of their records is always read."""
+        self._reports = reports
+        self._standing: dict[TopicPartition, Callable[[], None]] = {}
+        """What to try again for partitions that stand."""
+        self._retry_at = 0.0
+
+    def out_of_range(self, name: TopicPartition, now: float) -> None:
+        """Go on where the rules say; WorkerStoppedError where they say to fail."""
+        partition = self._engine.partitions.get(name)
+        if partition is not None and not partition.closing:
+            self._try(name, lambda: self._enter_range(name, now), now)
+
+    def look_for_new(self, facts: Mapping[str, TopicFacts], now: float) -> None:
+        """Begin topics that were made anew at their beginning; nothing old is committed to them."""
+        self._assignments.note(facts)
+        anew = self._assignments.made_anew(facts)
+        for topic in sorted({name.topic for name in anew}):
+            self._reports.warn(f"{topic} was deleted and made anew: reading it from its beginning")
+        self._reports.outlived(self._engine.on_lost(anew, now))
+        self._assignments.forget(anew)
+        self.forget(anew)
+        for name in anew:
+            if name.partition < facts[name.topic].partitions:
+                self._begin_anew(name, facts[name.topic], now)
+
+    def retry(self, now: float) -> None:
+        """Try again what the cluster did not answer, when it is time."""
+        if self._standing and now >= self._retry_at:
+            standing, self._standing = self._standing, {}
+            for name, what in standing.items():
+                self._try(name, what, now)
+
+    def forget(self, names: Sequence[TopicPartition]) -> None:
+        """Note that partitions are not ours any more."""
+        for name in names:
+            self._standing.pop(name, None)
+
+    def _try(self, name: TopicPartition, what: Callable[[], None], now: float) -> None:
+        try:
+            what()
+        except WorkerStoppedError:
+            raise
+        except WindowConsumerError as error:
+            self._reports.warn(f"{name}: cannot go on yet, trying again: {error}")
+            self._standing[name] = what
+            self._retry_at = now + RETRY_S
+
+    def _enter_range(self, name: TopicPartition, now: float) -> None:
+        partition = self._engine.partitions.get(name)
+        if partition is None or partition.closing:
+            return
+        facts = self._source.facts([name.topic], ASK_S)
+        if name in self._assignments.made_anew(facts):
+            self.look_for_new(facts, now)
+            return
+        position = max(partition.next_delivery, partition.position)
+        offset = self._go_on_at(name, position)
+        if offset >= position:
+            # The window goes on over the hole: what is open below it stays open.
+            self._source.seek(name, offset)
+            self._engine.on_gone(name, range(position, offset), now)
+            self._engine.on_positions({name: offset})
+            return
+        # Lower offsets would count as seen: a new epoch. What still runs belongs to a part of the
+        # log that is gone.
+        hashed = topic_hash(self._assignments.topic_ids.get(name))
+        known_partitions = partition.commit.known_partitions
+        self._reports.outlived(self._engine.on_lost([name], now))
+        partitions = facts[name.topic].partitions if name.topic in facts else 0
+        assigned = Assigned(name, offset, (), hashed, known_partitions, partitions=partitions)
+        self._begin(assigned, now)
+
+    def _go_on_at(self, name: TopicPartition, position: int) -> int:
+        low, end = self._source.log_range(name, ASK_S)
+        if low <= position <= end:
+            # Only what the client had fetched ahead was gone, or the log has grown since.
+            return position
+        lost = _lost(position, low, end)
+        rule = "earliest" if name.topic in self._copies else self._rule
+        if rule == "fail":
+            raise WorkerStoppedError(
+                f"{name}: {lost}; on_out_of_range is fail. Set it to earliest or latest to go on,"
+                " or commit an offset for the group by hand"
+            )
+        offset = low if rule == "earliest" else end
+        self._reports.warn(f"{name}: {lost}; going on at {offset} (on_out_of_range: {rule})")
+        return offset
+
+    def _begin_anew(self, name: TopicPartition, facts: TopicFacts, now: float) -> None:
+        def begin() -> None:
+            low, _ = self._source.log_range(name, ASK_S)
+            self._assignments.topic_ids[name] = facts.topic_id
+            hashed = topic_hash(facts.topic_id)
+            partitions = facts.partitions
+            self._begin(Assigned(name, low, (), hashed, partitions, partitions=partitions), now)
+
+        self._try(name, begin, now)
+
+    def _begin(self, assigned: Assigned, now: float) -> None:
+        self._standing.pop(assigned.name, None)
+        self._source.seek(assigned.name, assigned.next_offset)
+        self._engine.on_assigned([assigned], now)
+
+
+def _lost(position: int, low: int, end: int) -> str:
+    if position < low:
+        return f"offsets {position}..{low - 1} are gone (retention or deletion)"
+    return f"offset {position} lies beyond the log's end {end} (the log was cut or made anew)"

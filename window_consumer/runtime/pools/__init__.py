@@ -1,0 +1,1 @@
+"""The kinds of slots that a worker may have."""

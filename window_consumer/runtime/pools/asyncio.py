@@ -1,0 +1,360 @@
+"""Slots as tasks of one event loop: each takes a slice, calls the coroutine handler, reports back.
+
+A slot is a ``CallTask``, which lives on from slice to slice and goes on with whatever is queued.
+There are only as many as there were slices to take at once.
+
+Where a coroutine stands that waits: its own frames, and those of what it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from asyncio import taskgroups
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import Context
+from operator import length_hint
+from queue import SimpleQueue
+from time import perf_counter
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
+from typing import Any, ClassVar
+
+from attrs import evolve
+
+from window_consumer.engine.guards.stalls import (
+    Ending,
+    Stalled,
+)
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.snapshot import LoopPicture
+from window_consumer.model.fault import Failure
+from window_consumer.runtime.calls.coroutine_calls import (
+    INTERRUPTED,
+    CallTask,
+    Interrupted,
+    apart,
+    call_batch,
+    call_each,
+    leaves_traces,
+)
+from window_consumer.runtime.context import current_slot
+from window_consumer.runtime.error_report import Where, handlers_part
+from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.pools.event_loop import EventLoop
+from window_consumer.runtime.pools.threads import Caller
+from window_consumer.runtime.stack_dump import Coroutines
+
+_MOST_TASKS = 5
+"""A task that waits for a task that waits for a task ..."""
+
+
+def stack_of(task: CallTask) -> list[tuple[FrameType, int]]:
+    """Return the frames of the call that a task waits in, the innermost last.
+
+    Where it waits for another task, those of that one follow. Empty where it does not wait. Any
+    thread may ask; while the loop goes on the answer may be a mixture of before and after.
+    """
+    frames = list(_frames(task.coroutine))
+    waits_for: Any = _waits_for(task, frames)
+    for _ in range(_MOST_TASKS):
+        if waits_for is None or not frames:
+            break
+        more = list(_frames(waits_for.get_coro()))
+        frames += more
+        waits_for = _waits_for(waits_for, more)
+    return frames
+
+
+def _frames(awaitable: object) -> Iterator[tuple[FrameType, int]]:
+    while awaitable is not None:
+        frame: FrameType | None
+        if isinstance(awaitable, CoroutineType):
+            frame, awaitable = awaitable.cr_frame, awaitable.cr_await
+        elif isinstance(awaitable, GeneratorType):
+            frame, awaitable = awaitable.gi_frame, awaitable.gi_yieldfrom
+        elif isinstance(awaitable, AsyncGeneratorType):
+            frame, awaitable = awaitable.ag_frame, awaitable.ag_await
+        else:
+            return
+        if frame is not None:
+            yield frame, frame.f_lineno
+
+
+def _waits_for(
+    task: asyncio.Task[Any], frames: list[tuple[FrameType, int]]
+) -> asyncio.Task[Any] | None:
+    """Return the task that a task waits for, the first one that is not done of several."""
+    future = getattr(task, "_fut_waiter", None)
+    candidates = [future, *getattr(future, "_children", ())]
+    if frames and frames[-1][0].f_code is taskgroups.TaskGroup.__aexit__.__code__:
+        candidates += getattr(frames[-1][0].f_locals.get("self"), "_tasks", ())
+    tasks = (each for each in candidates if isinstance(each, asyncio.Task) and not each.done())
+    return next(tasks, None)
+
+
+_BLOCKS = ", and it blocks the event loop: until it returns nothing else goes on in this worker"
+
+_log = own_logger()
+
+
+class AsyncPool:
+    """A fixed number of slots on the thread of an event loop, between two queues.
+
+    Whether a slice is over or abandoned is decided by who takes it out of ``_running``: the slot
+    that is through with it, on the loop, or the poll thread. Everything else of the slots belongs
+    to the loop.
+    """
+
+    ending: ClassVar[Ending] = "cancelled"
+
+    def __init__(
+        self,
+        worker: str,
+        slots: int,
+        caller: Caller,
+        completions: SimpleQueue[Any],
+        state: Any,
+        loop: EventLoop | None = None,
+    ):
+        self._worker = worker
+        self._caller = caller
+        self._completions = completions
+        self._state = state
+        self._loop = loop or EventLoop(f"wc-{worker}-loop")
+        self._waiting: deque[Slice] = deque()
+        """Slices that no slot has taken; the poll thread appends, the loop takes."""
+        self._rousing = False
+        """The loop has been asked to look into ``_waiting``."""
+        self._running: dict[Slice, CallTask] = {}
+        self._slots = slots
+        self._free = slots
+        """Slots that nobody occupies; below zero while more are occupied than may be used."""
+        self._idle: list[tuple[CallTask, asyncio.Future[None]]] = []
+        """Tasks without a slot, and what wakes them."""
+        self._is_apart = False
+        """A call has left something in its task's context: all have contexts of their own now."""
+        self._last: CallTask | None = None
+        """Who has begun with a slice last."""
+        self._blocked_at: float | None = None
+
+    # ---- for the poll thread
+
+    def start(self) -> None:
+        """Start the loop, unless somebody has."""
+        self._loop.is_used = True
+        self._loop.on_death = self._completions.put
+        self._loop.start()
+
+    def submit(self, slice_: Slice) -> None:
+        """Queue a slice; the next free slot takes it.
+
+        Waking the loop costs as much as a call, so many slices wake it once, and none does while
+        there is no free slot: those that are occupied look for more before they give themselves up.
+        """
+        self._waiting.append(slice_)
+        if self._free > 0 and not self._rousing:
+            self._rousing = True
+            self._loop.call(self._rouse)
+
+    @property
+    def is_ready(self) -> bool:
+        """Slots need no time to begin."""
+        return True
+
+    def use(self, slots: int) -> None:
+        """Let no more than so many slots take slices from now on; what runs may end."""
+        self._loop.call(self._resize, slots - self._slots)
+        self._slots = slots
+
+    def look_at(self, stalled: Stalled) -> Failure | None:
+        """Say where a call stands that has not returned for long; None where it has by now.
+
+        None, too, where it only waits for another one that blocks the loop. Where it is to be
+        abandoned its slot is replaced; where it is to be ended it is cancelled.
+        """
+        slice_ = stalled.slice_
+        task = self._running.get(slice_)
+        if task is None:
+            return None
+        blocker = self._blocker()
+        if blocker is not None and blocker is not task:
+            if not isinstance(blocker, CallTask):
+                self._tell_of(blocker)
+            return None
+        where = self._where(task)
+        if stalled.abandon:
+            if self._running.pop(slice_, None) is None:
+                return None
+            self._loop.call(self._replace)
+        note = _BLOCKS if blocker is task else ""
+        handler = slice_.call.handler
+        failure = self._caller.describe_stall(where, stalled.seconds, handler, note)
+        if stalled.end:
+            self._loop.call(self._end, (slice_,), failure)
+        return failure
+
+    def interrupt(self, slices: Sequence[Slice]) -> bool:
+        """Cancel the calls of these slices, whose partitions are given up."""
+        self._loop.call(self._end, slices, INTERRUPTED)
+        return True
+
+    def event_loop(self) -> LoopPicture:
+        """Return what its event loop has done so far. Any thread may ask."""
+        return LoopPicture(self._loop.computed_s, self._loop.late_s)
+
+    def coroutines(self) -> Coroutines:
+        """Return where the calls stand that run. Any thread may ask."""
+        return {
+            (slice_.partition.name, message.offset()): self._where(task)
+            for slice_, task in self._running.copy().items()
+            if (message := slice_.running()) is not None
+        }
+
+    def stop(self, timeout_s: float) -> int:
+        """End the loop and what still runs on it; return 1 where it has not ended by then."""
+        return 0 if self._loop.stop(timeout_s) else 1
+
+    def _where(self, task: CallTask) -> Where:
+        stack = stack_of(task)
+        if stack and asyncio.current_task(self._loop.loop) is not task:
+            return stack
+        return handlers_part(sys._current_frames().get(self._loop.thread.ident or 0))
+
+    def _blocker(self) -> object | None:
+        """Return the task that does not give the loop back, the loop itself where it is none."""
+        if not self._loop.is_blocked:
+            return None
+        return asyncio.current_task(self._loop.loop) or self._loop
+
+    def _tell_of(self, blocker: object) -> None:
+        """Write down, once, what blocks the loop that is no call: a task of a handler, a callback.
+
+        Nobody knows whose it is.
+        """
+        if self._blocked_at == self._loop.pulse_at:
+            return
+        self._blocked_at = self._loop.pulse_at
+        where = handlers_part(sys._current_frames().get(self._loop.thread.ident or 0))
+        stack = "".join(traceback.StackSummary.extract(iter(where)).format())
+        name = f"the task {blocker.get_name()}" if isinstance(blocker, asyncio.Task) else "a call"
+        _log.warning(
+            "%s: %s blocks the event loop: until it returns nothing else goes on in this worker;"
+            " it stands at:\n%s",
+            self._worker,
+            name,
+            stack.rstrip(),
+        )
+
+    # ---- on the loop
+
+    def _rouse(self) -> None:
+        self._rousing = False
+        self._let_begin()
+
+    def _let_begin(self) -> None:
+        """Let slots begin, as many as slices wait for one."""
+        for _ in range(min(self._free, len(self._waiting))):
+            self._free -= 1
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake a task that has no slot; make one where there is none."""
+        while self._idle:
+            _, woken = self._idle.pop()
+            if not woken.done():
+                woken.set_result(None)
+                return
+        # Its context is empty, whoever asks for it.
+        task = CallTask(self._work(), loop=self._loop.loop, context=Context())
+        task.worker = self._worker
+
+    def _resize(self, more: int) -> None:
+        self._free += more
+        self._let_begin()
+
+    def _replace(self) -> None:
+        """Give the slot of a task that does not need it any more to another one."""
+        self._free += 1
+        self._let_begin()
+
+    def _end(self, slices: Iterable[Slice], ending: Failure | Interrupted) -> None:
+        for slice_ in slices:
+            task = self._running.get(slice_)
+            if task is not None:
+                task.ending = task.ending or ending
+                slice_.call.cancelled = True
+                task.cancel()
+
+    async def _work(self) -> None:
+        """Occupy a slot while slices wait, then wait for the next time."""
+        task = asyncio.current_task()
+        assert isinstance(task, CallTask)
+        waiting, running = self._waiting, self._running
+        has_slot = True
+        try:
+            while True:
+                while waiting and self._free >= 0:
+                    slice_ = waiting.popleft()
+                    self._begin(slice_, task)
+                    call = call_batch if slice_.is_batch else call_each
+                    is_usable = await call(slice_, self._caller, task)
+                    has_slot = running.pop(slice_, None) is not None
+                    self._end_slice(slice_, task, is_mine=has_slot)
+                    if not is_usable:
+                        self._look_for_traces()
+                    if not (has_slot and is_usable):
+                        return
+                    if self._last is task:
+                        # Nobody else has begun: perhaps no call has waited. Others are next.
+                        await asyncio.sleep(0)
+                has_slot = False
+                await self._wait(task)
+                has_slot = True
+        except asyncio.CancelledError:
+            """Somebody has cancelled all tasks that there are; another one takes its place."""
+        finally:
+            if has_slot:
+                self._replace()
+
+    def _look_for_traces(self) -> None:
+        """Keep calls apart from now on if one has left something behind: a task each is dearer."""
+        if leaves_traces() and not self._is_apart:
+            self._is_apart = True
+            self._caller = evolve(self._caller, handler=apart(self._caller.handler))
+
+    def _begin(self, slice_: Slice, task: CallTask) -> None:
+        slice_.thread = self._loop.thread.ident or 0
+        slice_.call.state = self._state
+        slice_.call.whose = self._caller.whose
+        slice_.started = slice_.started or perf_counter()
+        self._running[slice_] = self._last = task
+
+    def _end_slice(self, slice_: Slice, task: CallTask, *, is_mine: bool) -> None:
+        """Report a slice, unless another slot has to go on with it."""
+        task.record = task.coroutine = None
+        current_slot.set(None)
+        if is_mine and length_hint(slice_.unclaimed):
+            self._waiting.appendleft(slice_)
+        else:
+            slice_.elapsed = perf_counter() - slice_.started
+            self._completions.put(slice_)
+
+    async def _wait(self, task: CallTask) -> None:
+        """Give the slot back and wait for another one."""
+        self._free += 1
+        if self._waiting and self._free > 0:
+            # It came while the slot was not free yet: nobody has been woken for it.
+            self._free -= 1
+            return
+        woken = self._loop.loop.create_future()
+        self._idle.append((task, woken))
+        try:
+            await woken
+        except asyncio.CancelledError:
+            if not woken.cancelled():
+                self._replace()
+            elif (task, woken) in self._idle:
+                self._idle.remove((task, woken))
+            raise

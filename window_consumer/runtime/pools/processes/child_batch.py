@@ -1,0 +1,142 @@
+"""A batch in a child process: one call for all of its records, and what is told of it.
+
+It has one token for all of its records: once the child has taken it, nothing is taken back. What
+became of the records crosses in one message.
+
+What a handler forks within a child process: it is no slot, and says nothing for one.
+
+It has the child's pipes and the memory that it shares with the parent. Left alone, one that comes
+back from the handler would go on with the slot's records, beside the slot.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, NoReturn
+
+from window_consumer.engine.scheduling.slices import Deviations, LaneOf
+from window_consumer.model.fault import Failure
+from window_consumer.model.produce import Produce
+from window_consumer.model.record import Call, Message
+from window_consumer.runtime.calls.batch_calls import call_batch
+from window_consumer.runtime.context import Slot
+from window_consumer.runtime.pools.processes.carried_errors import CarriedFailure, carried
+from window_consumer.runtime.pools.processes.serialization import Cargo, CrossedMessage, unpacked
+from window_consumer.runtime.pools.processes.shared_memory import TOLD, Berth
+from window_consumer.runtime.pools.threads import Caller
+
+came_back: Final[list[int]] = []
+"""Holds the id of a process that a handler has forked; empty in a slot."""
+
+
+def keep_apart(fds: Sequence[int], then: Callable[[], None]) -> None:
+    """From now on let what is forked here have nothing of these files; it calls ``then`` first."""
+
+    def apart() -> None:
+        came_back.append(os.getpid())
+        then()
+        # Not closed: the numbers would be given to files that the process opens next.
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for fd in fds:
+            os.dup2(nothing, fd, inheritable=False)
+        os.close(nothing)
+
+    os.register_at_fork(after_in_child=apart)
+
+
+def end() -> NoReturn:
+    """End a process that has come back from the handler that forked it."""
+    # No buffers are flushed: what is in them is the slot's.
+    text = f"the process {came_back[-1]}, which a handler has forked, came back from it: it ends\n"
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode())
+    os._exit(1)
+
+
+Results = tuple[Sequence[int], Sequence[Produce], str]
+"""The places of the records that a handler was called for, what it returned, and its name."""
+
+
+class ToldOfBatch(NamedTuple):
+    """The child says what became of a batch whose handler did not just return.
+
+    Records go by their place in it.
+    """
+
+    serial: int
+    failures: Sequence[CarriedFailure]
+    """Each once, however many records have failed of it."""
+    failed: Sequence[tuple[int, int]]
+    """Records, and which of the failures each has."""
+    held: Sequence[int]
+    skipped: Sequence[int]
+    returned: Sequence[Results]
+    filtered: Sequence[int] = ()
+    """Those of ``skipped`` that are for none of the handlers."""
+
+
+class CrossedBatch:
+    """A batch as the slot sees it in a child. Owner: the main thread."""
+
+    def __init__(self, cargo: Cargo, call: Call):
+        self.call = call
+        self.lane_of: LaneOf | None = None  # one call: nothing is held behind anything
+        self.messages: list[Message] = []
+        for row in unpacked(cargo):
+            message = CrossedMessage()
+            message.row = row
+            self.messages.append(message)
+        self.unclaimed: Iterator[Message] = iter(self.messages)
+        self.noted: Deviations | None = None
+
+    def deviate(self) -> Deviations:
+        """Return where the slot notes records whose handler did not just return."""
+        if self.noted is None:
+            self.noted = Deviations()
+        return self.noted
+
+
+def run_batch(
+    cargo: Cargo,
+    call: Call,
+    berth: Berth,
+    say: Callable[[object], None],
+    caller: Caller,
+    slot: Slot,
+) -> None:
+    """Call the handler for a batch, unless it was taken back, and tell what came of it."""
+    batch = CrossedBatch(cargo, call)
+    if not berth.tokens.take(False):
+        return
+    call_batch(batch, caller, slot)
+    if came_back:
+        end()
+    if batch.noted is not None:
+        say(_told(cargo.serial, batch.messages, batch.noted))
+        berth.words[TOLD] = 1
+    berth.over.add()
+
+
+def _told(serial: int, messages: Sequence[Message], noted: Deviations) -> ToldOfBatch:
+    places = {id(message): place for place, message in enumerate(messages)}
+    numbers: dict[int, int] = {}
+    failures: list[Failure] = []
+    failed: list[tuple[int, int]] = []
+    for message, failure in noted.failed:
+        number = numbers.setdefault(id(failure), len(failures))
+        if number == len(failures):
+            failures.append(failure)
+        failed.append((places[id(message)], number))
+    return ToldOfBatch(
+        serial,
+        [carried(failure) for failure in failures],
+        failed,
+        [places[id(message)] for message in noted.held],
+        [places[id(message)] for message in noted.skipped],
+        [
+            ([places[id(message)] for message in each.messages], each.results, each.handler)
+            for each in noted.returned
+        ],
+        [places[id(message)] for message in noted.filtered],
+    )

@@ -1,0 +1,386 @@
+"""One slot of a pool of processes: keeps a child alive, and knows what it has.
+
+When a child that has ended is replaced: what dies again and again must not keep a core busy.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from window_consumer.model.errors import LifespanError, RunError, UsageError, WindowConsumerError
+from window_consumer.model.record import Message
+from window_consumer.runtime.error_report import handlers_lines
+from window_consumer.runtime.pools.processes.child_batch import ToldOfBatch
+from window_consumer.runtime.pools.processes.child_logs import Line, log
+from window_consumer.runtime.pools.processes.child_main import Broken, Finished, Loaded, Ready, Told
+from window_consumer.runtime.pools.processes.child_process import Child, end_in_words
+from window_consumer.runtime.pools.processes.remote_batch import BatchParcel
+from window_consumer.runtime.pools.processes.remote_slice import Parcel, Posted
+from window_consumer.runtime.pools.processes.shared_memory import Berth
+from window_consumer.runtime.stack_dump import ChildPicture, ChildState
+from window_consumer.runtime.threads import WatchedThread
+
+if TYPE_CHECKING:
+    from window_consumer.runtime.pools.processes.pool import ProcessPool
+
+
+BACKOFF_S = 0.1
+MAX_BACKOFF_S: Final = 5.0
+"""A child that has died is replaced after a wait that doubles while children live for less."""
+
+
+class Replacement:
+    """The deaths of one slot's children. Owner: the thread that keeps them."""
+
+    def __init__(self) -> None:
+        self._quick = 0
+        """Deaths in a row, each soon after the start."""
+
+    def wait_s(self, lived_s: float, *, was_killed: bool, is_halving: bool) -> float:
+        """Return how long to wait after a child that has lived for so long.
+
+        One that we killed is replaced at once. So is one that died on a batch of several records
+        (``is_halving``): the batch comes back in halves, so there are no more such deaths than
+        records, and the record that is to blame is found the sooner.
+        """
+        if was_killed or lived_s > MAX_BACKOFF_S:
+            self._quick = 0
+            return 0.0
+        if is_halving:
+            return 0.0
+        self._quick += 1
+        return min(MAX_BACKOFF_S, BACKOFF_S * 2.0 ** min(self._quick - 1, 16))
+
+
+STUCK_S: Final = 0.015
+"""A parcel that has waited for so long behind one record goes to another child."""
+
+LEAVE_S = 10.0
+"""A child that is not needed any more gets so long for leaving its lifespan, and one that says
+nothing any more for ending."""
+
+MAX_STARTS: Final = 5
+"""So many children in a row that never became ready, and the worker stops: nothing will change."""
+
+
+class ProcessSlot:
+    """One slot: a thread that keeps a child, reads what it says, and replaces it when it dies.
+
+    What the child has is guarded by the pool's lock.
+    """
+
+    def __init__(self, name: str, pool: ProcessPool):
+        self.name = name
+        self._pool = pool
+        self.child: Child | None = None
+        """None while there is none that could work."""
+        self._living: Child | None = None
+        """The child even before it can work."""
+        self.parcels: dict[int, Parcel] = {}
+        """Those that it works on or has lying ready, in this order."""
+        self._free: list[Berth] = []
+        self._berths: dict[int, Berth] = {}
+        """By the parcel that was sent into it; busy until the child says that it is through."""
+        self._seen = (0, 0)
+        self.is_stuck = False
+        """Nothing is laid ready behind its record."""
+        self._is_halving = False
+        """The last child died on a batch of several records."""
+        self.failure: WindowConsumerError | None = None
+        """Why no child became ready."""
+        self._handlers: Sequence[str] = ()
+        """The names of the handlers that its child calls."""
+        self._rests_since: float | None = None
+        """Since when it may not be used; None while it may."""
+        self._leaves_since: float | None = None
+        """Since when its child has been told to end, as it is not needed."""
+        self._thread: threading.Thread | None = None
+        """Its keeper."""
+
+    # ---- for the pool; it holds the lock
+
+    @property
+    def is_idle(self) -> bool:
+        """It could begin with a parcel at once."""
+        return self.child is not None and not self._berths
+
+    @property
+    def rests(self) -> bool:
+        """It may not be used for now."""
+        return self._rests_since is not None
+
+    @property
+    def has_room(self) -> bool:
+        """A parcel could lie ready while it works on another."""
+        return self.child is not None and bool(self._free) and not self.is_stuck
+
+    @property
+    def lies_ready(self) -> Parcel | None:
+        """The parcel that it has not begun, if there is one behind another."""
+        parcels = list(self.parcels.values())
+        if len(parcels) < 2 or parcels[-1].berth is None or parcels[-1].begun:
+            return None
+        return parcels[-1]
+
+    def handler_of(self, parcel: Parcel) -> str:
+        """Return which handler the child calls for the record that it is on.
+
+        Empty where there is only one, or none has been chosen yet.
+        """
+        number = 0 if parcel.berth is None else parcel.berth.handler
+        return self._handlers[number - 1] if number else ""
+
+    def ask_for_frames(self) -> bool:
+        """Ask a child that runs a handler where it stands; False where it runs none."""
+        if self.child is None or self._running() is None:
+            return False
+        self.child.ask_for_frames()
+        return True
+
+    def picture(self, deadline: float | None) -> ChildPicture | None:
+        """Return what its child does; None without a child.
+
+        Where its stack was asked for the answer comes by ``deadline``.
+        """
+        child, living = self.child, self._living
+        if child is None:
+            pid = 0 if living is None else living.process.pid
+            return ChildPicture(self.name, pid, ChildState.STARTING) if living else None
+        running, pid = self._running(), child.process.pid
+        if running is None:
+            state = ChildState.RESTING if self.rests else ChildState.IDLE
+            return ChildPicture(self.name, pid, state)
+        parcel, message = running
+        return ChildPicture(
+            self.name,
+            pid,
+            ChildState.RUNNING,
+            (parcel.slice_.partition.name, message.offset()),
+            self.handler_of(parcel),
+            () if deadline is None else handlers_lines(child.asked_frames(deadline)),
+        )
+
+    def _running(self) -> tuple[Parcel, Message] | None:
+        """Return the record that its child is on, and the parcel that it is in."""
+        parcel = next(iter(self.parcels.values()), None)
+        message = None if parcel is None else parcel.current
+        return None if parcel is None or message is None else (parcel, message)
+
+    def take(self, parcel: Parcel) -> None:
+        """Send a parcel."""
+        assert self.child is not None
+        berth = self._free.pop()
+        parcel.go_to(self, berth, self._pool.next_serial())
+        if not self._berths:
+            parcel.slice_.started = perf_counter()
+        self._berths[parcel.serial] = berth
+        self.parcels[parcel.serial] = parcel
+        number = self.child.harbour.berths.index(berth)
+        self.child.posted.put(Posted(parcel.serial, number, parcel.slice_, parcel.messages))
+
+    def give(self, parcel: Parcel) -> bool:
+        """Let go of a parcel that has not begun; False where it has by now."""
+        if not parcel.take_away():
+            return False
+        del self.parcels[parcel.serial]
+        return True
+
+    def engage(self) -> None:
+        """Have a child from now on: start a keeper, unless there is one."""
+        self._rests_since = None
+        if self._thread is None:
+            self._thread = WatchedThread(self._keep, f"{self.name}-keeper", self._pool.stop_worker)
+            self._thread.start()
+
+    def rest(self, now: float, at_most_s: float) -> Parcel | None:
+        """Take nothing from now on, and end the child when it has rested for so long.
+
+        Returns what lay ready for it and was not begun, if anything did.
+        """
+        if self._thread is None:
+            return None
+        if self._rests_since is None:
+            self._rests_since = now
+        if self._leaves_since is not None:
+            if now - self._leaves_since > LEAVE_S:
+                self._leaves_since = now
+                self._pool.say_killed(self, LEAVE_S)
+                self.kill()
+        elif self.is_idle and now - self._rests_since >= at_most_s:
+            self._leaves_since = now
+            self.end()
+            self.child = None
+        ready = self.lies_ready
+        return ready if ready is not None and self.give(ready) else None
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until the slot has no child and no keeper; False where it still has."""
+        thread = self._thread
+        if thread is None:
+            return True
+        thread.join(timeout_s)
+        return not thread.is_alive()
+
+    def end(self) -> None:
+        """Let the child end after what it has."""
+        if self.child is not None:
+            self.child.posted.put(None)
+
+    def kill(self) -> None:
+        """End the child at once, ready or not."""
+        child = self._living
+        if child is not None:
+            child.kill()
+
+    # ---- the keeper's thread
+
+    def _keep(self) -> None:
+        pool = self._pool
+        unready, replacement = 0, Replacement()
+        while not pool.stopping.is_set():
+            born = perf_counter()
+            was_ready, was_killed = self._one_life()
+            if pool.stopping.is_set() or self._is_over():
+                return
+            unready = 0 if was_ready else unready + 1
+            wait_s = replacement.wait_s(
+                perf_counter() - born, was_killed=was_killed, is_halving=self._is_halving
+            )
+            if not was_ready and (not pool.started.is_set() or unready >= MAX_STARTS):
+                pool.gave_up(self)
+                return
+            if unready:
+                pool.say_not_begun(self, wait_s, unready, MAX_STARTS)
+            pool.stopping.wait(wait_s)
+
+    def _is_over(self) -> bool:
+        """Tell whether the slot needs no child for now; its keeper ends then."""
+        with self._pool.news:
+            self._leaves_since = None
+            is_over = self._rests_since is not None
+            if is_over:
+                self._thread = None
+            return is_over
+
+    def _one_life(self) -> tuple[bool, bool]:
+        """Run one child to its end; tell whether it became ready, and whether we killed it."""
+        pool = self._pool
+        child = self._living = Child(self.name, pool.equip)
+        feeder = WatchedThread(child.feed, f"{self.name}-feeder", pool.stop_worker, (self._look,))
+        feeder.start()
+        ready, doing = False, "imported the application"
+        self.failure = None
+        try:
+            while True:
+                said = child.hear()
+                if isinstance(said, Ready):
+                    ready = True
+                    self._handlers = said.handlers
+                    self._begin(child)
+                elif isinstance(said, Loaded):
+                    doing = "entered the application's lifespan"
+                elif isinstance(said, Broken):
+                    self.failure = (UsageError if said.is_usage else LifespanError)(said.text)
+                else:
+                    self._hear(said)
+        except EOFError:
+            end = end_in_words(child.wait(LEAVE_S))
+        except Exception as error:
+            # A handler may write to any file. The slot lives on: nobody else keeps its records.
+            pool.say_garbled(self, child, error)
+            child.wait(0.0)
+            end = "was killed, having said what is no message"
+        left = self._leaves_since is not None
+        killed = self._bury(child, end) or left
+        if not ready and self.failure is None:
+            self.failure = RunError(f"the process {self.name} {end} while it {doing}")
+        child.posted.put(None)
+        feeder.join()
+        self._living = None
+        child.close()
+        return ready, killed
+
+    def _begin(self, child: Child) -> None:
+        pool = self._pool
+        with pool.news:
+            self.child = child
+            self._free = list(child.harbour.berths)
+            self._berths.clear()
+            self.is_stuck = False
+            pool.has_begun(self)
+            pool.deal()
+            if pool.stopping.is_set():
+                self.end()
+
+    def _hear(self, said: object) -> None:
+        pool = self._pool
+        if isinstance(said, Finished):
+            with pool.news:
+                self._free.append(self._berths.pop(said.serial))
+                self.is_stuck = False
+                parcel = self.parcels.pop(said.serial, None)
+                following = next(iter(self.parcels.values()), None)
+                if following is not None:
+                    following.slice_.started = perf_counter()
+                if parcel is not None:
+                    parcel.finish()
+                    parcel.slice_.elapsed = said.elapsed_s
+                    pool.news.notify_all()
+                    pool.completed(parcel)
+                pool.deal()
+        elif isinstance(said, Told):
+            with pool.news:
+                parcel = self.parcels.get(said.serial)
+                if parcel is not None:
+                    parcel.note(said)
+                    pool.news.notify_all()
+        elif isinstance(said, ToldOfBatch):
+            with pool.news:
+                parcel = self.parcels.get(said.serial)
+                if isinstance(parcel, BatchParcel):
+                    parcel.note_batch(said)
+        elif isinstance(said, Line):
+            log(said)
+
+    def _bury(self, child: Child, end: str) -> bool:
+        """Sort out what the dead child had; tell whether we had killed it."""
+        pool = self._pool
+        with pool.news:
+            was_serving, self.child = self.child is not None, None
+            parcels = list(self.parcels.values())
+            self.parcels.clear()
+            self._is_halving = any(parcel.is_halved for parcel in parcels)
+            killed = any(parcel.ending is not None for parcel in parcels)
+            for parcel in reversed(parcels):
+                parcel.slice_.elapsed = max(0.0, perf_counter() - parcel.slice_.started)
+                if parcel.bereave(pool.death_of(self, end, self.handler_of(parcel))):
+                    pool.completed(parcel)
+                else:
+                    pool.put_back(parcel)
+            self._free.clear()
+            self._berths.clear()
+            pool.news.notify_all()
+            if was_serving and not pool.stopping.is_set():
+                pool.say_died(self, child, end, killed=killed)
+            pool.deal()
+        return killed
+
+    # ---- the feeder's thread
+
+    def _look(self) -> float | None:
+        """Take what lies ready away where the child does not get on; say when to look again."""
+        with self._pool.news:
+            parcel = self.lies_ready
+            if parcel is None or self.child is None:
+                return None
+            (serial, first), *_ = self.parcels.items()
+            seen, self._seen = self._seen, (serial, first.begun)
+            if seen == self._seen and self.give(parcel):
+                self.is_stuck = True
+                self._pool.put_back(parcel)
+                self._pool.deal()
+                return None
+        return STUCK_S

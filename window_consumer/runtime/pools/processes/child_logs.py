@@ -1,0 +1,95 @@
+"""Log lines of a child process: they go through the parent's logging, with the record's place."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from window_consumer.runtime.context import (
+    CROSSED,
+    RecordContext,
+)
+from window_consumer.runtime.log import with_line
+
+
+class LogSettings(NamedTuple):
+    """What the parent lets through, so that the child makes nothing in vain."""
+
+    levels: Mapping[str, int]
+    """By logger; the root's has no name."""
+    disabled: int
+
+    @classmethod
+    def of_this_process(cls) -> LogSettings:
+        """Return those of the parent, which calls it."""
+        loggers = logging.Logger.manager.loggerDict.items()
+        levels = {name: each.level for name, each in loggers if isinstance(each, logging.Logger)}
+        given = {name: level for name, level in levels.items() if level != logging.NOTSET}
+        return cls({**given, "": logging.getLogger().level}, logging.root.manager.disable)
+
+
+class Line(NamedTuple):
+    """A log record as it crosses."""
+
+    fields: bytes
+
+
+def to_parent(settings: LogSettings, say: Callable[[object], None]) -> None:
+    """Send what the child logs to its parent. Call it in the child, before anything logs."""
+    handler = _Handler(say)
+    handler.addFilter(RecordContext(keep=True))
+    for name, level in settings.levels.items():
+        logging.getLogger(name or None).setLevel(level)
+    logging.disable(settings.disabled)
+    logging.getLogger().addHandler(handler)
+
+
+def logs_apart() -> None:
+    """Let what a process logs that a handler has forked go to stderr: the way is not its own."""
+    root = logging.getLogger()
+    for handler in root.handlers:
+        if isinstance(handler, _Handler):
+            root.removeHandler(handler)
+            root.addHandler(logging.StreamHandler())
+
+
+def log(line: Line) -> None:
+    """Let the parent's loggers handle a child's line as one of their own."""
+    record = logging.makeLogRecord(pickle.loads(line.fields))  # noqa: S301 - from our own child
+    logger = logging.getLogger(record.name)
+    if logger.isEnabledFor(record.levelno):
+        with_line(logger, record)
+
+
+class _Handler(logging.Handler):
+    """Sends log records, made to plain values."""
+
+    def __init__(self, say: Callable[[object], None]):
+        super().__init__()
+        self._say = say
+        self._formatter = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one."""
+        try:
+            self._say(Line(self._plain(record)))
+        except Exception:
+            self.handleError(record)
+
+    def _plain(self, record: logging.LogRecord) -> bytes:
+        fields: dict[str, Any] = {**vars(record), CROSSED: True}
+        fields["msg"], fields["args"] = record.getMessage(), None
+        if record.exc_info:
+            fields["exc_text"] = record.exc_text or self._formatter.formatException(record.exc_info)
+            fields["exc_info"] = None
+        try:
+            return pickle.dumps(fields)
+        except Exception:
+            return pickle.dumps({name: _kept(value) for name, value in fields.items()})
+
+
+def _kept(value: Any) -> Any:
+    """Return what can cross of a field that somebody has added."""
+    return value if isinstance(value, str | int | float | bool | None) else repr(value)

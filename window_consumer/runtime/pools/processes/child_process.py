@@ -1,0 +1,208 @@
+"""A child process as its parent has it: started, spoken to, asked where it stands, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import os
+import pickle
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from traceback import FrameSummary
+from typing import Any, Final
+
+from window_consumer.model.errors import RunError
+from window_consumer.runtime.pools.processes.child_logs import LogSettings
+from window_consumer.runtime.pools.processes.child_main import (
+    STACK_SIGNAL,
+    Boot,
+)
+from window_consumer.runtime.pools.processes.remote_slice import Posted
+from window_consumer.runtime.pools.processes.serialization import (
+    packed,
+    pickled,
+)
+from window_consumer.runtime.pools.processes.shared_memory import Harbour
+
+_PIPE_BYTES: Final = 2**20
+"""A whole slice fits in, so that it lies ready when the child wants it."""
+
+STACK_S: Final = 0.25
+"""Longer than any child takes to say where it stands, unless it is stopped."""
+
+_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_LAST_FRAME = '"<string>", line 1 in <module>'
+
+_WHERE_WE_ARE = str(Path(__file__).parents[4])
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1));"
+    " from window_consumer.runtime.pools.processes.child_main import main; main()"
+)
+
+
+class Child:
+    """One child process. Owners: the thread that keeps its slot, and the one that feeds it.
+
+    It is spawned: nothing of the parent's threads, locks and connections is in it. It dies with
+    the thread that made it.
+    """
+
+    def __init__(self, name: str, equip: bytes):
+        self.name = name
+        self.harbour = Harbour()
+        self.posted: SimpleQueue[Posted | None] = SimpleQueue()
+        """What is to be sent; None ends the child when it has done everything before."""
+        child_down, down = os.pipe()
+        up, child_up = os.pipe()
+        stack, child_stack = os.pipe()
+        os.set_blocking(stack, False)
+        with contextlib.suppress(OSError):  # as large as the system allows
+            fcntl.fcntl(down, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        given = (child_down, child_up, child_stack, self.harbour.fd)
+        # Signals wait until the child can take them; the process group's are for the parent.
+        waiting = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        try:
+            self.process = subprocess.Popen(  # noqa: S603 - our own program
+                [
+                    sys.executable,
+                    *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined] # noqa: SLF001 - as multiprocessing does
+                    *("-c", _PROGRAM, _WHERE_WE_ARE),
+                    *(name, str(os.getpid()), *map(str, given)),
+                ],
+                stdin=subprocess.DEVNULL,
+                pass_fds=given,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, waiting)
+            for fd in (child_down, child_up, child_stack):
+                os.close(fd)
+        self._down = Connection(down, readable=False)
+        self._up = Connection(up, writable=False)
+        self._stack = stack
+        self._end = os.pidfd_open(self.process.pid)
+        self._news = select.poll()
+        self._news.register(up, select.POLLIN)
+        self._news.register(self._end, select.POLLIN)
+        self._boot(equip)
+
+    def _boot(self, equip: bytes) -> None:
+        boot = Boot(
+            sys.argv,
+            [path or os.getcwd() for path in sys.path],  # noqa: PTH109 - sys.path has strings
+            equip,
+            LogSettings.of_this_process(),
+            gc.get_threshold(),
+            freezes=bool(gc.get_freeze_count()),
+            switch_interval_s=sys.getswitchinterval(),
+        )
+        self._send(pickle.dumps(boot))
+
+    def feed(self, look: Callable[[], float | None]) -> None:
+        """Send what is posted, until the end. Runs on a thread of its own.
+
+        Calls ``look`` before it waits, and again after as many seconds as that returns.
+        """
+        while True:
+            timeout_s = look()
+            try:
+                item = self.posted.get(timeout=timeout_s)
+            except Empty:
+                continue
+            if item is None:
+                break
+            slice_, messages = item.slice_, item.messages
+            try:
+                cargo = pickled(packed(item.serial, item.berth, slice_, messages))
+            except Exception as error:
+                first = f"{slice_.partition.name}@{messages[0].offset()}"
+                raise RunError(f"{len(messages)} records from {first} on cannot cross") from error
+            self._send(cargo)
+            del item, slice_, messages, cargo
+        with contextlib.suppress(OSError):
+            self._down.send_bytes(b"")
+
+    def _send(self, data: bytes | memoryview) -> None:
+        # A child that is gone says so elsewhere: nobody hears its end as well as its keeper.
+        with contextlib.suppress(OSError):
+            self._down.send_bytes(data)
+
+    def hear(self) -> Any:
+        """Return what the child says next; EOFError once it has ended."""
+        # Programs that a handler has started may keep the pipe open: its end alone says nothing.
+        if all(fd == self._end for fd, _ in self._news.poll()):
+            raise EOFError
+        try:
+            return pickle.loads(self._up.recv_bytes())  # noqa: S301 - from our own child
+        except OSError as error:
+            raise EOFError from error
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        self.process.kill()
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the end of one that says nothing any more; it is killed where that takes longer.
+
+        Returns its exit code, the negative of a signal's number.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process.wait(timeout_s)
+        self.kill()
+        return self.process.wait()
+
+    def frames(self) -> list[FrameSummary]:
+        """Return where its main thread stands, the innermost frame last; empty if it is silent."""
+        deadline = perf_counter() + STACK_S
+        while True:
+            self.ask_for_frames()
+            frames = self.asked_frames(min(deadline, perf_counter() + STACK_S / 5))
+            # While an answer is being written another thread takes the signal, and nothing comes.
+            if frames or perf_counter() >= deadline:
+                return frames
+
+    def ask_for_frames(self) -> None:
+        """Ask where its main thread stands, without waiting for the answer."""
+        with contextlib.suppress(OSError):
+            while os.read(self._stack, 65536):
+                pass
+        self.process.send_signal(STACK_SIGNAL)
+
+    def asked_frames(self, deadline: float) -> list[FrameSummary]:
+        """Return what it has answered by then."""
+        text = ""
+        while _LAST_FRAME not in text:
+            left_s = max(0.0, deadline - perf_counter())
+            if not select.select([self._stack], [], [], left_s)[0]:
+                break
+            text += os.read(self._stack, 65536).decode("utf-8", "replace")
+        found = map(_FRAME.fullmatch, text.splitlines())
+        frames = [FrameSummary(each[1], int(each[2]), each[3]) for each in found if each]
+        return frames[::-1]
+
+    def close(self) -> None:
+        """Let go of a child that has ended; nobody uses it any more."""
+        self.process.wait()
+        self._down.close()
+        self._up.close()
+        os.close(self._stack)
+        os.close(self._end)
+        self.harbour.close()
+
+
+def end_in_words(returncode: int) -> str:
+    """Say how a process ended."""
+    if returncode >= 0:
+        return f"ended with exit code {returncode}"
+    try:
+        return f"was killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"was killed by signal {-returncode}"

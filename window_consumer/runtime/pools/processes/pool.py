@@ -1,0 +1,354 @@
+"""Slots as processes: who gets which slice, and what becomes of it when a process dies.
+
+The core sees the same slices as with threads. One is dealt to a child that has nothing to do, or
+else laid ready for one that works on another; it goes to somebody else where that takes long. When
+a child dies, the record that it was on fails, what it had finished counts, and the rest is dealt
+again.
+
+Several threads of the parent come here: the poll thread, and two for each child. ``news`` is the
+one lock; nothing is sent, received or waited for while it is held, but the news themselves and,
+for a quarter of a second, children that are asked where they stand.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from itertools import count
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any, ClassVar, Final
+
+from window_consumer.engine.guards.stalls import (
+    Ending,
+    Stalled,
+)
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import (
+    ProcessDiedError,
+    StartStoppedError,
+    WindowConsumerError,
+    WorkerStoppedError,
+)
+from window_consumer.model.fault import (
+    Failure,
+    Fault,
+    fingerprint,
+)
+from window_consumer.runtime.calls.coroutine_calls import INTERRUPTED
+from window_consumer.runtime.error_report import (
+    class_name,
+    handlers_lines,
+)
+from window_consumer.runtime.pools.processes.child_handle import ProcessSlot
+from window_consumer.runtime.pools.processes.child_process import (
+    STACK_S,
+    Child,
+)
+from window_consumer.runtime.pools.processes.remote_batch import BatchParcel
+from window_consumer.runtime.pools.processes.remote_slice import (
+    Parcel,
+    WatchedCall,
+)
+from window_consumer.runtime.pools.threads import Caller
+from window_consumer.runtime.stack_dump import ChildPicture
+
+REST_S = 60.0
+"""A child that is not needed rests: starting one takes a good part of a second, and a limit that is
+tried comes back within seconds. After this long it ends."""
+
+LEAVE_S: Final = 2.0
+"""Children get so long at least for leaving their lifespan."""
+
+_SAY_S: Final = 5.0
+"""While children take long to begin a line says so this often."""
+
+_DEATH_S: Final = 5.0
+"""A process that was killed is gone within milliseconds, unless the kernel holds it."""
+
+
+class ProcessPool:
+    """Child processes, at most ``slots``. Owner: poll thread, ``start`` and ``stop`` aside."""
+
+    ending: ClassVar[Ending] = "killed"
+
+    def __init__(  # noqa: PLR0913 - what every pool gets, and what its children are made of
+        self,
+        worker: str,
+        slots: int,
+        caller: Caller,
+        completions: SimpleQueue[Any],
+        state: Any,  # noqa: ARG002 - the children have their own
+        *,
+        equip: bytes,
+        logger: logging.Logger,
+    ):
+        self.equip = equip
+        """A pickled ``slot_process.Equip``."""
+        self.news = threading.Condition()
+        """Guards everything that children have; notified when something has become of it."""
+        self.stopping = threading.Event()
+        self.started = threading.Event()
+        """All slots have had a child that was ready."""
+        self._worker = worker
+        self._caller = caller
+        self._completions = completions
+        self._logger = logger
+        self.next_serial = count(1).__next__
+        self._waiting: deque[Parcel] = deque()
+        self._slots = [ProcessSlot(f"wc-{worker}-slot-{n}", self) for n in range(slots)]
+        self._used = self._slots
+        """Those that may take slices; the others rest, or have no child."""
+        self._unready = set(self._used)
+        self._failure: WindowConsumerError | None = None
+
+    # ---- the pool
+
+    def start(self) -> None:
+        """Start the children and wait until all are ready.
+
+        Raises UsageError where they cannot load the application, LifespanError where its lifespan
+        fails, RunError where one dies; all have ended then.
+        """
+        began = perf_counter()
+        with self.news:
+            for slot in self._used:
+                slot.engage()
+        while not self._have_begun(_SAY_S):
+            self._logger.info(
+                "%s: %d of %d child processes have not begun after %.0f s: they import the"
+                " application and enter its lifespan",
+                self._worker,
+                len(self._unready),
+                len(self._used),
+                perf_counter() - began,
+            )
+        if self._failure is not None:
+            self.stop(0.0)
+            raise self._failure
+        self.started.set()
+
+    def _have_begun(self, timeout_s: float) -> bool:
+        """Wait until all children are ready or one cannot be; False where that takes longer."""
+        with self.news:
+            return self.news.wait_for(
+                lambda: not self._unready or self._failure is not None, timeout_s
+            )
+
+    def stop_starting(self) -> None:
+        """Let ``start`` raise StartStoppedError, if it still waits. Any thread may call it."""
+        with self.news:
+            if not self.started.is_set() and self._failure is None:
+                self._failure = StartStoppedError("stopped while child processes were starting")
+                self.news.notify_all()
+
+    @property
+    def is_ready(self) -> bool:
+        """All children that may be used can work."""
+        return all(slot.child is not None for slot in self._used)
+
+    def use(self, slots: int) -> None:
+        """Let no more than so many children take slices from now on; what runs may end.
+
+        Those that are missing are started. What is too much rests, and ends after REST_S.
+        """
+        now = perf_counter()
+        with self.news:
+            self._used = self._slots[:slots]
+            if not self.started.is_set():
+                self._unready = set(self._used)
+                return
+            if self.stopping.is_set():
+                return
+            for slot in self._used:
+                slot.engage()
+            for slot in self._slots[slots:]:
+                ready = slot.rest(now, REST_S)
+                if ready is not None:
+                    self.put_back(ready)
+            self.deal()
+
+    def submit(self, slice_: Slice) -> None:
+        """Deal a slice; a child that has nothing to do takes it."""
+        slice_.call = WatchedCall(slice_.call)
+        kind = BatchParcel if slice_.is_batch else Parcel
+        parcel = kind(slice_, self.news, self._emptied)
+        slice_.claims = parcel
+        with self.news:
+            self._waiting.append(parcel)
+            self.deal()
+
+    def look_at(self, stalled: Stalled) -> Failure | None:
+        """Say where a call stands that has not returned for long; None where it has by now.
+
+        Where it is given up its process is killed: its slice comes back at once.
+        """
+        parcel = stalled.slice_.claims
+        assert isinstance(parcel, Parcel)
+        with self.news:
+            slot = parcel.slot
+            if slot is None or slot.child is None or not parcel.is_on(stalled.offset):
+                return None
+            where = handlers_lines(slot.child.frames())
+            note = "" if where else ", and its process does not say where it stands"
+            handler = slot.handler_of(parcel)
+            failure = self._caller.describe_stall(where, stalled.seconds, handler, note)
+            if stalled.end or stalled.abandon:
+                parcel.ending = failure
+                slot.child.kill()
+        return failure
+
+    def children(self) -> Sequence[ChildPicture]:
+        """Return what they do at this moment. Any thread may ask."""
+        with self.news:
+            asked = {slot for slot in self._slots if slot.ask_for_frames()}
+            deadline = perf_counter() + STACK_S
+            pictures = [slot.picture(deadline if slot in asked else None) for slot in self._slots]
+        return [picture for picture in pictures if picture is not None]
+
+    def interrupt(self, slices: Sequence[Slice]) -> bool:
+        """Kill the processes that are on these slices, whose partitions are given up."""
+        with self.news:
+            for slice_ in slices:
+                parcel = slice_.claims
+                if isinstance(parcel, Parcel) and parcel.slot and parcel.slot.child:
+                    parcel.ending = INTERRUPTED
+                    parcel.slot.child.kill()
+        return True
+
+    def stop(self, timeout_s: float) -> int:
+        """Let the children end after what they run, and kill those that do not; returns 0."""
+        with self.news:
+            self.stopping.set()
+            for slot in self._slots:
+                slot.end()
+            busy = [slot for slot in self._slots if slot.parcels]
+        now = perf_counter()
+        for slots, seconds in ((busy, timeout_s), (self._slots, max(timeout_s, LEAVE_S))):
+            for slot in slots:
+                if not slot.join(max(0.0, now + seconds - perf_counter())):
+                    slot.kill()
+                    slot.join(_DEATH_S)
+        return 0
+
+    # ---- for slots; they hold the lock
+
+    def deal(self) -> None:
+        """Hand out what waits; where nothing does, what lies ready behind something else."""
+        while self._waiting:
+            slot = self._next_slot()
+            if slot is None:
+                return
+            slot.take(self._waiting.popleft())
+        for idle in [slot for slot in self._used if slot.is_idle]:
+            for busy in self._slots:
+                parcel = busy.lies_ready
+                if parcel is None or not busy.give(parcel):
+                    continue
+                if parcel.messages:
+                    idle.take(parcel)
+                    break
+                self.put_back(parcel)  # all of it was taken back meanwhile
+
+    def _next_slot(self) -> ProcessSlot | None:
+        idle = next((slot for slot in self._used if slot.is_idle), None)
+        return idle or next((slot for slot in self._used if slot.has_room), None)
+
+    def completed(self, parcel: Parcel) -> None:
+        """Report a slice."""
+        self._completions.put(parcel.part())
+
+    def put_back(self, parcel: Parcel) -> None:
+        """Let a parcel that was not begun wait again, in front."""
+        if parcel.messages:
+            self._waiting.appendleft(parcel)
+        else:
+            parcel.waits = False
+            self.completed(parcel)
+
+    def _emptied(self, parcel: Parcel) -> None:
+        """Report a slice whose records were all taken back while it waited."""
+        parcel.waits = False
+        self._waiting.remove(parcel)
+        self.completed(parcel)
+
+    def has_begun(self, slot: ProcessSlot) -> None:
+        """Note that a slot has a child that can work."""
+        self._unready.discard(slot)
+        self.news.notify_all()
+
+    def gave_up(self, slot: ProcessSlot) -> None:
+        """Hear that a slot has no child and will not get one: stop, or do not even start."""
+        failure = slot.failure
+        with self.news:
+            if not self.started.is_set():
+                self._failure = self._failure or failure
+                self.news.notify_all()
+                return
+        self.stop_worker(
+            WorkerStoppedError(f"the process {slot.name} cannot be replaced: {failure}")
+        )
+
+    def stop_worker(self, error: WorkerStoppedError) -> None:
+        """Hear why the worker has to stop. Any thread may call it."""
+        self._completions.put(error)
+
+    def death_of(self, slot: ProcessSlot, end: str, handler: str) -> Failure:
+        """Return the failure of the record that a child was on when it died.
+
+        ``handler`` is empty where it is the only one, or none had been chosen.
+        """
+        where = f", in the handler {handler}" if handler else ""
+        text = f"the process {slot.name} {end} while it was on this record{where}"
+        error = ProcessDiedError(text)
+        name = class_name(type(error))
+        digest = end + where  # alike are those that ended alike
+        return Failure(error, Fault(name, str(error), "", fingerprint(name, digest)), handler)
+
+    def say_died(self, slot: ProcessSlot, child: Child, end: str, *, killed: bool) -> None:
+        """Write down that a child has died, and is replaced."""
+        why = "as its call did not return" if killed else "by itself"
+        self._logger.warning(
+            "%s: the process %s (%d) %s, %s; it is %s",
+            self._worker,
+            slot.name,
+            child.process.pid,
+            end,
+            why,
+            "not needed for now" if slot.rests else "replaced",
+        )
+
+    def say_garbled(self, slot: ProcessSlot, child: Child, error: Exception) -> None:
+        """Write down that a child has said what cannot be understood."""
+        self._logger.error(
+            "%s: the process %s (%d) said what is no message; it is killed\n%s",
+            self._worker,
+            slot.name,
+            child.process.pid,
+            "".join(traceback.format_exception(error)),  # a text holds no files open
+        )
+
+    def say_not_begun(self, slot: ProcessSlot, wait_s: float, times: int, most: int) -> None:
+        """Write down that a child could not begin, and is tried again."""
+        self._logger.warning(
+            "%s: no process could begin in place of %s, %d times of %d, the next one in %.1f s: %s",
+            self._worker,
+            slot.name,
+            times,
+            most,
+            wait_s,
+            slot.failure,
+        )
+
+    def say_killed(self, slot: ProcessSlot, seconds: float) -> None:
+        """Write down that a child that is not needed did not end."""
+        self._logger.warning(
+            "%s: the process %s is not needed, and did not leave its lifespan within %g s: it is"
+            " killed",
+            self._worker,
+            slot.name,
+            seconds,
+        )

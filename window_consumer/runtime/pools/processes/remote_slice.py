@@ -1,0 +1,245 @@
+"""A slice on its way to a child process and back, as the parent has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Condition
+from typing import TYPE_CHECKING, NamedTuple
+
+from window_consumer.engine.scheduling.slices import (
+    Deviations,
+    Returned,
+    Slice,
+)
+from window_consumer.model.fault import Failure
+from window_consumer.model.record import (
+    Call,
+    Message,
+)
+from window_consumer.runtime.calls.coroutine_calls import (
+    INTERRUPTED,
+    Interrupted,
+)
+from window_consumer.runtime.pools.processes.carried_errors import restored
+from window_consumer.runtime.pools.processes.shared_memory import (
+    CANCELLED,
+    TOLD,
+    Berth,
+)
+
+if TYPE_CHECKING:
+    from window_consumer.runtime.pools.processes.child_handle import ProcessSlot
+    from window_consumer.runtime.pools.processes.child_main import Told
+
+
+class Posted(NamedTuple):
+    """What is sent of a parcel."""
+
+    serial: int
+    berth: int
+    slice_: Slice
+    messages: Sequence[Message]
+
+
+class WatchedCall(Call):
+    """A call in another process: cancelling it is seen there."""
+
+    __slots__ = ("_cancelled", "berth")
+
+    def __init__(self, call: Call):
+        self._cancelled = call.cancelled
+        self.berth: Berth | None = None
+        super().__init__(call.attempt, call.state, call.before)
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the result of the call will be ignored."""
+        return self._cancelled
+
+    @cancelled.setter
+    def cancelled(self, value: bool) -> None:
+        self._cancelled = value
+        berth = self.berth
+        if berth is not None and value:
+            berth.words[CANCELLED] = 1
+
+
+class Parcel:
+    """A slice whose records are claimed in a child process, or wait for one.
+
+    It is the slice's ``claims``. ``news`` guards everything in it; the pool's lock.
+    """
+
+    def __init__(self, slice_: Slice, news: Condition, emptied: Callable[[Parcel], None]):
+        self.serial = 0
+        """By which the child knows it; another one each time that it is sent."""
+        self.slice_ = slice_
+        self.messages: list[Message] = list(slice_.messages)
+        """Those that nobody has taken back."""
+        self.slot: ProcessSlot | None = None
+        """Where it is; None while it waits, and when it is over."""
+        self.berth: Berth | None = None
+        self.told = 0
+        """Deviations that the child has told of."""
+        self._known = 0
+        """The record behind the last one of those."""
+        self.waits = True
+        """No child has it, and it is not over."""
+        self.ending: Failure | Interrupted | None = None
+        """What becomes of the record that its child is on: it has been killed for that."""
+        self._news = news
+        self._emptied = emptied
+
+    @property
+    def is_halved(self) -> bool:
+        """It comes back in halves if its child dies now."""
+        return False
+
+    # ---- what the core asks of claims
+
+    def left(self) -> int:
+        """Return how many records nobody has claimed."""
+        berth = self.berth
+        if berth is not None:
+            # It may hold another parcel by now.
+            return min(len(self.messages), berth.tokens.value)
+        return len(self.messages) if self.waits else 0
+
+    def take_back(self) -> list[Message]:
+        """Take everything that is unclaimed.
+
+        Returns once everything is known of the claimed records but the last.
+        """
+        with self._news:
+            if self.berth is not None:
+                taken = self._cut(self.berth.take_all())
+                told = self.berth.words[TOLD]
+                self._news.wait_for(lambda: self.told >= told or self.berth is None)
+                return taken
+            if not self.waits:
+                return []
+            taken = self._cut(len(self.messages))
+            self._emptied(self)
+            return taken
+
+    # ---- what the pool does; it holds the lock
+
+    def go_to(self, slot: ProcessSlot, berth: Berth, serial: int) -> None:
+        """Note that a child is about to get it."""
+        # First: an empty berth says that all of it is claimed, and whoever asks holds no lock.
+        berth.load(1 if self.slice_.is_batch else len(self.messages))
+        self.slot, self.berth, self.serial, self.waits = slot, berth, serial, False
+        self.told = self._known = 0
+        call = self.slice_.call
+        if isinstance(call, WatchedCall):
+            call.berth = berth
+            if call.cancelled:
+                call.cancelled = True
+
+    def take_away(self) -> bool:
+        """Take it from a child that has not begun it; False where it has."""
+        assert self.berth is not None
+        if not self.berth.take_whole():
+            return False
+        self.berth.take_all()
+        self._leave()
+        self.slice_.started = 0.0
+        self.waits = True
+        return True
+
+    def note(self, told: Told) -> None:
+        """Note that a record's handler did not just return."""
+        message, noted = self.messages[told.place], self.slice_.deviate()
+        if told.failure is not None:
+            noted.failed.append((message, restored(told.failure)))
+        elif told.is_skip:
+            noted.skipped.append(message)
+            noted.filtered += [message] if told.is_filtered else ()
+        elif told.results:
+            noted.returned.append(Returned((message,), told.results, told.handler))
+        else:
+            noted.held.append(message)
+        self._known = told.place + 1
+        self.told += 1
+
+    def finish(self) -> None:
+        """Note that the child is through with it."""
+        self._leave()
+
+    def bereave(self, failure: Failure) -> bool:
+        """Note that the child has died; False where it had not begun.
+
+        The record that it was on fails, those before it are over, those behind it go back.
+        """
+        assert self.berth is not None
+        unclaimed = self._cut(self.berth.take_all())
+        # It may have died after it had told of a record, before that counted as over.
+        over = max(self.berth.over.value, self._known)
+        self._leave()
+        if not self.messages:
+            self.messages = unclaimed
+            self.slice_.started = 0.0
+            self.waits = True
+            return False
+        noted = self.slice_.deviate()
+        if over < len(self.messages):
+            message = self.messages[over]
+            ending = INTERRUPTED if self._waits_for_another(message) else self.ending or failure
+            self._end(message, ending, noted)
+        noted.held.extend(unclaimed)
+        return True
+
+    def _waits_for_another(self, message: Message) -> bool:
+        """Tell whether a record is not called, because an earlier one of its lane is not over."""
+        lane_of, noted = self.slice_.lane_of, self.slice_.deviate()
+        if lane_of is None or (lane := lane_of(message)) is None:
+            return False
+        before = [each for each, _ in noted.failed]
+        before += [each for returned in noted.returned for each in returned.messages]
+        return lane in map(lane_of, before)
+
+    @staticmethod
+    def _end(message: Message, ending: Failure | Interrupted, noted: Deviations) -> None:
+        if isinstance(ending, Failure):
+            noted.failed.append((message, ending))
+        else:
+            noted.held.append(message)
+
+    def part(self) -> Slice:
+        """Return the slice, which is over. Nobody is left who needs it from here.
+
+        They are a ring while it is on its way: its records would stay until the garbage collector
+        comes, which for records that are gone at once takes longer than all else in the parent.
+        """
+        slice_ = self.slice_
+        del self.slice_
+        self.messages = []
+        return slice_
+
+    def is_on(self, offset: int) -> bool:
+        """Tell whether the child is about the record of this offset."""
+        current = self.current
+        return current is not None and bool(current.offset() == offset)
+
+    @property
+    def current(self) -> Message | None:
+        """The record that its child is on; None where it is on none."""
+        if self.berth is None:
+            return None
+        begun = self.begun
+        return self.messages[begun - 1] if begun > self.berth.over.value else None
+
+    @property
+    def begun(self) -> int:
+        """How many records its child has begun."""
+        return 0 if self.berth is None else len(self.messages) - self.berth.tokens.value
+
+    def _cut(self, count: int) -> list[Message]:
+        rest = len(self.messages) - count
+        cut, self.messages = self.messages[rest:], self.messages[:rest]
+        return cut
+
+    def _leave(self) -> None:
+        self.slot = self.berth = None
+        if isinstance(self.slice_.call, WatchedCall):
+            self.slice_.call.berth = None

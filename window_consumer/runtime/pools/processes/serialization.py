@@ -1,0 +1,152 @@
+"""Records on their way to another process: columns of plain values, and messages again there."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from itertools import repeat
+from operator import itemgetter
+from pickle import HIGHEST_PROTOCOL, Pickler
+from typing import Any, NamedTuple
+
+from window_consumer.engine.offsets import (
+    after,
+    is_contiguous,
+)
+from window_consumer.engine.scheduling.ordering import Ordering
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.record import Message
+
+Column = Sequence[Any]
+Row = tuple[Any, ...]
+
+
+class Cargo(NamedTuple):
+    """A slice as it crosses. Its records are of one partition."""
+
+    serial: int
+    """By which the parent knows it."""
+    berth: int
+    topic: str
+    partition: int
+    attempt: int
+    is_copy: bool
+    is_batch: bool
+    """One call gets all of its records."""
+    ordering: type[Ordering] | None
+    """Tells lanes; None where the slot need not care what failed before."""
+    offsets: Column
+    keys: Column | None
+    """None where no record has one; the same holds for headers."""
+    values: Column
+    headers: Column | None
+    kinds: Column | int
+    """Of the timestamps; a number where all are of that kind."""
+    times: Column
+
+
+def packed(serial: int, berth: int, slice_: Slice, messages: Sequence[Message]) -> Cargo:
+    """Return what crosses of a slice whose records are ``messages``, all of one class.
+
+    Column by column, each by one call into C: this is the parent's share of the work.
+    """
+    first, kind = messages[0], type(messages[0])
+    keys = list(map(kind.key, messages))
+    headers = list(map(kind.headers, messages))
+    stamps = list(map(kind.timestamp, messages))
+    kinds = set(map(_KIND, stamps))
+    return Cargo(
+        serial,
+        berth,
+        first.topic(),
+        first.partition(),
+        slice_.call.attempt,
+        slice_.call.before is not None,
+        slice_.is_batch,
+        None if slice_.lane_of is None else type(slice_.partition.ordering),
+        _offsets(slice_, messages),
+        None if keys[0] is None and keys.count(None) == len(keys) else keys,
+        list(map(kind.value, messages)),
+        headers if any(headers) else None,
+        kinds.pop() if len(kinds) == 1 else list(map(_KIND, stamps)),
+        array("q", list(map(_TIME, stamps))),
+    )
+
+
+def _offsets(slice_: Slice, messages: Sequence[Message]) -> Column:
+    if isinstance(slice_.seqs, range):  # in the order of the log
+        low, high = messages[0].offset(), messages[-1].offset()
+        if is_contiguous(low, high, len(messages)):
+            return range(low, after(high))
+    return list(map(type(messages[0]).offset, messages))
+
+
+def pickled(cargo: Cargo) -> memoryview:
+    """Return the bytes of a cargo. Nothing in it is there twice, so nothing is looked up."""
+    data = BytesIO()
+    pickler = Pickler(data, HIGHEST_PROTOCOL)
+    pickler.fast = True
+    pickler.dump(tuple(cargo))
+    return data.getbuffer()
+
+
+def unpacked(cargo: Cargo) -> Iterator[Row]:
+    """Return what the messages of a cargo are made of, in their order."""
+    nothing = repeat(None)
+    return zip(
+        cargo.offsets,
+        cargo.keys or nothing,
+        cargo.values,
+        cargo.headers or nothing,
+        repeat(cargo.kinds) if isinstance(cargo.kinds, int) else cargo.kinds,
+        cargo.times,
+        repeat(cargo.topic),
+        repeat(cargo.partition),
+    )
+
+
+_KIND, _TIME = itemgetter(0), itemgetter(1)
+
+
+class CrossedMessage:
+    """What a slot in another process has for the client's message."""
+
+    # Set by whoever makes one: a call of __init__ would take three times as long as all the rest.
+    __slots__ = ("row",)
+    row: Row
+
+    def __len__(self) -> int:
+        value = self.row[2]
+        return 0 if value is None else len(value)
+
+    def topic(self) -> str:
+        """Return the topic's name."""
+        return str(self.row[6])
+
+    def partition(self) -> int:
+        """Return the partition's number."""
+        return int(self.row[7])
+
+    def offset(self) -> int:
+        """Return the record's own offset."""
+        return int(self.row[0])
+
+    def key(self) -> bytes | None:
+        """Return the key's bytes or None."""
+        key: bytes | None = self.row[1]
+        return key
+
+    def value(self) -> bytes | None:
+        """Return the value's bytes, None for a tombstone."""
+        value: bytes | None = self.row[2]
+        return value
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """Return pairs of name and bytes (or None), None where there are no headers."""
+        headers: list[tuple[str, bytes | None]] | None = self.row[3]
+        return headers
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the kind of the time and milliseconds since 1970."""
+        return self.row[4], self.row[5]

@@ -1,0 +1,545 @@
+"""What a worker says while it runs: log lines, few enough to be read in a storm."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from attrs import define
+
+from window_consumer.engine.decisions import (
+    Assigned,
+    Away,
+    Hovering,
+    Outlived,
+    PassedOver,
+)
+from window_consumer.engine.guards.circuit_breaker import (
+    BreakerNews,
+    BreakerState,
+)
+from window_consumer.engine.guards.stalls import (
+    Ending,
+    Returned,
+    Stalled,
+)
+from window_consumer.engine.retry.output import Production
+from window_consumer.engine.retry.policy import (
+    FailedRecord,
+    RetryRules,
+)
+from window_consumer.engine.retry.queue import describe
+from window_consumer.engine.scheduling.adaptive_concurrency import LimitNews
+from window_consumer.model.errors import (
+    GivenUpError,
+    NotCalled,
+    ProcessCrashedError,
+    ProcessDiedError,
+    PublishFailedError,
+    RetryLater,
+    WindowConsumerError,
+)
+from window_consumer.model.fault import Failure
+from window_consumer.model.headers import Reason
+from window_consumer.model.protocols import CommitResults
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+from window_consumer.runtime.context import (
+    ToldKey,
+    key_text,
+    trace_of,
+)
+
+_ENDS = {
+    "dead_letter": "it leaves for the dead letters",
+    "drop": "it is dropped",
+    "stop": "the worker stops",
+}
+
+_NOW = {
+    BreakerState.OPEN: "nothing starts and nothing leaves until the cool-down is over",
+    BreakerState.PAUSED: "nothing starts and no attempt is spent until then",
+    BreakerState.HALF_OPEN: "one call at a time finds out whether it is over",
+    BreakerState.CLOSED: "everything goes on",
+}
+
+_ENDED: Mapping[Ending, str] = {
+    "cancelled": "is cancelled",
+    "killed": "is killed with its process, which is replaced",
+}
+_INTERRUPTED: Mapping[Ending, str] = {
+    "cancelled": "cancelled",
+    "killed": "killed with their processes",
+}
+
+MUCH = 1.25
+"""A concurrency that has changed by less is not worth a line."""
+
+_LINES_OF_A_STORM = 3
+_MOST_STORMS = 1000
+_MOST_HANGING = 8
+"""More calls that hang than these share a line when their partitions are given up."""
+
+QUIET_S = 10.0
+"""One traceback per kind of error, and one line per kind of trouble, in this time."""
+
+_OUTLIVED = (
+    "%s: the call for %s@%d (key %r) outlived its partition: it sees record.cancelled and its"
+    " result will be ignored"
+)
+_OUTLIVED_HOME = (
+    "%s: the call for %s@%d (key %r) outlived its source's partition: another member may call a"
+    " record of its lane meanwhile; its result counts"
+)
+
+_MILLISECONDS = re.compile(r"\b\d+ ?ms\b")
+"""The client says how long each failed attempt took: no reason for a line of its own."""
+
+_WHY = {Reason.FATAL: "fatal", Reason.CRASHED: "it is not called again"}
+
+Now = Callable[[], float]
+
+
+@define
+class _Kind:
+    said_at: float
+    unsaid: int = 0
+
+
+class Repetition:
+    """Decides which of many equal events are worth a line. Owner: one thread."""
+
+    def __init__(self, now: Now):
+        self._now = now
+        self._kinds: dict[str, _Kind] = {}
+
+    def worth_saying(self, kind: str) -> int | None:
+        """Return how many were kept quiet since the last line, None to keep this one quiet too."""
+        now = self._now()
+        known = self._kinds.get(kind)
+        if known is None:
+            if len(self._kinds) > 1000:
+                self._kinds.clear()
+            self._kinds[kind] = _Kind(now)
+            return 0
+        if now - known.said_at < QUIET_S:
+            known.unsaid += 1
+            return None
+        unsaid, known.unsaid, known.said_at = known.unsaid, 0, now
+        return unsaid
+
+
+class Storm:
+    """Calls that hang at one place. Owner: one thread."""
+
+    def __init__(self, now: Now):
+        self._now = now
+        self._since = float("-inf")
+        self._lines = 0
+        self.first = ""
+        """The first record of which something was said."""
+        self.unsaid: list[str] = []
+        """Those of which nothing was said."""
+
+    def is_worth_a_line(self, place: str) -> bool:
+        """Tell whether a call gets a line of its own: few do, and then none for ten seconds."""
+        now = self._now()
+        if now - self._since >= QUIET_S:
+            self._since, self._lines = now, 0
+        self._lines += 1
+        if self._lines > _LINES_OF_A_STORM:
+            self.unsaid.append(place)
+            return False
+        self.first = self.first or place
+        return True
+
+    def text(self) -> str:
+        """Say how many they were, and name some."""
+        shown = ", ".join(self.unsaid[:8])
+        return f"{len(self.unsaid)} more calls ({shown}{', ...' if len(self.unsaid) > 8 else ''})"
+
+
+class Reports:
+    """The log of one worker. Owner: poll thread."""
+
+    def __init__(
+        self,
+        worker: str,
+        logger: logging.Logger,
+        now: Now,
+        told_key: ToldKey = lambda _, key: key,
+        handler: str = "",
+    ):
+        self._worker = worker
+        self._logger = logger
+        self._told_key = told_key
+        self._handler = handler
+        self._of = {"worker": worker}
+        self._repetition = Repetition(now)
+        self._now = now
+        self._storms: dict[str, Storm] = {}
+        self._troubles = 0
+        self._said_limit = 0
+        self._said_cut_short = False
+
+    def info(self, text: str) -> None:
+        """Write a line that is always worth it."""
+        self._logger.info("%s: %s", self._worker, text, extra=self._of)
+
+    def warn(self, text: str) -> None:
+        """Write a warning; the same one at most every ten seconds."""
+        self._say(logging.WARNING, text, text)
+
+    def error(self, text: str) -> None:
+        """Write an error line."""
+        self._logger.error("%s: %s", self._worker, text, extra=self._of)
+
+    def observer_failed(self, error: Exception) -> None:
+        """Write down that somebody who only listens has failed; the work goes on."""
+        self.warn(f"telemetry lost an event ({error!r}); nothing else is affected")
+
+    def trouble(self, error: WindowConsumerError) -> None:
+        """Write down what the client is trying to get over."""
+        text = str(error)
+        self._say(logging.WARNING, text, _MILLISECONDS.sub("", text))
+
+    def not_copied(self, failed: FailedRecord, error: PublishFailedError) -> None:
+        """Write down that a record's copy was not taken, one line per kind of refusal."""
+        what_to_do = (
+            "; raise the topic's max.message.bytes, or see retry.on_oversize"
+            if error.too_large
+            else ""
+        )
+        text = (
+            f"{describe(failed)} stays open, its copy was not taken and is tried again:"
+            f" {error}{what_to_do}"
+        )
+        self._say(logging.WARNING, text, str(error))
+
+    def not_produced(self, production: Production, index: int, error: PublishFailedError) -> None:
+        """Write down that a record's result was not taken, where it is sent again."""
+        if error.refused and not (error.too_large and not production.alone):
+            return  # the call counts as failed, and that is told
+        offset = production.messages[0].offset()
+        text = (
+            f"{production.partition.name}@{offset} stays open, its result for"
+            f" {production.results[index].topic} was not taken and is sent again: {error.why}"
+        )
+        self._say(logging.WARNING, text, f"result: {error}")
+
+    def failed(self, records: Iterable[FailedRecord], rules: RetryRules, now: float) -> None:
+        """Write down failed calls, with one traceback per kind and ten seconds."""
+        for failed in records:
+            self._say_cut_short(failed, rules)
+            unsaid = self._repetition.worth_saying(failed.failure.fault.fingerprint)
+            if unsaid is None:
+                continue
+            more = f" ({unsaid} more of this kind since the last line)" if unsaid else ""
+            self._logger.warning(
+                "%s: %s %s",
+                self._worker,
+                describe(failed),
+                _what_became_of(failed, rules, now, more),
+                extra={
+                    **self._place(failed.partition.name, failed.message.offset(), failed.calls),
+                    **self._whose(failed.message, failed.failure),
+                    **_trace(failed.message),
+                },
+            )
+
+    def _say_cut_short(self, failed: FailedRecord, rules: RetryRules) -> None:
+        """Write down, once, that a record waits for less long than its handler has asked for."""
+        error = failed.failure.error
+        if self._said_cut_short or not isinstance(error, RetryLater):
+            return
+        if error.after_s <= rules.longest_later_s:
+            return
+        self._said_cut_short = True
+        longest = f"{rules.longest_later_s:g} s"
+        if rules.levels:
+            most = f"its last level waits {longest}: add one that fits"
+        elif rules.on_failure == "block":
+            most = (
+                f"with on_failure: block no wait is longer than the upper end of backoff, {longest}"
+            )
+        else:
+            most = (
+                f"without retry.levels no wait is longer than the upper end of backoff, {longest},"
+                f" and each is one of {rules.attempts} attempts: add a level that waits as long"
+            )
+        self._logger.warning(
+            "%s: %s asked for RetryLater(%g), which is cut short: %s (said once)",
+            self._worker,
+            describe(failed),
+            error.after_s,
+            most,
+        )
+
+    def hovering(self, news: Iterable[Hovering]) -> None:
+        """Write down start cells that make no progress."""
+        for each in news:
+            self._logger.warning(
+                "%s: %s hovers: its start cell has made no progress for %.0f s; the first open"
+                " record is offset %d, attempt %d (SIGUSR1 shows where its handler stands)",
+                self._worker,
+                each.name,
+                each.age_s,
+                each.offset,
+                each.attempt,
+            )
+
+    def passed_over(self, news: Iterable[PassedOver]) -> None:
+        """Write down records that came after later ones of their partition."""
+        for each in news:
+            self._logger.error(
+                "%s: %s: records of offsets %d..%d came after later ones and are not handled; the"
+                " committed offset may lie beyond them: a bug, please report it",
+                self._worker,
+                each.name,
+                each.offsets.start,
+                each.offsets.stop - 1,
+            )
+
+    def away(self, news: Sequence[Away]) -> None:
+        """Write down that copies wait for the owner of their source's partition."""
+        if not news:
+            return
+        shown = ", ".join(f"{each.name} (its source's is {each.home})" for each in news[:4])
+        more = f" and {len(news) - 4} more partitions" if len(news) > 4 else ""
+        self._logger.warning(
+            "%s: %d copies wait, for %.0f s so far, in %s%s: another member of the group owns the"
+            " partition of their source, and a lane has one owner. They go on when all members"
+            " read the same topics: give all of them the same retry.levels",
+            self._worker,
+            sum(each.copies for each in news),
+            max(each.seconds for each in news),
+            shown,
+            more,
+        )
+
+    def breaker(self, news: Iterable[BreakerNews]) -> None:
+        """Write down that the circuit breaker has opened, half opened or closed."""
+        for each in news:
+            if each.worth_a_line:
+                level = logging.WARNING if each.state is BreakerState.OPEN else logging.INFO
+                self._logger.log(
+                    level,
+                    "%s: breaker %s: %s; %s",
+                    self._worker,
+                    each.state,
+                    each.why,
+                    _NOW[each.state],
+                )
+
+    def limit(self, news: LimitNews | None) -> None:
+        """Write down that the concurrency has changed by much since the last line about it."""
+        if news is None:
+            return
+        said = self._said_limit or news.before
+        if max(said, news.limit) < MUCH * min(said, news.limit):
+            return
+        if self._repetition.worth_saying("limit") is not None:
+            self._said_limit = news.limit
+            self._logger.info(
+                "%s: concurrency %d, it was %d: %s", self._worker, news.limit, said, news.why
+            )
+
+    def stalled(self, call: Stalled, failure: Failure, ending: Ending) -> None:
+        """Write down where a call stands that does not return, and what becomes of it.
+
+        Of many that stand at the same place some have a line, and the others are counted in one.
+        """
+        if len(self._storms) > _MOST_STORMS:
+            self._storms.clear()
+        kind = f"{failure.fault.fingerprint} {call.is_relief} {call.end} {call.abandon}"
+        storm = self._storms.setdefault(kind, Storm(self._now))
+        if storm.is_worth_a_line(f"{call.name}@{call.offset}"):
+            self._stalled(call, failure, ending, storm)
+
+    def calm(self) -> None:
+        """Say of how many calls nothing was said; at the end of a worker."""
+        for storm in self._storms.values():
+            if storm.unsaid:
+                self.warn(f"{storm.text()} hang at the place of {storm.first}")
+        self._storms.clear()
+
+    def _stalled(self, call: Stalled, failure: Failure, ending: Ending, storm: Storm) -> None:
+        more = f" ({storm.text()} since the last such line)" if storm.unsaid else ""
+        storm.unsaid.clear()
+        what = "holds up its window, in which all else is done" if call.is_relief else "stalls"
+        then = "is only reported"
+        if call.end:
+            then = _ENDED[ending]
+        elif call.abandon:
+            then = "is abandoned, its record leaves"
+        self._logger.warning(
+            "%s: the call for %s@%d (key %r, attempt %d%s) has been running for %.1f s and %s: it"
+            " %s%s; it stands at:\n%s",
+            self._worker,
+            call.name,
+            call.offset,
+            self._told_key(call.name.topic, call.key),
+            call.attempt,
+            f", handler {failure.handler}" if failure.handler else "",
+            call.seconds,
+            what,
+            then,
+            more,
+            failure.fault.stack.rstrip(),
+            extra={
+                **self._place(call.name, call.offset, call.attempt),
+                **self._whose(call.slice_.running(), failure),
+                **_trace(call.slice_.running()),
+            },
+        )
+
+    def returned(self, calls: Iterable[Returned]) -> None:
+        """Write down abandoned calls that have ended."""
+        for call in calls:
+            self._logger.info(
+                "%s: the abandoned call for %s@%d has ended after %.1f s; its result is ignored",
+                self._worker,
+                call.name,
+                call.offset,
+                call.seconds,
+                extra=self._place(call.name, call.offset),
+            )
+
+    def interrupted(
+        self,
+        calls: Sequence[tuple[TopicPartition, int]],
+        go_on: int,
+        why: str,
+        ending: Ending,
+    ) -> None:
+        """Write down that calls were ended because their partitions are given up."""
+        shown = ", ".join(f"{name}@{offset}" for name, offset in calls[:4])
+        more = f" and {len(calls) - 4} more" if len(calls) > 4 else ""
+        refused = f", {go_on} go on" if go_on else ""
+        self._logger.warning(
+            "%s: %s: %d calls were %s (%s%s)%s; their records will run again",
+            self._worker,
+            why,
+            len(calls),
+            _INTERRUPTED[ending],
+            shown,
+            more,
+            refused,
+        )
+
+    def recalled(self, assigned: Iterable[Assigned]) -> None:
+        """Say which partitions came back with what had finished before they were lost."""
+        for each in assigned:
+            if each.kept is not None and each.committed is not None:
+                finished = each.kept.beyond(each.committed[0])
+                self._logger.info(
+                    "%s: %s was lost and has come back, and nobody else has committed: %d finished"
+                    " records beyond offset %d are not handled again",
+                    self._worker,
+                    each.name,
+                    sum(map(len, finished)),
+                    each.committed[0],
+                    extra=self._of,
+                )
+
+    def outlived(self, calls: Iterable[Outlived]) -> None:
+        """Write down calls that go on although their partition was given up.
+
+        Of many that were known to hang each is named, in one line.
+        """
+        calls = list(calls)
+        hanging = [each for each in calls if each.hangs]
+        if len(hanging) > _MOST_HANGING:
+            calls = [each for each in calls if not each.hangs]
+            places = ", ".join(
+                f"{each.name}@{each.offset} (key {self._told_key(each.name.topic, each.key)!r})"
+                for each in hanging
+            )
+            self._logger.warning(
+                "%s: %d calls outlived their partitions: they see record.cancelled and their"
+                " results will be ignored: %s",
+                self._worker,
+                len(hanging),
+                places,
+                extra=self._of,
+            )
+        for call in calls:
+            self._logger.warning(
+                _OUTLIVED_HOME if call.counts else _OUTLIVED,
+                self._worker,
+                call.name,
+                call.offset,
+                self._told_key(call.name.topic, call.key),
+                extra=self._place(call.name, call.offset),
+            )
+
+    def commits(self, results: CommitResults) -> None:
+        """Write down the commits that were refused."""
+        for name, error in results.items():
+            if error is not None:
+                text = f"{name}: not committed, trying again: {error}"
+                if isinstance(error, GivenUpError):
+                    text = f"{name}: not committed: {error}"
+                self._say(logging.WARNING, text, f"commit {error}")
+
+    def _place(
+        self, name: TopicPartition, offset: int, attempt: int | None = None
+    ) -> dict[str, object]:
+        """Return the fields by which handlers' own log lines name their record, too."""
+        return {
+            "worker": self._worker,
+            "topic": name.topic,
+            "partition": name.partition,
+            "offset": offset,
+            "attempt": attempt,
+        }
+
+    def _whose(self, message: Message | None, failure: Failure) -> dict[str, object]:
+        """Return the handler and the key, as those lines have them."""
+        key = None if message is None else self._told_key(message.topic(), message.key())
+        return {"handler": failure.handler or self._handler, "key": key_text(key)}
+
+    def _say(self, level: int, text: str, kind: str) -> None:
+        unsaid = self._repetition.worth_saying(kind)
+        if unsaid is not None:
+            more = f" ({unsaid} more since the last line)" if unsaid else ""
+            self._logger.log(level, "%s: %s%s", self._worker, text, more, extra=self._of)
+
+
+def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: str) -> str:
+    fault = failed.failure.fault
+    if isinstance(failed.failure.error, NotCalled):
+        return f"{fault.message}; {_ENDS[failed.end]}{more}"
+    stack = f"\n{fault.stack.rstrip()}" if fault.stack else ""
+    return (
+        f"failed at attempt {failed.calls} {_of_how_many(failed, rules)} with {fault.words};"
+        f" {_next_step(failed, now)}{more}{stack}"
+    )
+
+
+def _of_how_many(failed: FailedRecord, rules: RetryRules) -> str:
+    """Say how far the record is on its way out: what ends processes has attempts of its own."""
+    kind = type(failed.failure.error)
+    if kind is ProcessDiedError:
+        return f"(crash {failed.deaths} of {rules.crash_attempts})"
+    if kind is ProcessCrashedError:
+        return "(its crash_attempts are spent)"
+    return f"of {failed.hop.attempts + rules.allowed(failed.partition.rung.level)}"
+
+
+def _next_step(failed: FailedRecord, now: float) -> str:
+    if failed.reason is None:
+        return f"next attempt in {max(0.0, failed.due - now):.1f} s"
+    if failed.level is not None:
+        return f"it moves to the retry topic of {failed.level.name}"
+    why = _WHY.get(failed.reason, "its attempts are spent")
+    return f"{why}, it leaves"
+
+
+def _trace(message: Message | None) -> dict[str, object]:
+    """Return the fields that say to which trace a record belongs."""
+    trace_id, span_id = (None, None) if message is None else trace_of(message)
+    return {"trace_id": trace_id, "span_id": span_id}

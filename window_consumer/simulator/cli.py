@@ -1,0 +1,259 @@
+"""``window-consumer simulate``: a configuration on random schedules, every promise checked."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from random import Random
+from time import perf_counter
+from typing import Any
+
+import click
+from attrs import define, field, frozen
+
+from window_consumer.app.application import App
+from window_consumer.app.loading import load_app
+from window_consumer.app.plan import Plan, PlannedWorker
+from window_consumer.cli import options
+from window_consumer.cli.output import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+)
+from window_consumer.cli.run import Signals
+from window_consumer.model.errors import UsageError
+from window_consumer.runtime.pools.inline_event_loop import HandLoop
+from window_consumer.simulator.fault_plan import Weather
+from window_consumer.simulator.likeness import (
+    HandlerWeather,
+    Likeness,
+)
+from window_consumer.simulator.schedule import Plan as Schedule
+from window_consumer.simulator.simulator import (
+    FRAMEWORK,
+    MakeWeather,
+    ViolationError,
+    simulate,
+)
+from window_consumer.simulator.system_under_test import Subject
+
+SEEDS = 1000
+
+_TOLD = 5
+"""So many broken schedules of a worker are told; the others are counted."""
+
+
+class Seeds(click.ParamType[range]):
+    """How many schedules, or which ones: ``1000`` or ``200..300``."""
+
+    name = "seeds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> range:
+        """Return the seeds."""
+        if isinstance(value, range):
+            return value
+        first, dots, last = str(value).partition("..")
+        try:
+            seeds = range(int(first), int(last)) if dots else range(int(first))
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor a range such as 200..300", param, ctx)
+        if not seeds or seeds.start < 0:
+            self.fail(f"{value!r} has no seed: they count from 0", param, ctx)
+        return seeds
+
+
+@frozen
+class Task:
+    """What to simulate of each worker."""
+
+    seeds: range
+    tell: bool
+    steps: int | None
+    values: tuple[bytes, ...]
+    calling: bool
+    replay: str
+    """How to call the command again, but for worker and seed."""
+    subject: Subject = FRAMEWORK
+    stop_asked: Callable[[], bool] = lambda: False
+    """Asked between two schedules. An exception would be lost where Python ignores those: in the
+    callback of a weak reference, say."""
+
+
+@click.command("simulate")
+@options.application
+@options.config
+@options.only
+@options.overrides
+@click.option(
+    "--seeds",
+    type=Seeds(),
+    default=range(SEEDS),
+    metavar="N|A..B",
+    help=f"How many schedules, or which ones. [default: {SEEDS}]",
+)
+@click.option("--seed", type=click.IntRange(0), help="Only this schedule, told step by step.")
+@click.option("--steps", type=click.IntRange(1), help="End the faults after so many steps.")
+@click.option(
+    "--call-handlers",
+    is_flag=True,
+    help="Call the handlers, middleware and lifespan included, instead of making outcomes up.",
+)
+@click.option(
+    "--values",
+    type=click.Path(path_type=Path),
+    help="A file with what records hold, one value a line, for --call-handlers. [default: {}]",
+)
+def simulate_command(**given: Any) -> int:
+    """Run a configuration through random schedules and check every promise.
+
+    Each seed is a schedule of records, failures, slow calls, rebalances, refused commits, lost
+    copies and crashes, on a broker in memory, with the order, the windows and the retry rules of
+    the configuration. Needs no Kafka. Ends with 1 where a promise was broken.
+    """
+    if given["values"] is not None and not given["call_handlers"]:
+        raise UsageError("--values is for handlers that are called: add --call-handlers")
+    app = load_app(given["application"])
+    plan = app.plan(given["config"], only=given["only"], overrides=given["overrides"])
+    seed = given["seed"]
+    task = Task(
+        seeds=given["seeds"] if seed is None else range(seed, seed + 1),
+        tell=seed is not None,
+        steps=given["steps"],
+        values=_values(given["values"]) if given["call_handlers"] else (),
+        calling=given["call_handlers"],
+        replay=_replay(given),
+        stop_asked=Signals.install().stop.is_set,
+    )
+    if task.tell and len(plan.workers) > 1:
+        names = ", ".join(worker.name for worker in plan.workers)
+        raise UsageError(f"--seed tells one worker's schedule: choose one with --only ({names})")
+    return run(app, plan, task)
+
+
+def run(app: App, plan: Plan, task: Task) -> int:
+    """Simulate the workers of a plan; return the exit code."""
+    kept = []
+    with HandLoop() as loop, app.resources(loop.run) if task.calling else nullcontext() as state:
+        for worker in plan.workers:
+            make_weather: MakeWeather = Weather
+            if task.calling:
+                make_weather = partial(_weather, app, plan, worker, state, loop)
+            kept.append(_simulate_worker(plan, worker, task, make_weather))
+            if task.stop_asked():
+                return INTERRUPTED
+    return OK if all(kept) else FAILED
+
+
+def _simulate_worker(
+    plan: Plan, worker: PlannedWorker, task: Task, make_weather: MakeWeather
+) -> bool:
+    """Run all schedules of a worker; tell whether every promise was kept."""
+    config = worker.config
+    likeness = Likeness(
+        worker.engine,
+        config.revoke_timeout,
+        config.stop_timeout,
+        config.on_no_offset,
+        config.on_out_of_range,
+        task.values,
+        config.pool == "processes",
+    )
+    tally = _Tally(len(task.seeds))
+    for seed in task.seeds:
+        try:
+            told = simulate(
+                seed,
+                steps=task.steps,
+                tell=task.tell,
+                subject=task.subject,
+                draw=likeness.draw,
+                make_weather=make_weather,
+            )
+        except ViolationError as violation:
+            tally.broken += 1
+            _say_broken(plan, worker.name, violation, task, tally.broken)
+        else:
+            click.echo("\n".join(told), nl=bool(told))
+        tally.ran += 1
+        if task.stop_asked():
+            break  # somebody has seen enough: what was found so far is worth knowing
+    click.echo(f"{worker.name}: {tally.in_words()}")
+    return not tally.broken
+
+
+@define
+class _Tally:
+    """What became of one worker's schedules."""
+
+    wanted: int
+    ran: int = 0
+    broken: int = 0
+    started: float = field(factory=perf_counter)
+
+    def in_words(self) -> str:
+        of_all = "" if self.ran == self.wanted else f" of {self.wanted}"
+        schedules = f"{self.ran}{of_all} schedule{'' if self.wanted == 1 else 's'}"
+        found = f"{self.broken} with a broken promise" if self.broken else "every promise kept"
+        return f"{schedules}, {found} ({perf_counter() - self.started:.1f} s)"
+
+
+def _weather(  # noqa: PLR0913 - what is known before, and the schedule
+    app: App,
+    plan: Plan,
+    worker: PlannedWorker,
+    state: Any,
+    loop: HandLoop,
+    schedule: Schedule,
+    rng: Random,
+) -> Weather:
+    weather = HandlerWeather(schedule, rng, state)
+    find: Any = app.batch_handler_of if worker.is_batch else app.handler_of
+    handler = find(plan, worker, weather.time_ms)
+    called: Any = loop.running(handler) if worker.is_async else handler
+    if worker.is_batch:
+        weather.batch_handler = called
+    else:
+        weather.handler = called
+    return weather
+
+
+def _say_broken(
+    plan: Plan, worker: str, violation: ViolationError, task: Task, broken: int
+) -> None:
+    if task.tell:
+        click.echo("\n".join(violation.trace))
+    if broken <= _TOLD:
+        click.echo(plan.mask(f"{worker}: seed {violation.seed}: {violation.violations[0]}"))
+        if not task.tell:
+            click.echo(f"  step by step: {task.replay} --only {worker} --seed {violation.seed}")
+
+
+def _replay(given: dict[str, Any]) -> str:
+    words = ["window-consumer", "simulate", given["application"], "-c", str(given["config"])]
+    for override in given["overrides"]:
+        words += ["--set", override]
+    if given["steps"] is not None:
+        words += ["--steps", str(given["steps"])]
+    if given["call_handlers"]:
+        words.append("--call-handlers")
+    if given["values"] is not None:
+        words += ["--values", str(given["values"])]
+    return shlex.join(words)
+
+
+def _values(file: Path | None) -> tuple[bytes, ...]:
+    if file is None:
+        return (b"{}",)
+    try:
+        lines: Sequence[bytes] = file.read_bytes().splitlines()
+    except OSError as error:
+        raise UsageError(f"--values {file}: cannot be read: {error.strerror}") from error
+    values = tuple(line for line in lines if line.strip())
+    if not values:
+        raise UsageError(f"--values {file}: holds no value: write one a line")
+    return values

@@ -1,0 +1,124 @@
+"""Slots that are processes, and die: what their parent makes of it, in steps.
+
+``runtime.parcels`` and ``batch_parcels`` with the deaths at any pause: what was over counts, what
+had not begun is dealt again, and the record or the batch that the process was on fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from random import Random
+from typing import Any
+
+from window_consumer.engine.scheduling.slices import (
+    Deviations,
+    Slice,
+)
+from window_consumer.model.errors import ProcessDiedError
+from window_consumer.model.record import Message
+from window_consumer.simulator.history import History
+from window_consumer.simulator.ledger import SimulatedCall
+from window_consumer.simulator.slots import (
+    Handler,
+    SteppedSlots,
+    made_failure,
+)
+
+
+class _DeathError(Exception):
+    """The process of a slot dies at this moment."""
+
+
+class MortalSlots(SteppedSlots):
+    """A pool of processes. One whose call is to end dies of it, too."""
+
+    def __init__(
+        self,
+        slots: int,
+        handler: Handler,
+        history: History,
+        now: Callable[[], float],
+        deaths: float,
+    ):
+        """``deaths`` is the share of steps at which one dies by itself."""
+        super().__init__(slots, handler, history, now, ends=True)
+        self._deaths = deaths
+
+    def _go_on(self, work: Iterator[None], slice_: Slice | None, rng: Random) -> None:
+        if slice_ is not None and slice_.started and self._dies(slice_, rng):
+            assert isinstance(work, Generator)
+            work.throw(_DeathError())
+        else:
+            next(work)
+
+    def _dies(self, slice_: Slice, rng: Random) -> bool:
+        if slice_ in self._ending:
+            return True
+        return rng.random() < self._deaths and not self._handler.must_end()
+
+    def _die(self) -> None:
+        """End only the process of the slot."""
+        raise _DeathError
+
+    def _call_each(self, slice_: Slice, ident: int) -> Iterator[None]:
+        try:
+            yield from super()._call_each(slice_, ident)
+        except _DeathError:
+            self._bury(slice_)
+
+    def _bury(self, slice_: Slice) -> None:
+        """Sort out what the dead process had."""
+        self._history.say(f"the process of a slot of {self.member} dies")
+        claimed = slice_.claimed()
+        if not claimed and slice_.messages:
+            self._ending.pop(slice_, None)
+            slice_.started = 0.0
+            self._waiting.appendleft(slice_)
+            return
+        noted = slice_.deviate()
+        if claimed:
+            self._end(slice_, slice_.messages[0 if slice_.is_batch else claimed - 1 : claimed])
+        noted.held.extend(slice_.unclaimed)
+        slice_.elapsed = self._now() - slice_.started
+        self.member.completions.put(slice_)
+
+    def _end(self, slice_: Slice, messages: list[Message]) -> None:
+        """Let what the process was on fail, or stay open where its partition is given up."""
+        history, noted = self._history, slice_.deviate()
+        is_told, why = slice_ in self._ending, self._ending.pop(slice_, None)
+        calls = self._calls.pop(slice_, None)
+        if calls is None:
+            if _is_held(slice_, noted, messages[-1]):
+                noted.held.extend(messages)
+                return
+            calls = self._begun(slice_, messages)
+        if is_told and why is None:
+            for call in calls:
+                history.interrupted(call)
+            noted.held.extend(messages)
+            return
+        if why is not None:
+            history.ended_together(calls, [why] * len(calls))
+        else:
+            history.died(calls)
+        error = why or ProcessDiedError("died")
+        for message in messages:
+            noted.failed.append((message, made_failure(error, message.offset())))
+
+    def _begun(self, slice_: Slice, messages: list[Message]) -> list[SimulatedCall]:
+        """Begin the calls for records that are claimed: nobody can tell that they had not."""
+        tenure = self._history.tenure_of(self.member, slice_.partition)
+        attempt = slice_.call.attempt
+        if slice_.is_batch:
+            return self._history.started_together(tenure, messages, attempt)
+        return [self._history.started(tenure, messages[0], attempt)]
+
+
+def _is_held(slice_: Slice, noted: Deviations, message: Message) -> bool:
+    """Tell whether a record would have been held behind another one of its lane."""
+    lane_of: Any = slice_.lane_of
+    if slice_.is_batch or lane_of is None or lane_of(message) is None:
+        return False
+    before = [each for each, _ in noted.failed]
+    before += [each for returned in noted.returned for each in returned.messages]
+    return lane_of(message) in set(map(lane_of, before))

@@ -1,0 +1,118 @@
+"""The ladder of a simulation: its topics, the levels that are configured now, who reads what.
+
+The levels may be edited while members run: one is taken out, renamed, added or put back. Who starts
+later begins with the levels of that moment; the others keep theirs, as in a rolling change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from window_consumer.engine.retry.retry_topics import (
+    Level,
+    Rung,
+    is_read_on,
+)
+from window_consumer.simulator.schedule import (
+    DELAYS_S,
+    GROUP,
+    Plan,
+    copy_topic,
+    entry_topic,
+    rungs_of,
+)
+from window_consumer.simulator.system_under_test import ReadsOn
+from window_consumer.testing.fakes.broker import FakeBroker
+
+
+class LadderTopics:
+    """The topics for copies of one simulation. Owner: one thread."""
+
+    def __init__(self, plan: Plan, broker: FakeBroker, reads_on: ReadsOn = is_read_on):
+        self._plan = plan
+        self._broker = broker
+        self._reads_on = reads_on
+        self.levels: tuple[Level, ...] = ()
+        """Those that are configured now, shortest delay first."""
+        self.rungs: dict[str, Rung] = {}
+        """The retry topics that there are, by name; those of levels that were taken out, too."""
+
+    def create(self) -> None:
+        """Make the topics of the plan; the sources are there."""
+        for source in self._plan.sources:
+            self._create(copy_topic(source), source, self._plan.copy_limit)
+            if "redrive" in self._plan.actions:
+                entry = entry_topic(source)
+                self.rungs[entry] = Rung(source, is_copy=True)
+                self._create(entry, source, self._plan.redriving.entry_limit)
+        self._configure(self._plan.engine.retry.levels)
+
+    @property
+    def names(self) -> list[str]:
+        """All topics for copies."""
+        return [*map(copy_topic, self._plan.sources), *self.rungs]
+
+    def read_by(self, levels: Sequence[Level]) -> dict[str, Rung]:
+        """Return the retry topics that a member with these levels has to read now.
+
+        As a real worker finds out: those of its levels, those of others while the group has not
+        finished everything in them, and those that dead letters go back to.
+        """
+        return {
+            topic: rung
+            for topic, rung in self.rungs.items()
+            if rung.level in levels or self._reads_on(rung, self.backlog(topic))
+        }
+
+    def backlog(self, topic: str) -> int:
+        """Return how many of a topic's records the group has not finished, as it commits."""
+        group = self._broker.group(GROUP)
+        logs = self._broker.topics.by_name[topic].logs
+        return sum(
+            log.end - max(log.start, group.committed(log.name).next_offset or 0) for log in logs
+        )
+
+    def edit(self, rng: Random) -> None:
+        """Change one of the configured levels; most often one where records wait goes."""
+        levels = list(self.levels)
+        chance = rng.random()
+        delays = [each for each in DELAYS_S if all(each != level.delay_s for level in levels)]
+        if levels and (chance < 0.65 or not delays):
+            waiting = [each for each in levels if self._holds(each)]
+            gone = rng.choice(waiting if waiting and rng.random() < 0.8 else levels)
+            levels.remove(gone)
+            if chance < 0.2:
+                levels.append(_renamed(gone))
+        else:
+            delay = rng.choice(delays)
+            levels.append(Level(f"{delay:g}", delay))
+        self._configure(sorted(levels, key=lambda level: level.delay_s))
+
+    def widen(self, source: str, partitions: int) -> None:
+        """Give the levels as many partitions, so that equal numbers stay with one member."""
+        for topic, rung in self.rungs.items():
+            if rung.source == source:
+                self._broker.topics.widen(topic, partitions + self._plan.wider)
+
+    def _configure(self, levels: Sequence[Level]) -> None:
+        self.levels = tuple(levels)
+        for topic, rung in rungs_of(self._plan.sources, levels).items():
+            if topic not in self.rungs:
+                self.rungs[topic] = rung
+                self._create(topic, rung.source, self._plan.copy_limit)
+
+    def _create(self, topic: str, source: str, limit: int) -> None:
+        wider = self._plan.wider if topic in self.rungs else 0
+        partitions = self._broker.topics.partitions(source) + wider
+        self._broker.create_topic(topic, partitions, limit)
+
+    def _holds(self, level: Level) -> bool:
+        topics = (copy_topic(source, level) for source in self._plan.sources)
+        return any(map(self.backlog, topics))
+
+
+def _renamed(level: Level) -> Level:
+    """Return a level with the same delay, written in another way."""
+    name = level.name.removesuffix("s")
+    return Level(name if name != level.name else f"{name}s", level.delay_s)

@@ -1,0 +1,220 @@
+"""What a simulation knows of each record, log and assignment, apart from what the Engine says."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from window_consumer.engine.commit_metadata import CommitNote
+from window_consumer.engine.partition import Partition
+from window_consumer.model import headers as names
+from window_consumer.model.copy_headers import Hop
+from window_consumer.model.header_values import count
+from window_consumer.model.protocols import Commit
+from window_consumer.model.record import TopicPartition
+from window_consumer.testing.fakes.log import (
+    FakeLog,
+    FakeMessage,
+)
+
+if TYPE_CHECKING:
+    from window_consumer.simulator.member import SimulatedMember
+
+Lane = Hashable
+
+
+class KnownRecord:
+    """A record that was produced."""
+
+    __slots__ = (
+        "deadly",
+        "excused",
+        "first",
+        "handled",
+        "hop",
+        "ledger",
+        "message",
+        "named_ends",
+        "poison",
+        "reborn",
+        "redrives",
+        "written_ms",
+    )
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        message: FakeMessage,
+        hop: Hop,
+        written_ms: float,
+        *,
+        poison: bool,
+        copy_of: KnownRecord | None = None,
+    ):
+        self.ledger = ledger
+        self.message = message
+        self.hop = hop
+        """Where it came from, and what happened to it before."""
+        self.first: KnownRecord = self if copy_of is None else copy_of.first
+        """The record of a source topic that it is a copy of, however many hops ago."""
+        self.redrives: int = _redrives(message) if copy_of is None else copy_of.redrives
+        """How often it was put back."""
+        self.written_ms = written_ms
+        self.poison = poison
+        """Every call for it fails."""
+        self.deadly = False
+        """Every call for it ends the process."""
+        self.named_ends = 0
+        """How often a commit named it as started alone when its partition ended uncleanly."""
+        self.handled = False
+        """Some assignment gave it a final outcome."""
+        self.reborn = message.offset() < ledger.excused_below
+        """Its offset was another record's before the log was cut: nobody can tell them apart."""
+        self.excused = self.reborn
+        """Nobody has to handle it: its log lost it, or a rule or an administrator skipped it."""
+
+
+class Ledger:
+    """Everything about one log."""
+
+    __slots__ = ("doubtful", "durable", "entry", "excused_below", "log", "records")
+
+    def __init__(self, log: FakeLog):
+        self.log = log
+        self.records: dict[int, KnownRecord] = {}
+        self.durable: set[int] = set()
+        """Offsets that the group's committed offset and metadata say are finished."""
+        self.doubtful: set[int] = set()
+        """Were durable, until the log was cut below the end of the ranges that say so."""
+        self.entry: Commit | None = None
+        """What was committed last."""
+        self.excused_below = 0
+        """The log was cut: offsets below this come twice."""
+
+    def look_at_ranges(self, note: CommitNote) -> None:
+        """Take note of whether an assignment that begins now heeds the committed ranges.
+
+        While the log ends below them nobody knows which records they speak of. Where nothing else
+        was committed until it has grown beyond them, they count again.
+        """
+        if note.finished[-1].stop > self.log.end:
+            self.doubtful |= {o for o in self.durable if o >= note.next_offset}
+            self.durable -= self.doubtful
+            return
+        ranges = note.finished
+        self.durable |= {o for o in self.doubtful if any(o in each for each in ranges)}
+        self.doubtful.clear()
+
+
+@frozen
+class Lost:
+    """What a member knew when it lost a partition."""
+
+    at: float
+    finished: set[int]
+    """The offsets whose outcomes it had."""
+
+
+class Tenure:
+    """One assignment of one partition to one member, from the first record to the last commit."""
+
+    __slots__ = (
+        "abandoned",
+        "attempts",
+        "committed_to",
+        "deaths",
+        "delivered",
+        "dropped",
+        "durable",
+        "entry",
+        "excused_below",
+        "final",
+        "kept",
+        "leaving",
+        "ledger",
+        "lines",
+        "lost",
+        "member",
+        "name",
+        "never_again",
+        "next_offset",
+        "not_before",
+        "partition",
+        "restarted",
+        "running",
+        "sent",
+        "start",
+    )
+
+    def __init__(self, member: SimulatedMember, partition: Partition, ledger: Ledger):
+        self.member = member
+        self.partition = partition
+        """The Engine's: its identity is the epoch."""
+        self.name: TopicPartition = partition.name
+        self.ledger = ledger
+        self.start = self.next_offset = self.committed_to = partition.window.next_offset
+        self.restarted = False
+        """It begins below what was committed: the log was cut, or made anew."""
+        self.durable = set(ledger.durable)
+        """What was finished and committed when it began."""
+        self.kept: set[int] = set()
+        """What the same member had finished when it lost the partition, and may count still."""
+        self.never_again: set[int] = set()
+        """Those of them that must not be called again."""
+        self.entry = ledger.entry
+        """What was committed when it began."""
+        self.excused_below = ledger.excused_below
+        """Its log's at that time, by which a later cut is known."""
+        self.sent: list[Commit] = []
+        self.lost: Lost | None = None
+        """Set when it was lost."""
+        self.delivered: dict[int, KnownRecord] = {}
+        self.final: set[int] = set()
+        """Offsets with a final outcome that this assignment gave."""
+        self.running: set[int] = set()
+        self.abandoned: set[int] = set()
+        """Offsets whose call was given up."""
+        self.dropped: set[int] = set()
+        """Of those in ``final``: they may be called once more instead of being dropped."""
+        self.attempts: dict[int, int] = {}
+        self.deaths: dict[int, int] = {}
+        """How often the process of a slot died while it was on nothing else."""
+        self.not_before: dict[int, float] = {}
+        """When a failed record may be called again."""
+        self.leaving: set[int] = set()
+        """Offsets whose attempts are spent: their copies may be written."""
+        self.lines: dict[Lane, deque[int]] = {}
+        """Delivered offsets of each lane, the first one that is not over in front."""
+
+    @property
+    def current(self) -> bool:
+        """The member still has it."""
+        member = self.member
+        return not member.dead and member.engine.partitions.get(self.name) is self.partition
+
+    def is_over(self, offset: int) -> bool:
+        """Tell whether a record needs nothing more in this assignment."""
+        return offset in self.final or offset in self.durable or offset in self.kept
+
+
+class SimulatedCall:
+    """A handler call that runs."""
+
+    __slots__ = ("attempt", "batch", "lane", "offset", "record", "tenure")
+
+    def __init__(self, tenure: Tenure, record: KnownRecord, lane: Lane | None, attempt: int):
+        self.tenure = tenure
+        self.record = record
+        self.offset = record.message.offset()
+        self.lane = lane
+        self.attempt = attempt
+        self.batch: str | None = None
+        """Names the list that it is for, where a batch handler is called."""
+
+
+def _redrives(message: FakeMessage) -> int:
+    """Return how often a record of a source topic says that it was put back there."""
+    return count(dict(message.headers() or ()).get(names.REDRIVES)) or 0

@@ -1,0 +1,405 @@
+"""A simulated member: the real poll loop and Engine, on one thread, with the world in our hands.
+
+What the poll loop would wait on lets the simulation go on instead, so everything that can happen
+while a real one waits happens here, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from queue import Empty, SimpleQueue
+from random import Random
+from typing import Any
+
+import attrs
+
+from window_consumer.engine.decisions import Outlived
+from window_consumer.engine.observer import Observers
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.copy_record import (
+    Origin,
+    Target,
+    sent_home,
+)
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.errors import WorkerStoppedError
+from window_consumer.model.protocols import (
+    Batch,
+    Commit,
+    CommitResults,
+    Copy,
+    Delivery,
+)
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.assignments import Assignments
+from window_consumer.runtime.offset_reset import Restarts
+from window_consumer.runtime.poll_loop import (
+    Parts,
+    Phase,
+    PollLoop,
+)
+from window_consumer.runtime.publisher import (
+    Produced,
+    Published,
+    Publisher,
+)
+from window_consumer.runtime.worker_log import Reports
+from window_consumer.simulator.fake_processes import MortalSlots
+from window_consumer.simulator.history import History
+from window_consumer.simulator.ladder_topics import LadderTopics
+from window_consumer.simulator.schedule import (
+    GROUP,
+    RESULT_TOPICS,
+    Plan,
+    copy_topic,
+)
+from window_consumer.simulator.slots import (
+    Handler,
+    SteppedSlots,
+)
+from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.watches.audit import AuditWatch
+from window_consumer.simulator.watches.commits import CommitWatch
+from window_consumer.simulator.watches.copies import CopyWatch
+from window_consumer.simulator.watches.pace import WanderingLimiter
+from window_consumer.simulator.watches.results import ResultWatch
+from window_consumer.testing.clock import ManualClock
+from window_consumer.testing.fakes.broker import FakeBroker
+from window_consumer.testing.fakes.log import FakeMessage
+from window_consumer.testing.fakes.sink import FakeSink
+from window_consumer.testing.fakes.source import FakeSource
+
+_SILENT = logging.getLogger("window_consumer.simulated")
+_SILENT.setLevel(logging.CRITICAL + 1)
+
+
+class Scene:
+    """What the members of one simulation share. Owner: one thread."""
+
+    def __init__(self, plan: Plan, rng: Random, subject: Subject):
+        self.plan = plan
+        self.rng = rng
+        self.subject = subject
+        self.clock = ManualClock(now=1.0)
+        self.broker = FakeBroker()
+        self.broker.group(GROUP, incremental=plan.incremental)
+        self.ladder = LadderTopics(plan, self.broker, subject.reads_on)
+        rungs = self.ladder.rungs
+        self.history = History(plan, self.broker, self.clock.now, self.clock.wall_ms, rungs)
+        self.commits = CommitWatch(self.history)
+        self.copies = CopyWatch(self.history)
+        self.results = ResultWatch(self.history)
+        self.audit = AuditWatch(self.history)
+
+
+class WatchedSource(FakeSource):
+    """A fake Source whose traffic the history hears of."""
+
+    def __init__(self, scene: Scene):
+        super().__init__(scene.broker.topics, scene.broker.group(GROUP))
+        self.member: Any = None
+        self.largest_batch = 0
+        """The most bytes that one poll has returned."""
+        self._scene = scene
+
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
+        """Return records and serve the listener."""
+        self.look()
+        batches = super().poll(max_records, timeout_s)
+        self.look()
+        size = 0
+        for batch in batches:
+            self._scene.history.delivered(self.member, batch.name, batch.messages)
+            size += sum(map(len, batch.messages))
+        self.largest_batch = max(self.largest_batch, size)
+        return batches
+
+    def _give_up(
+        self, tell: Callable[[Sequence[TopicPartition]], None], names: Sequence[TopicPartition]
+    ) -> None:
+        if not self._group.has(self):
+            self._scene.history.kept.losing(self.member, names)
+        super()._give_up(tell, names)
+
+    def look(self) -> None:
+        """Let the history see what the Engine has been assigned."""
+        for name in self.held:
+            self._scene.history.tenure(self.member, name)
+
+    def commit(self, commits: Sequence[Commit]) -> None:
+        """Send commits."""
+        self._scene.commits.sending(self.member, commits)
+        super().commit(commits)
+
+    def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:
+        """Send commits and wait for the answers."""
+        self._scene.commits.sending(self.member, commits)
+        return super().commit_now(commits, timeout_s)
+
+    def seek(self, name: TopicPartition, offset: int) -> None:
+        """Go on reading elsewhere."""
+        self._scene.history.sought(self.member, name, offset)
+        super().seek(name, offset)
+
+
+class WatchedSink(FakeSink):
+    """A fake Sink whose copies and results the history hears of."""
+
+    def __init__(self, scene: Scene):
+        super().__init__(scene.broker.topics, scene.broker.fate)
+        self.member: Any = None
+        self._scene = scene
+
+    def write(self, copy: Copy, on_delivery: Delivery) -> None:
+        """Send a copy or a result."""
+        super().write(copy, self._watch(copy).writing(self.member, copy, on_delivery))
+
+    def _watch(self, copy: Copy) -> CopyWatch | ResultWatch:
+        return self._scene.results if copy.topic in RESULT_TOPICS else self._scene.copies
+
+    def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
+        """Let the history know what lies there now."""
+        message = super().append(name, copy)
+        self._watch(copy).written(name, copy, message)
+        return message
+
+
+class Ears(Reports):
+    """The log of a member, of which the history hears what counts."""
+
+    def __init__(self, member: SimulatedMember, scene: Scene):
+        super().__init__(str(member), _SILENT, scene.clock.now)
+        self._member = member
+        self._history = scene.history
+
+    def outlived(self, calls: Iterable[Outlived]) -> None:
+        """Write down calls that go on although their partition was given up."""
+        calls = list(calls)
+        self._history.reported(self._member, calls)
+        super().outlived(calls)
+
+    def warn(self, text: str) -> None:
+        """Write a warning."""
+        self._history.say(f"{self._member} warns: {text}")
+
+
+class Completions(SimpleQueue[Any]):
+    """A completions queue on which waiting lets the world go on."""
+
+    def __init__(self, member: SimulatedMember, wait: Callable[[float], None]):
+        self._member = member
+        self._wait = wait
+        self._items: deque[Any] = deque()
+        self._before: tuple[object, ...] | None = None
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
+        """Add an item."""
+        self._items.append(item)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ARG002, FBT001, FBT002 - SimpleQueue's
+        """Return the next item; what would block lets time pass instead."""
+        if not self._items and timeout:
+            self._check_late()
+            self._wait(timeout)
+        return self.get_nowait()
+
+    def get_nowait(self) -> Any:
+        """Return the next item."""
+        self._check_late()
+        if not self._items:
+            raise Empty
+        item = self._items.popleft()
+        partition = _partition_of(item)
+        if partition is not None:
+            given_up = item in self._member.engine.dispatcher.abandoned
+            if given_up or self._member.engine.partitions.get(partition.name) is not partition:
+                self._before = self._member.impression()
+        return item
+
+    def empty(self) -> bool:
+        """Tell whether nothing waits."""
+        return not self._items
+
+    def _check_late(self) -> None:
+        """Whoever asks for the next item is through with the last one."""
+        if self._before is not None and self._before != self._member.impression():
+            self._member.scene.history.violate(f"{self._member}: a late result changed something")
+        self._before = None
+
+
+def _partition_of(item: object) -> Partition | None:
+    """Return the assignment that a report is about, None where it is about none."""
+    if isinstance(item, Slice):
+        return item.partition
+    if isinstance(item, Published):
+        return item.failed.partition
+    return item.production.partition if isinstance(item, Produced) else None
+
+
+class SimulatedMember:
+    """One member of the group: poll loop, Engine, slots, publisher. Owner: one thread."""
+
+    def __init__(
+        self,
+        name: str,
+        scene: Scene,
+        handler: Handler,
+        wait: Callable[[SimulatedMember, float], None],
+    ):
+        plan = scene.plan
+        self.name = name
+        self.scene = scene
+        self.dead = False
+        self.on_stack = False
+        """It waits for something at this moment: it cannot take another turn."""
+        self.source = WatchedSource(scene)
+        self.sink = WatchedSink(scene)
+        levels = scene.ladder.levels
+        self.rules = attrs.evolve(plan.engine, retry=attrs.evolve(plan.engine.retry, levels=levels))
+        """Those of the configuration with which it began."""
+        self.rungs: dict[str, Rung] = {}
+        """The retry topics that it reads, or has read."""
+        self.engine = scene.subject.make_engine(self.rules, scene.rng.random, self.rungs)
+        if scene.subject.make_audit is not None:
+            listeners = scene.audit.listeners(self, scene.subject.make_audit)
+            self.engine.observe(Observers(listeners, self._raised))
+        if self.rules.limit is not None:
+            rng = Random(scene.rng.getstate()[1][0])
+            self.engine.limiter = WanderingLimiter(self.rules.limit, self.rules.slots, rng)
+        self.slices_out = 0
+        """After its last turn."""
+        self.completions = Completions(self, lambda timeout_s: wait(self, timeout_s))
+        rules = plan.engine
+        given = (rules.slots, handler, scene.history, scene.clock.now)
+        self.slots = (
+            SteppedSlots(*given, ends=rules.stall.ends)
+            if plan.deaths is None
+            else MortalSlots(*given, plan.deaths)
+        )
+        self.source.member = self.sink.member = self.slots.member = self
+        reports = Ears(self, scene)
+        kept = scene.subject.make_kept(rules.ordering != "unordered")
+        assignments = Assignments(self.source, plan.on_no_offset, reports.warn, self.rungs, kept)
+        parts = Parts(
+            source=self.source,
+            engine=self.engine,
+            pool=self.slots,
+            publisher=Publisher(name, self.sink, self.completions),
+            completions=self.completions,
+            assignments=assignments,
+            restarts=Restarts(
+                self.source, self.engine, assignments, plan.on_out_of_range, reports, self.rungs
+            ),
+            reports=reports,
+            clock=scene.clock,
+            copy_of=self._copy_of,
+            on_phase=lambda _phase: None,
+        )
+        topics = self.find_topics()
+        self.loop = PollLoop(name, parts, attrs.evolve(plan.loop, topics=tuple(topics)))
+        self.source.subscribe(topics, self.loop)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def find_topics(self) -> list[str]:
+        """Find out, as a real worker does now and then, which topics it has to read."""
+        read = self.scene.ladder.read_by(self.rules.retry.levels)
+        self.rungs.update(read)
+        return [*self.scene.plan.sources, *read]
+
+    @property
+    def is_captive(self) -> bool:
+        """It waits within a rebalance or a stop, where nobody else drives it."""
+        return self.source.in_callback or self.loop.phase is Phase.DRAINING
+
+    def turn(self) -> bool:
+        """Take one turn of the poll loop; False where it had to stop, and has stopped."""
+        self.on_stack = True
+        try:
+            self.loop._turn()  # noqa: SLF001 - the loop without its thread
+            # What began late may end before the next poll, at a stop.
+            self.source.look()
+        except WorkerStoppedError as error:
+            self.scene.history.say(f"{self} stops by itself: {error}")
+            self.stop()
+        except Exception as error:
+            # Whatever else leaves the loop is what a real worker would die of.
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            text = f"{error!r} in {place.name}, line {place.lineno} of {place.filename}"
+            self.scene.history.violate(f"{self} dies of a bug: {text}")
+        finally:
+            self.on_stack = False
+        return not self.dead
+
+    def stop(self) -> None:
+        """Drain, commit, leave the group and end the process."""
+        self.on_stack = True
+        self.scene.history.say(f"{self} stops")
+        self.loop.stop()
+        self.loop.leave()
+        self.loop._run()  # noqa: SLF001 - the loop without its thread
+        failure = self.loop.failure
+        if failure is not None and not isinstance(failure, WorkerStoppedError):
+            self.scene.history.violate(f"{self} stopped by a bug: {failure!r}")
+        self.sink.close(0.0)
+        self._end()
+
+    def kill(self) -> None:
+        """End without a word; the group does not know it yet."""
+        self.scene.history.say(f"{self} is killed")
+        self.source.die()
+        self._end()
+
+    def _end(self) -> None:
+        self.dead = True
+        self.scene.history.gone(self)
+
+    def _raised(self, error: Exception) -> None:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"{error!r} in {place.name}, line {place.lineno} of {place.filename}"
+        self.scene.history.violate(f"{self}: a listener raises {text}")
+
+    def impression(self) -> tuple[object, ...]:
+        """Return what a late result must not change.
+
+        Copies that have become due meanwhile may enter the window.
+        """
+        counted = attrs.asdict(self.engine.counters)
+        del counted["late"]
+        return (
+            *counted.values(),
+            *(
+                (
+                    each.window.open + each.buffered,
+                    each.window.next_offset,
+                    each.commit.changed,
+                    each.bytes,
+                )
+                for each in self.engine.partitions.values()
+            ),
+        )
+
+    def _copy_of(self, failed: FailedRecord) -> Copy:
+        if failed.is_stray:
+            copy = sent_home(failed)
+            self.scene.copies.made(copy, failed.partition.name, failed.message)
+            return copy
+        topic = failed.partition.rung.source
+        partitions = self.scene.broker.topics.partitions
+        copies = copy_topic(topic, failed.level)
+        target = Target(copies, partitions(copies), partitions(topic))
+        clock = self.scene.clock
+        wall_offset_ms = clock.wall_ms() - clock.now() * 1000
+        make_copy = self.scene.subject.make_copy
+        copy = make_copy(failed, Origin(GROUP, "charge"), target, wall_offset_ms)
+        strays = self.scene.plan.strays
+        if strays and failed.level is not None and self.scene.rng.random() < strays:
+            copy = copy._replace(partition=None)
+        self.scene.copies.made(copy, failed.partition.name, failed.message)
+        return copy

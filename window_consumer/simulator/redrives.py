@@ -1,0 +1,290 @@
+"""Processes that put dead letters back: the real Redrive on the fake broker, killed at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from attrs import evolve, frozen
+
+from window_consumer.dlq.redrive import RedriveRules
+from window_consumer.dlq.redrive_copy import Destination
+from window_consumer.dlq.redrive_state import (
+    Resolved,
+    read_resolved,
+    state_topic,
+)
+from window_consumer.model.errors import (
+    PublishFailedError,
+    WindowConsumerError,
+)
+from window_consumer.model.protocols import (
+    Copy,
+    Delivery,
+)
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+from window_consumer.simulator.fault_plan import Weather
+from window_consumer.simulator.schedule import (
+    GROUP,
+    copy_topic,
+    entry_topic,
+)
+from window_consumer.simulator.watches.redrives import (
+    RedriveWatch,
+    WatchedRun,
+)
+from window_consumer.testing.fakes.log import (
+    FakeLog,
+    FakeMessage,
+)
+from window_consumer.testing.fakes.redrive import (
+    FakeLetters,
+    FakeOutlet,
+    Step,
+)
+from window_consumer.testing.fakes.sink import (
+    FakeSink,
+    FateOf,
+)
+from window_consumer.testing.fakes.topics import FakeTopics
+
+if TYPE_CHECKING:
+    from window_consumer.simulator.member import Scene
+
+Matches = Callable[[Message], bool]
+
+_CONDITIONS: dict[str, Matches | None] = {
+    "all": None,
+    "of one key": lambda message: message.key() == b"a",
+    "at odd offsets": lambda message: message.offset() % 2 == 1,
+}
+
+
+_MEANWHILE = 0.15
+"""The share of steps between which and the next the world goes on."""
+
+_STOPS = 0.05
+"""The share of batches after which somebody asks for a stop."""
+
+
+class KilledError(BaseException):
+    """The process is gone: nothing that it would have done happens."""
+
+
+class _Letters(FakeLetters):
+    def __init__(self, scene: Scene, watch: RedriveWatch, run: WatchedRun, *steps: Step):
+        super().__init__(scene.broker, run.rules.by, scene.rng, *steps)
+        self._watch = watch
+        self._run = run
+
+    def read(self, max_records: int) -> Sequence[FakeMessage]:
+        messages = super().read(max_records)
+        self._watch.read(self._run, messages)
+        return messages
+
+    def commit(self) -> None:
+        self._watch.committing(self._run, self.progress())
+        super().commit()
+
+
+class _Sink(FakeSink):
+    def __init__(self, topics: FakeTopics, fate_of: FateOf, watch: RedriveWatch, run: WatchedRun):
+        super().__init__(topics, fate_of)
+        self._watch = watch
+        self._run = run
+
+    def write(self, copy: Copy, on_delivery: Delivery) -> None:
+        if copy.topic != self._run.rules.state_topic:
+            self._watch.sending(self._run, copy)
+
+        def answer(error: PublishFailedError | None) -> None:
+            self._watch.answered(self._run, copy, error)
+            on_delivery(error)
+
+        super().write(copy, answer)
+
+    def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
+        message = super().append(name, copy)
+        if name.topic == self._run.rules.state_topic:
+            self._watch.remembered(self._run, message)
+        else:
+            self._watch.written(self._run, copy, message)
+        return message
+
+
+class _Clock:
+    """Time that passes for everyone while one waits."""
+
+    def __init__(self, scene: Scene, step: Step):
+        self._step = step
+        self._scene = scene
+        self.now = scene.clock.now
+        self.wall_ms = scene.clock.wall_ms
+
+    def sleep(self, seconds: float) -> None:
+        self._scene.clock.advance(seconds)
+        self._step()
+
+
+@frozen
+class _Wish:
+    """What somebody wants to put back."""
+
+    source: str
+    what: str = "all"
+    rate: float | None = None
+    restart: bool = False
+
+
+class Redrives:
+    """The redrives of one simulation. Owner: one thread."""
+
+    def __init__(self, scene: Scene, weather: Weather, meanwhile: Callable[[], None]):
+        self._scene = scene
+        self._plan = scene.plan
+        self._rng = scene.rng
+        self._topics = scene.broker.topics
+        self._history = scene.history
+        self._weather = weather
+        self._meanwhile = meanwhile
+        self._watch = RedriveWatch(scene.history, scene.copies)
+        self._begun = 0
+        self._at_work: list[_Wish] = []
+        if "redrive" in scene.plan.actions:
+            self._topics.create(state_topic(GROUP), 1)
+
+    @property
+    def at_work(self) -> bool:
+        """Tell whether somebody puts dead letters back."""
+        return bool(self._at_work)
+
+    def begin(self) -> None:
+        """Put dead letters back until the end is reached or the process ends before.
+
+        Where somebody does that already the same is done beside it.
+        """
+        rng = self._rng
+        if self._at_work:
+            self._go(evolve(self._at_work[0], restart=False))
+            return
+        if rng.random() < 0.3:
+            self._compact_memory()
+        self._go(
+            _Wish(
+                source=rng.choice(self._plan.sources),
+                what=rng.choice(("all", *_CONDITIONS)),
+                rate=20.0 if rng.random() < 0.1 else None,
+                restart=rng.random() < 0.1,
+            )
+        )
+
+    def finish(self) -> None:
+        """Put back what is left when nothing fails any more."""
+        for source in self._plan.sources:
+            if "redrive" in self._plan.actions:
+                self._watch.check_the_end(self._go(_Wish(source)))
+
+    def _go(self, wish: _Wish) -> WatchedRun:
+        """Run one process to its end, whatever that is."""
+        self._begun += 1
+        run = WatchedRun(
+            f"redrive {self._begun}", self._rules(wish), copy_topic(wish.source), wish.restart
+        )
+        if self._history.trace is not None:
+            restart = ", from the first" if wish.restart else ""
+            self._history.say(f"{run} puts back what lies in {run.topic}: {wish.what}{restart}")
+        self._at_work.append(wish)
+        progress = None
+        try:
+            progress = self._put_back(run)
+        except KilledError:
+            self._history.say(f"{run} is killed")
+        except WindowConsumerError as error:
+            self._history.say(f"{run} gives up: {error}")
+            if self._weather.calm:
+                self._history.violate(f"{run} gives up although nothing fails: {error}")
+        except Exception as error:
+            self._history.violate(f"{run} dies of a bug: {error!r}")
+        self._at_work.pop()
+        self._watch.ended(run, progress)
+        return run
+
+    def _rules(self, wish: _Wish) -> RedriveRules:
+        dead_letters, entry = copy_topic(wish.source), entry_topic(wish.source)
+        count = self._topics.partitions
+        facts = self._topics.facts(dead_letters)
+        return RedriveRules(
+            to=Destination(entry, count(entry), of_the_ladder=True),
+            state_topic=state_topic(GROUP),
+            by=f"{GROUP}.redrive.{wish.source}.{wish.what}",
+            topic_id=None if facts is None else facts.topic_id,
+            max_redrives=self._plan.redriving.max_redrives,
+            rate=wish.rate,
+            matches=_CONDITIONS[wish.what],
+            batch_records=self._plan.redriving.batch_records,
+        )
+
+    def _put_back(self, run: WatchedRun) -> Mapping[TopicPartition, int]:
+        """Do what ``app.redrive`` does; return the progress at the end."""
+        scene, step = self._scene, self._step
+        rules = run.rules
+        known = read_resolved(self._memory.messages, run.topic, rules.topic_id)
+        self._watch.begin(run, known)
+        scene.broker.group(rules.by).commit_fault = self._weather.commit_fault
+        letters = _Letters(scene, self._watch, run, step, self._may_die)
+        letters.begin(run.topic, f"wcr1.{rules.topic_id}", restart=run.restart)
+        make_sink = partial(_Sink, watch=self._watch, run=run)
+        fate = scene.broker.fate
+        outlet = FakeOutlet(self._topics, fate, make_sink, self._rng, step)
+        redrive = scene.subject.make_redrive(
+            rules=rules,
+            letters=letters,
+            outlet=outlet,
+            finish=letters.commit,
+            fetch=partial(self._fetched, run),
+            clock=_Clock(scene, step),
+            resolved=Resolved() if run.restart else known,
+        )
+        redrive.run(stop_asked=self._stop_asked)
+        if self._history.trace is not None:
+            self._history.say(f"{run} ends: {redrive.counts}")
+        return letters.progress()
+
+    def _may_die(self) -> None:
+        if not self._weather.calm and self._rng.random() < self._plan.redriving.killed:
+            raise KilledError
+
+    def _step(self) -> None:
+        """Come from one step to the next, or not."""
+        self._may_die()
+        if not self._weather.calm and self._rng.random() < _MEANWHILE:
+            self._meanwhile()
+
+    def _stop_asked(self) -> bool:
+        return not self._weather.calm and self._rng.random() < _STOPS
+
+    def _fetched(
+        self, run: WatchedRun, topic: str, partition: int, offset: int
+    ) -> FakeMessage | None:
+        self._step()
+        log = self._topics.log(TopicPartition(topic, partition))
+        try:
+            found = None if log is None else log.at(offset)
+        except KeyError:
+            found = None
+        self._watch.fetched(run, (topic, partition, offset), found)
+        return found
+
+    @property
+    def _memory(self) -> FakeLog:
+        return self._topics.by_name[state_topic(GROUP)].logs[0]
+
+    def _compact_memory(self) -> None:
+        """Leave the last word on each key."""
+        last = {message.key(): message.offset() for message in self._memory.messages}
+        there = {message.offset() for message in self._memory.messages}
+        self._memory.compact(there - set(last.values()))

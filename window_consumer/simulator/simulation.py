@@ -1,0 +1,428 @@
+"""One simulation: the members of a group, the broker, and everything that may happen to them."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable
+from random import Random
+
+from window_consumer.engine.engine import Engine
+from window_consumer.model import headers as names
+from window_consumer.model.protocols import (
+    Clock,
+    Commit,
+    Headers,
+)
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.freeze_detector import STANDSTILL_S
+from window_consumer.runtime.mailbox import Question
+from window_consumer.runtime.topic_watch import TopicNews
+from window_consumer.simulator.fault_plan import Weather
+from window_consumer.simulator.member import (
+    Scene,
+    SimulatedMember,
+)
+from window_consumer.simulator.redrives import Redrives
+from window_consumer.simulator.schedule import (
+    GROUP,
+    RESULT_TOPICS,
+    Action,
+    Plan,
+)
+from window_consumer.simulator.system_under_test import Subject
+from window_consumer.simulator.watches.limits import check_bounds
+from window_consumer.testing.fakes.log import FakeLog
+from window_consumer.testing.fakes.source import FakeSource
+
+MOST_DEADLY = 3
+"""Records that end their process: each takes a handful of lives."""
+
+_FOREIGN = ("", "AAAB", "wc1.", "wc1.AAAA", "wc1.____________________", "\u00e9\u4e16")
+
+
+class Simulation:
+    """The world of one schedule. Owner: one thread."""
+
+    def __init__(self, plan: Plan, rng: Random, subject: Subject, weather: Weather):
+        self.plan = plan
+        self.rng = rng
+        self.scene = scene = Scene(plan, rng, subject)
+        self.clock = scene.clock
+        self.broker = scene.broker
+        self.history = scene.history
+        self.weather = weather
+        weather.wall_ms = self.clock.wall_ms
+        self.members: list[SimulatedMember] = []
+        self.unnoticed: list[FakeSource] = []
+        """Members that were killed and that the group still counts."""
+        self.redrives = Redrives(scene, weather, self._meanwhile)
+        self._born = 0
+        self._most_members = plan.members
+        self._deadly = 0
+        self._actions: dict[Action, Callable[[], None]] = {
+            "turn": self._turn,
+            "work": self._work,
+            "produce": self._produce,
+            "wait": self._wait,
+            "acks": self._acks,
+            "news": self.tell_news,
+            "rebalance": self._rebalance,
+            "start": self.start,
+            "evict": self._evict,
+            "kill": self._kill,
+            "stop": self._stop,
+            "move_offset": self._move_offset,
+            "halt": self._halt,
+            "holes": self._holes,
+            "retention": self._retention,
+            "cut": self._cut,
+            "remake": self._remake,
+            "widen": self._widen,
+            "levels": self._edit_levels,
+            "weather": self._change_weather,
+            "redrive": self._redrive,
+        }
+        for topic in plan.sources:
+            self.broker.create_topic(topic, plan.partitions)
+        scene.ladder.create()
+        self.broker.create_topic(RESULT_TOPICS[0], 2, max_message_bytes=1_000)
+        group = self.broker.group(GROUP)
+        group.commit_fault = self.weather.commit_fault
+        self.broker.fate_of = self.weather.fate_of
+
+    # ---- one step
+
+    def step(self) -> None:
+        """Do one thing, whatever the seed says."""
+        plan = self.plan
+        self.clock.advance(plan.pace_s * 2 * self.rng.random())
+        index = bisect(plan.weights, self.rng.random() * plan.weights[-1])
+        self._actions[plan.actions[index]]()
+
+    def pass_time(self, member: SimulatedMember, timeout_s: float) -> None:
+        """Let the world go on while a member waits."""
+        if not member.is_captive:
+            self.clock.advance(min(timeout_s, self.plan.pace_s))
+            self._work()
+            return
+        self.clock.advance(timeout_s * self.rng.random() + 0.001)
+        for _ in range(3):
+            self._work()
+        chance = self.rng.random()
+        if chance < 0.3:
+            self._turn()
+        elif chance < 0.5:
+            self._acks()
+        elif chance < 0.52 and "evict" in self.plan.actions and not self.weather.calm:
+            self.history.say(f"{member} is thrown out while it waits")
+            self.broker.evict(member.source)
+
+    def settle(self) -> None:
+        """Let everybody do what can be done without a fault."""
+        for member in list(self.members):
+            for _ in range(200):
+                if member.slots.idle or member.dead:
+                    break
+                self._step(member)
+            member.sink.serve()
+        self.clock.advance(self.plan.calm_step_s)
+        for member in list(self.members):
+            if self.plan.calm_step_s > STANDSTILL_S:
+                # Between two such steps a real member would have taken many turns.
+                member.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
+            self._take_turn(member)
+            self._take_turn(member)
+
+    # ---- members
+
+    def _turn(self) -> None:
+        free = [member for member in self.members if not member.on_stack]
+        if not free:
+            return
+        member = free[int(self.rng.random() * len(free))]
+        member.source.max_batch = 1 + int(30 * self.rng.random() ** 3)
+        self._take_turn(member)
+
+    def _take_turn(self, member: SimulatedMember) -> None:
+        if member.dead or member.on_stack:
+            return
+        if not member.turn():
+            self.members.remove(member)
+            return
+        check_bounds(self.history, member)
+        self.scene.commits.catch_up()
+
+    def _work(self) -> None:
+        if not self.members:
+            return
+        member = self.members[int(self.rng.random() * len(self.members))]
+        for _ in range(1 + int(self.rng.random() * 12)):
+            self._step(member)
+
+    def _step(self, member: SimulatedMember) -> None:
+        """Let one of a member's slots go on; its process may end by that."""
+        if not member.dead:
+            member.slots.step(self.rng)
+        if member.slots.dying and not member.dead and not member.on_stack:
+            self._end_process(member)
+            if self.weather.calm:
+                self.notice_the_dead()
+
+    def _acks(self) -> None:
+        for member in self.members:
+            member.sink.serve(at_most=1 + int(self.rng.random() * 3))
+
+    def _wait(self) -> None:
+        self.clock.advance(self.rng.choice(self.plan.waits_s))
+        if self.rng.random() < 0.7:
+            # Time passed in which real members would have taken many turns; else they were frozen.
+            for member in self.members:
+                member.loop._standstill.was_busy()  # noqa: SLF001 - the loop without its thread
+
+    def start(self) -> None:
+        """Start a member where one is missing."""
+        if len(self.members) < self._most_members:
+            self._born += 1
+            member = SimulatedMember(f"m{self._born}", self.scene, self.weather, self.pass_time)
+            self.history.say(f"{member} joins")
+            self.members.append(member)
+
+    def _rebalance(self) -> None:
+        self.history.say("the group rebalances")
+        self.broker.group(GROUP).rebalance(turn=self.rng.random() < 0.7)
+
+    def _evict(self) -> None:
+        if self.unnoticed:
+            self.broker.evict(self.unnoticed.pop())
+            return
+        member = self._anybody()
+        if member is not None:
+            self.history.say(f"{member} is thrown out of the group")
+            self.broker.evict(member.source)
+
+    def _kill(self) -> None:
+        member = self._anybody()
+        if member is not None:
+            if self.rng.random() < 0.5:
+                member.sink.serve()
+            self._end_process(member)
+
+    def _end_process(self, member: SimulatedMember) -> None:
+        member.kill()
+        self.members.remove(member)
+        self.unnoticed.append(member.source)
+
+    def _stop(self) -> None:
+        member = self._anybody()
+        if member is not None:
+            self.stop(member)
+
+    def stop(self, member: SimulatedMember) -> None:
+        """Stop a member cleanly."""
+        member.stop()
+        self.members.remove(member)
+        self.scene.commits.catch_up()
+
+    def _anybody(self) -> SimulatedMember | None:
+        free = [member for member in self.members if not member.on_stack]
+        return free[int(self.rng.random() * len(free))] if free else None
+
+    def tell_news(self) -> None:
+        """Let the topic watches find out what there is."""
+        for member in self.members:
+            topics = member.find_topics()
+            facts = {topic: self.broker.topics.facts(topic) for topic in topics}
+            member.completions.put(TopicNews({t: each for t, each in facts.items() if each}))
+
+    def _halt(self) -> None:
+        """Let a person pause or resume a partition, or a whole worker."""
+        member = self._anybody()
+        if member is None:
+            return
+        name = self.rng.choice([None, *member.engine.partitions])
+        self._tell(member, name, halted=self.rng.random() < 0.5)
+
+    def _tell(self, member: SimulatedMember, name: TopicPartition | None, *, halted: bool) -> None:
+        self.history.say(f"{member}: {name or 'all'} is {'paused' if halted else 'resumed'}")
+
+        def ask(engine: Engine, clock: Clock) -> bool:
+            return engine.on_halted(name, clock.now(), halted=halted)
+
+        member.completions.put(Question(ask))
+
+    # ---- records and logs
+
+    def _produce(self) -> None:
+        rng = self.rng
+        log = self._any_log()
+        for _ in range(1 + int(rng.random() * 8)):
+            if rng.random() < 0.1 and "holes" in self.plan.actions:
+                log.skip(1 + int(rng.random() * 3))
+            self.produce(log, self.plan.keys[int(rng.random() * len(self.plan.keys))])
+
+    def produce(self, log: FakeLog, key: bytes | None) -> None:
+        """Write a record."""
+        rng = self.rng
+        size = int(rng.random() * (self.plan.max_value + 1))
+        value: bytes | None = b"x" * size
+        if self.plan.values:
+            value = self.plan.values[int(rng.random() * len(self.plan.values))]
+        if rng.random() < 0.05:
+            value = None
+        message = log.append(key, value, self._headers(), 1_700_000_000_000)
+        deadly = self._deadly < MOST_DEADLY and rng.random() < self.plan.handlers.deadly
+        self._deadly += deadly
+        poison = rng.random() < self.plan.handlers.poison
+        self.history.produced(log, message, poison=poison, deadly=deadly)
+
+    def _headers(self) -> Headers:
+        if self.rng.random() < 0.7:
+            return ()
+        if self.rng.random() < 0.3:
+            # A producer that says something twice, and records that were put back elsewhere.
+            return ((names.TAGS, b"a"), (names.TAGS, b"b"), (names.REDRIVES, b"1"), (names.ID, b""))
+        return (
+            ("trace", b"1"),
+            ("trace", None),
+            (names.ATTEMPTS, b"99"),
+            (names.TAGS, b"vip"),
+            (names.REASON, b"MANUAL"),
+        )
+
+    def _any_log(self) -> FakeLog:
+        topics = self.plan.sources
+        topic = topics[int(self.rng.random() * len(topics))]
+        logs = self.broker.topics.by_name[topic].logs
+        return logs[int(self.rng.random() * len(logs))]
+
+    def _holes(self) -> None:
+        log = self._any_log()
+        if self.rng.random() < 0.5:
+            log.skip(1 + int(self.rng.random() * 3))
+            self.history.say(f"{log.name} ends at {log.end} with markers")
+        else:
+            gone = {m.offset() for m in log.messages if self.rng.random() < 0.3}
+            log.compact(gone)
+            self.history.sweep(self.history.ledger(log))
+            self.history.say(f"{log.name} is compacted")
+
+    def _retention(self) -> None:
+        log = self._any_log()
+        log.delete_before(log.start + int(self.rng.random() * (log.end - log.start + 1)))
+        self.history.sweep(self.history.ledger(log))
+        self.history.say(f"{log.name} begins at {log.start} now")
+
+    def _cut(self) -> None:
+        log = self._any_log()
+        end = log.end
+        self.scene.audit.tampered.add(log.name.topic)
+        log.truncate(log.end - int(self.rng.random() * 8))
+        self.history.cut(log, end)
+
+    def _remake(self) -> None:
+        topic = self.rng.choice(self.plan.sources)
+        partitions = self.broker.topics.partitions(topic) + (self.rng.random() < 0.3)
+        self.scene.ladder.widen(topic, partitions)
+        self.scene.audit.tampered.add(topic)
+        self.broker.remake_topic(topic, partitions)
+        self.history.say(f"{topic} is deleted and made anew")
+        if self.rng.random() < 0.5:
+            self._rebalance()
+
+    def _widen(self) -> None:
+        topic = self.rng.choice(self.plan.sources)
+        partitions = self.broker.topics.partitions(topic)
+        if partitions < 6:
+            self.scene.ladder.widen(topic, partitions + 1)
+            self.broker.add_partitions(topic, partitions + 1)
+            self.history.say(f"{topic} has {partitions + 1} partitions now")
+
+    def _edit_levels(self) -> None:
+        """Change the configured levels, and restart one member or all of them with it."""
+        if self.plan.engine.retry.on_failure == "block":
+            return  # a record that blocks its lane climbs no ladder
+        ladder = self.scene.ladder
+        ladder.edit(self.rng)
+        self.history.say(f"levels are {', '.join(each.name for each in ladder.levels)} now")
+        members = len(self.members)
+        ended = 1 if self.rng.random() < 0.5 else members
+        while len(self.members) > members - ended and (member := self._anybody()) is not None:
+            if self.rng.random() < 0.2:
+                self._end_process(member)
+            else:
+                self.stop(member)
+        while len(self.members) < members:
+            self.start()
+
+    def _redrive(self) -> None:
+        """Put dead letters back, unless that is being done; sometimes the same is begun twice."""
+        if not self.redrives.at_work or self.rng.random() < 0.05:
+            self.redrives.begin()
+
+    def _meanwhile(self) -> None:
+        """Let the world go on while somebody puts dead letters back."""
+        if self.weather.calm:
+            return
+        for _ in range(1 + int(self.rng.random() * 3)):
+            self.step()
+
+    # ---- trouble
+
+    def _move_offset(self) -> None:
+        """Stop everybody, move an offset, and let somebody begin."""
+        while (member := self._anybody()) is not None:
+            self.stop(member)
+        if self.members:
+            return
+        self.notice_the_dead()
+        log = self._any_log()
+        self.scene.audit.tampered.add(log.name.topic)
+        group = self.broker.group(GROUP)
+        before = group.committed(log.name)
+        offset = log.start + int(self.rng.random() * (log.end - log.start + 1))
+        texts = (*_FOREIGN, before.metadata if before.next_offset != offset else "")
+        commit = Commit(log.name, offset, self.rng.choice(texts))
+        self.broker.move_offset(GROUP, commit)
+        self.history.say(f"an administrator moves {log.name} to {offset}")
+        self.scene.commits.catch_up()
+        self.start()
+
+    def notice_the_dead(self) -> None:
+        """Let the sessions of killed members time out."""
+        for source in self.unnoticed:
+            self.broker.evict(source)
+        self.unnoticed.clear()
+
+    def _change_weather(self) -> None:
+        rng = self.rng
+        weather, topics = self.weather, self.broker.topics
+        weather.commits_fail = rng.random() < 0.4
+        weather.copies_fail = rng.random() < 0.4
+        weather.outage = rng.random() < 0.3
+        topics.answering = rng.random() < 0.7
+        group = self.broker.group(GROUP)
+        if rng.random() < 0.1:
+            self.scene.commits.metadata_is_cut = True
+            group.max_metadata_bytes = rng.choice((45, 64, 100))
+        for member in self.members:
+            member.source.answers_held = rng.random() < 0.3
+
+    def calm_down(self) -> None:
+        """End all faults for good."""
+        self.history.say("---- the faults end")
+        self.weather.calm = True
+        self.weather.commits_fail = self.weather.copies_fail = False
+        self.broker.topics.answering = True
+        for member in self.members:
+            member.source.answers_held = False
+            for name in (None, *member.engine.partitions):
+                self._tell(member, name, halted=False)
+        for topic in self.scene.ladder.names:
+            self.broker.topics.by_name[topic].max_message_bytes = 10**6
+        self.notice_the_dead()
+        if self.plan.wider:
+            # Where counts differ so do the members' shares: copies may wait until one has all.
+            self._most_members = 1
+            while len(self.members) > 1:
+                self.stop(self.members[-1])
+        self.broker.group(GROUP).rebalance()

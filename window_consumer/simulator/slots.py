@@ -1,0 +1,256 @@
+"""Slots without threads: they go on by one step at a time, in any order that the seed likes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import Any, ClassVar, Protocol
+
+from window_consumer.engine.guards.stalls import (
+    Ending,
+    Stalled,
+)
+from window_consumer.engine.scheduling.slices import (
+    Lane,
+    Returned,
+    Slice,
+)
+from window_consumer.model.errors import (
+    Skip,
+    StalledError,
+)
+from window_consumer.model.fault import (
+    Failure,
+    Fault,
+)
+from window_consumer.model.record import Message
+from window_consumer.simulator.history import History
+from window_consumer.simulator.ledger import SimulatedCall
+from window_consumer.simulator.watches.limits import check_start
+
+_REFUSES = 4
+"""One coroutine in so many goes on when it is cancelled."""
+
+_LONG = "\u00e4\u4e16"
+_FAULTS = (
+    Fault("SimulatedError", "made to fail", "no stack", "00"),
+    Fault("SimulatedError", f"made to fail {_LONG}" * 500, f"a frame {_LONG}\n" * 900, "01"),
+)
+"""Copies bound what they say of a failure, whatever there is to say."""
+
+
+class Handler(Protocol):
+    """Decides about simulated calls."""
+
+    def steps(self, call: SimulatedCall) -> int:
+        """How many steps a call takes beyond its first."""
+
+    def must_end(self) -> bool:
+        """Tell whether calls that last have to end now."""
+
+    def ending(self, call: SimulatedCall) -> Exception | None:
+        """Return what a call raises, None where it returns."""
+
+    def endings(self, calls: Sequence[SimulatedCall]) -> list[Exception | None]:
+        """Return what the call of a batch handler says of each record, None where it is done."""
+
+    def returns(self, call: SimulatedCall) -> tuple[int, str]:
+        """Return how many results a call returns, and why the last is refused for good."""
+
+
+class SteppedSlots:
+    """The pool of a simulated member. What a thread does without a pause is one step here.
+
+    ``_call_each`` is ``runtime.thread_pool.call_each`` with its pauses made visible: a thread may
+    be interrupted between claiming a record and calling the handler, and after the call.
+    """
+
+    ending: ClassVar[Ending] = "cancelled"
+
+    def __init__(
+        self,
+        slots: int,
+        handler: Handler,
+        history: History,
+        now: Callable[[], float],
+        *,
+        ends: bool = False,
+    ):
+        """``ends`` says that calls can be ended: they are coroutines."""
+        self._handler = handler
+        self._ends = ends
+        self._ending: dict[Slice, Exception | None] = {}
+        """Calls that are told to end, and what their records fail with; None: they stay open."""
+        self._history = history
+        self._now = now
+        self._waiting: deque[Slice] = deque()
+        self._steps: list[Iterator[None] | None] = [None] * slots
+        self._slices: list[Slice | None] = [None] * slots
+        self._abandoned: list[Iterator[None]] = []
+        self._calls: dict[Slice, list[SimulatedCall]] = {}
+        """Of a slice: those that have begun and are not over."""
+        self.dying = False
+        """A call is about to end the process."""
+        self.member: Any = None
+        """Whose slots these are; set when the member is complete."""
+
+    def start(self) -> None:
+        """There is nothing to start."""
+
+    def stop(self, timeout_s: float) -> int:  # noqa: ARG002 - a step ends when it is told to
+        """There is nothing to stop."""
+        return 0
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is queued and nothing runs."""
+        return not self._waiting and not (any(self._steps) or self._abandoned)
+
+    def submit(self, slice_: Slice) -> None:
+        """Queue a slice; the next free slot takes it."""
+        check_start(self._history, self.member, slice_)
+        self._waiting.append(slice_)
+
+    def step(self, rng: Random) -> None:
+        """Let one slot go on."""
+        steps = self._steps
+        index = int(rng.random() * (len(steps) + len(self._abandoned)))
+        if index >= len(steps):
+            self._step_abandoned(index - len(steps))
+            return
+        work = steps[index]
+        if work is None:
+            if not self._waiting:
+                return
+            slice_ = self._slices[index] = self._waiting.popleft()
+            work = steps[index] = self._call_each(slice_, index + 1)
+        try:
+            self._go_on(work, self._slices[index], rng)
+        except StopIteration:
+            steps[index] = self._slices[index] = None
+
+    def _go_on(self, work: Iterator[None], slice_: Slice | None, rng: Random) -> None:  # noqa: ARG002 - for others
+        next(work)
+
+    def _step_abandoned(self, index: int) -> None:
+        try:
+            next(self._abandoned[index])
+        except StopIteration:
+            del self._abandoned[index]
+
+    def look_at(self, stalled: Stalled) -> Failure | None:
+        """Say that a call still runs; where it is abandoned its slot is free again."""
+        if stalled.slice_ not in self._slices:
+            return None
+        index = self._slices.index(stalled.slice_)
+        if stalled.end:
+            self._ending.setdefault(stalled.slice_, StalledError("does not return"))
+        if stalled.abandon:
+            self._history.abandoned(self.member, stalled)
+            work = self._steps[index]
+            if work is not None:
+                self._abandoned.append(work)
+            self._steps[index] = self._slices[index] = None
+        return made_failure(StalledError("does not return"), stalled.offset)
+
+    def interrupt(self, slices: Sequence[Slice]) -> bool:
+        """End calls where they are coroutines; a thread cannot be ended."""
+        if self._ends:
+            for slice_ in slices:
+                if slice_ in self._slices:
+                    self._ending.setdefault(slice_, None)
+        return self._ends
+
+    def _call_each(self, slice_: Slice, ident: int) -> Iterator[None]:
+        history = self._history
+        lane_of = slice_.lane_of
+        held_lanes: set[Lane] = set()
+        slice_.thread = ident
+        slice_.started = started = self._now()
+        yield
+        if slice_.is_batch:
+            yield from self._call_batch(slice_)
+        for message in slice_.unclaimed:
+            tenure = history.claimed(self.member, slice_, message)
+            yield
+            if lane_of is not None and held_lanes:
+                lane = lane_of(message)
+                if lane is not None and lane in held_lanes:
+                    slice_.deviate().held.append(message)
+                    continue
+            call = history.started(tenure, message, slice_.call.attempt)
+            self._calls[slice_] = [call]
+            while call.record.deadly:
+                self._die()
+                yield
+            yield from self._last(call, slice_)
+            del self._calls[slice_]
+            if self._conclude(slice_, message, call) and lane_of is not None:
+                held_lanes.add(lane_of(message))
+        slice_.elapsed = self._now() - started
+        self.member.completions.put(slice_)
+
+    def _call_batch(self, slice_: Slice) -> Iterator[None]:
+        """Do what ``runtime.batch_calls.call_batch`` does: all of it is claimed, or nothing."""
+        history = self._history
+        messages = list(slice_.unclaimed)
+        if not messages:
+            return
+        tenures = [history.claimed(self.member, slice_, message) for message in messages]
+        yield
+        calls = history.started_together(tenures[0], messages, slice_.call.attempt)
+        self._calls[slice_] = calls
+        while any(call.record.deadly for call in calls):
+            self._die()
+            yield
+        yield from self._last(calls[0], slice_)
+        del self._calls[slice_]
+        errors = self._handler.endings(calls)
+        history.ended_together(calls, errors)
+        for message, error in zip(messages, errors, strict=True):
+            if isinstance(error, Skip):
+                slice_.deviate().skip(message, error)
+            elif error is not None:
+                slice_.deviate().failed.append((message, made_failure(error, message.offset())))
+
+    def _die(self) -> None:
+        """End the process that the call runs in."""
+        self.dying = True
+
+    def _conclude(self, slice_: Slice, message: Message, call: SimulatedCall) -> bool:
+        """Note how a call ends; tell whether its lane waits for it."""
+        if slice_ in self._ending:
+            error = self._ending.pop(slice_)
+            if error is None:
+                self._history.interrupted(call)
+                slice_.deviate().held.append(message)
+                return False
+        else:
+            error = self._handler.ending(call)
+        count, bad = (0, "") if error is not None else self._handler.returns(call)
+        self._history.ended(call, error, is_open=count > 0)
+        if isinstance(error, Skip):
+            slice_.deviate().skip(message, error)
+        elif error is not None:
+            slice_.deviate().failed.append((message, made_failure(error, message.offset())))
+            return True
+        if count:
+            results = self.member.scene.results.returned(call, count, bad=bad)
+            slice_.deviate().returned.append(Returned((message,), results))
+        return count > 0
+
+    def _last(self, call: SimulatedCall, slice_: Slice) -> Iterator[None]:
+        """Let a call last; one that is to end does, unless it is one of those that refuse to."""
+        handler = self._handler
+        steps = handler.steps(call)
+        while steps and not handler.must_end():
+            if slice_ in self._ending and call.offset % _REFUSES:
+                return
+            steps -= 1
+            yield
+
+
+def made_failure(error: Exception, offset: int) -> Failure:
+    """Return what is told of a record that failed; some of it is long."""
+    return Failure(error, _FAULTS[offset % len(_FAULTS)])

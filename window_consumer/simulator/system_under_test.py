@@ -1,0 +1,55 @@
+"""What a simulation tests: the parts of the framework that it runs.
+
+Whoever tests the simulator itself plants a bug in one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import frozen
+
+from window_consumer.audit.consumer import (
+    AuditRules,
+    WriteRows,
+)
+from window_consumer.dlq.redrive import Redrive
+from window_consumer.engine.engine import (
+    Engine,
+    MakeEngine,
+)
+from window_consumer.engine.kept_outcomes import KeptOutcomes
+from window_consumer.engine.observer import Observer
+from window_consumer.engine.retry.copy_record import (
+    Origin,
+    Target,
+    copy_of,
+)
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.retry.retry_topics import (
+    Rung,
+    is_read_on,
+)
+from window_consumer.model.protocols import Copy
+
+ReadsOn = Callable[[Rung, int | None], bool]
+"""Tells whether a retry topic is read that no level names; see ``is_read_on``."""
+
+MakeCopy = Callable[[FailedRecord, Origin, Target, float], Copy]
+MakeRedrive = Callable[..., Redrive]
+
+
+MakeAudit = Callable[[str, AuditRules, WriteRows, Callable[[], float]], Observer]
+
+
+@frozen
+class Subject:
+    """The parts that a simulation runs."""
+
+    make_engine: MakeEngine = Engine
+    make_copy: MakeCopy = copy_of
+    make_redrive: MakeRedrive = Redrive
+    reads_on: ReadsOn = is_read_on
+    make_kept: Callable[[bool], KeptOutcomes] = lambda ordered: KeptOutcomes(ordered=ordered)
+    make_audit: MakeAudit | None = None
+    """None keeps no audit: what looks for other bugs is faster without."""

@@ -1,0 +1,93 @@
+"""Watches partitions that are lost and come back: what had finished runs again only where it may.
+
+It goes by who wrote the committed entry, and not, as members have to, by what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from window_consumer.engine.commit_metadata import decode
+from window_consumer.engine.commits import REMEMBERED_COMMITS
+from window_consumer.engine.kept_outcomes import KEPT_S
+from window_consumer.model.protocols import Committed
+from window_consumer.model.record import TopicPartition
+from window_consumer.simulator.ledger import (
+    Lost,
+    SimulatedCall,
+    Tenure,
+)
+
+if TYPE_CHECKING:
+    from window_consumer.simulator.history import History
+    from window_consumer.simulator.member import SimulatedMember
+
+
+class KeptWatch:
+    """Checks what becomes of the outcomes of lost assignments. Owner: one thread."""
+
+    def __init__(self, history: History):
+        self._history = history
+
+    def losing(self, member: SimulatedMember, names: Sequence[TopicPartition]) -> None:
+        """A member hears that partitions are not its own any more."""
+        history = self._history
+        if history.plan.engine.ordering != "unordered":
+            return
+        for name in names:
+            tenure = history.tenure(member, name)
+            if tenure is None:
+                continue
+            window = tenure.partition.window
+            ranges = [range(window.next_offset), *tenure.partition.finished_ranges()]
+            known = {*tenure.delivered, *tenure.durable, *tenure.kept}
+            finished = {o for o in known if any(o in each for each in ranges)}
+            finished = {o for o in finished if history.is_over(tenure, o)}
+            tenure.lost = Lost(history.now(), finished)
+
+    def begins(self, tenure: Tenure, before: Tenure | None, committed: Committed) -> None:
+        """An assignment begins; ``before`` is the one that its member had of the partition."""
+        if before is not None and before.lost is not None and before.ledger is tenure.ledger:
+            self._recall(tenure, before, before.lost, committed)
+        first = committed.next_offset
+        if tenure.restarted or first is None or first >= tenure.start:
+            return
+        for offset, record in tenure.ledger.records.items():
+            over = record.excused or tenure.is_over(offset)
+            if first <= offset < tenure.start and not over:
+                self._history.violate(
+                    f"{tenure.member} begins {tenure.name} at {tenure.start}: {offset} has no"
+                    " final outcome"
+                )
+
+    def _recall(self, tenure: Tenure, before: Tenure, lost: Lost, committed: Committed) -> None:
+        ledger, entries = tenure.ledger, [before.entry, *before.sent]
+        said = {(each.next_offset, each.metadata) for each in entries if each is not None}
+        if (committed.next_offset, committed.metadata) not in said or tenure.restarted:
+            return
+        tenure.kept = lost.finished
+        for offset in lost.finished:
+            if not before.is_over(offset):
+                # It was dropped without a call, and no commit has said so yet.
+                self._history.dropped(before, before.delivered[offset])
+        note, entry = decode(committed.metadata), ledger.entry
+        recent = [before.entry, *before.sent[-REMEMBERED_COMMITS:]]
+        if (
+            any(entry is each for each in recent)
+            and note is not None
+            and note.next_offset == committed.next_offset
+            and not ledger.doubtful
+            and ledger.excused_below == before.excused_below
+            and self._history.now() < lost.at + KEPT_S
+        ):
+            tenure.never_again = lost.finished
+
+    def starts(self, call: SimulatedCall) -> None:
+        """A handler call begins."""
+        tenure = call.tenure
+        if call.offset in tenure.never_again:
+            self._history.violate(
+                f"{tenure.name}@{call.offset} had finished on {tenure.member} before the partition"
+                " was lost, nobody else has committed, and it runs again"
+            )

@@ -1,0 +1,91 @@
+"""Bounds that hold after every turn of a member: records, bytes, slices, copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.output import (
+    MAX_UNACKED_RESULTS,
+    RESULTS_SHARE,
+)
+from window_consumer.engine.retry.queue import MAX_UNACKED
+from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.simulator.history import History
+from window_consumer.simulator.watches.pace import WanderingLimiter
+
+if TYPE_CHECKING:
+    from window_consumer.simulator.member import SimulatedMember
+
+
+def check_bounds(history: History, member: SimulatedMember) -> None:
+    """Note where a member holds more than its configuration allows."""
+    history.poison.look(member)
+    engine = member.engine
+    rules = engine.rules
+    held = 0
+    for partition in engine.partitions.values():
+        held += partition.bytes
+        _check_partition(history, member, partition)
+    used = engine.budget.used
+    if used != held:
+        history.violate(f"{member} counts {used} bytes, its partitions {held}")
+    # Every partition may take one batch with an empty hand, or when something is free: two
+    # batches may come before the next tick. One copy may be on its way whatever is held. Results
+    # have a bound of their own.
+    allowed = rules.window_bytes + member.source.largest_batch * (len(engine.partitions) + 2)
+    allowed += _results(history, member)
+    if used > allowed:
+        history.violate(f"{member} holds {used} bytes, allowed are {rules.window_bytes}")
+    out = len(engine.dispatcher.out)
+    if out > rules.slots * SLICES_PER_SLOT:
+        history.violate(f"{member} has {out} slices out for {rules.slots} slots")
+    limiter = engine.limiter
+    if isinstance(limiter, WanderingLimiter):
+        if out > max(limiter.highest, member.slices_out):
+            history.violate(f"{member} has {out} slices out, the limit was {limiter.highest}")
+        limiter.highest = limiter.limit
+    member.slices_out = out
+    abandoned = len(engine.dispatcher.abandoned)
+    if abandoned > history.plan.engine.stall.max_abandoned:
+        history.violate(f"{member} has abandoned {abandoned} calls")
+    if not 0 <= engine.failures.unacked <= MAX_UNACKED:
+        history.violate(f"{member} counts {engine.failures.unacked} copies without an answer")
+
+
+def check_start(history: History, member: SimulatedMember, slice_: Slice) -> None:
+    """Note where a slice starts although too many results wait for their acks.
+
+    One record may always be tried: to find out whether an outage is over, or who ends the process.
+    """
+    engine = member.engine
+    if engine.breaker.is_finding_out(slice_) or slice_.partition.case is not None:
+        return
+    held, allowed = engine.producing.bytes, engine.rules.window_bytes * RESULTS_SHARE
+    if held > allowed:
+        history.violate(
+            f"{member} starts more calls with {held} bytes of results, allowed are {allowed:g}"
+        )
+
+
+def _results(history: History, member: SimulatedMember) -> int:
+    """Return how many bytes of results are held."""
+    producing = member.engine.producing
+    if producing.bytes < 0:
+        history.violate(f"{member} let go of results twice")
+    if not 0 <= producing.unacked <= MAX_UNACKED_RESULTS:
+        history.violate(f"{member} counts {producing.unacked} results without an answer")
+    return producing.bytes
+
+
+def _check_partition(history: History, member: SimulatedMember, partition: Partition) -> None:
+    rules = member.engine.rules
+    cells = partition.window.cells
+    place = f"{member}: {partition.name}"
+    if len(cells) > rules.window_cells:
+        history.violate(f"{place} has {len(cells)} cells")
+    if any(len(cell.states) > rules.cell_records for cell in cells):
+        history.violate(f"{place} has a cell with more than {rules.cell_records} records")
+    if partition.bytes < 0 or partition.slices < 0 or partition.publishing < 0:
+        history.violate(f"{place} let go of something twice")

@@ -1,0 +1,81 @@
+"""Limits that wander, and a watch on how fast calls start."""
+
+from __future__ import annotations
+
+from bisect import insort
+from random import Random
+from typing import TYPE_CHECKING
+
+from window_consumer.engine.scheduling.adaptive_concurrency import (
+    Limiter,
+    LimitNews,
+    LimitRules,
+)
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.record import Message
+
+if TYPE_CHECKING:
+    from window_consumer.simulator.history import History
+    from window_consumer.simulator.member import SimulatedMember
+
+CHANGES = 0.1
+"""The share of the looks at which a wandering limit changes."""
+
+_TOLERANCE = 1e-6
+
+
+class WanderingLimiter(Limiter):
+    """One that changes its mind at random: what a limit allows must not depend on its wisdom."""
+
+    def __init__(self, rules: LimitRules, upper: int, rng: Random):
+        super().__init__(rules, upper)
+        self._rng = rng
+        self.highest = self.limit
+        """What the limit has been at most since somebody has asked last."""
+
+    def look(self, now: float, out: int) -> LimitNews | None:  # noqa: ARG002 - it looks at nothing
+        """Change the limit, or leave it as it is."""
+        if self._rng.random() < CHANGES:
+            self.limit = self.base = self._rng.randint(self._lower, self._upper)
+            self.highest = max(self.highest, self.limit)
+        return None
+
+
+class PaceWatch:
+    """Notes when slots take records, and judges whether that was too fast."""
+
+    def __init__(self, history: History):
+        self._history = history
+        self._taken: dict[tuple[SimulatedMember, object], list[float]] = {}
+
+    def taken(self, member: SimulatedMember, slice_: Slice, message: Message) -> None:
+        """A slot has taken a record: the first one with its slice."""
+        rate = self._history.plan.engine.rate
+        if rate is None:
+            return
+        of: object = None
+        if rate.per == "key":
+            of = message.key()
+        elif rate.per == "partition":
+            partition = slice_.partition
+            of = (partition.rung.source, partition.name.partition)
+        is_first = message is slice_.messages[0] and not slice_.settled
+        at = slice_.started if is_first else self._history.now()
+        insort(self._taken.setdefault((member, of), []), at)
+
+    def judge(self) -> None:
+        """Note each span of time in which more were taken than the rate and its burst allow."""
+        rate = self._history.plan.engine.rate
+        if rate is None:
+            return
+        for (member, of), times in self._taken.items():
+            level, before = 0.0, times[0]
+            for at in times:
+                level = max(0.0, level - rate.per_s * (at - before)) + 1
+                before = at
+                if level > rate.burst + _TOLERANCE:
+                    self._history.violate(
+                        f"{member} starts calls of {of} too fast: {level:.3g} at {at:.4f}, its"
+                        f" burst is {rate.burst}"
+                    )
+                    break

@@ -1,0 +1,96 @@
+"""Watches schedules in which nothing goes wrong but for records that always fail."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from window_consumer.engine.guards.circuit_breaker import HOLD_S
+from window_consumer.simulator.ledger import (
+    SimulatedCall,
+    Tenure,
+)
+from window_consumer.simulator.schedule import QUIET
+from window_consumer.testing.events import Result
+
+if TYPE_CHECKING:
+    from window_consumer.simulator.history import History
+    from window_consumer.simulator.member import SimulatedMember
+
+PATIENCE_S = HOLD_S + 1.0
+"""What was promised may come so much later ..."""
+
+PATIENCE_TURNS = 10
+"""... and after so many turns of the poll loop: a step of the simulation may take long."""
+
+
+class PoisonWatch:
+    """Judges that bad records hold up nobody, and leave in time.
+
+    Unless most records failed when they were called first: that is an outage.
+    """
+
+    def __init__(self, history: History):
+        self._history = history
+        plan = history.plan
+        self._watches = plan.engine.breaker.enabled and QUIET.issuperset(plan.actions)
+        self._first_calls: dict[SimulatedMember, deque[bool]] = {}
+        """Of each member the last ones: whether they failed."""
+        self._excused_until: dict[SimulatedMember, float] = {}
+        self._turns: dict[SimulatedMember, int] = {}
+        self._spent: dict[tuple[Tenure, int], tuple[float, int]] = {}
+        """Who has to leave: since when, and since which turn."""
+        self._waiting: dict[SimulatedMember, tuple[float, int]] = {}
+        """Since when new records wait while slots are idle."""
+
+    def ended(self, call: SimulatedCall, result: Result) -> None:
+        """A call is over."""
+        if not self._watches:
+            return
+        tenure = call.tenure
+        member, now = tenure.member, self._history.now()
+        if call.attempt == 1 and tenure.partition.rung.level is None:
+            rules = self._history.plan.engine.breaker
+            last = self._first_calls.setdefault(member, deque(maxlen=rules.min_calls))
+            last.append(result not in ("done", "skipped"))
+            if sum(last) > rules.failures * rules.min_calls:
+                self._excused_until[member] = now + rules.cool_down_s + PATIENCE_S
+        if result == "spent":
+            self._spent[tenure, call.offset] = (now, self._turns.get(member, 0))
+
+    def left(self, tenure: Tenure, offset: int) -> None:
+        """A copy of a record is written because its retries are exhausted."""
+        self._spent.pop((tenure, offset), None)
+
+    def look(self, member: SimulatedMember) -> None:
+        """A member has taken a turn."""
+        if not self._watches:
+            return
+        now = self._history.now()
+        self._turns[member] = turn = self._turns.get(member, 0) + 1
+        if not self._is_waiting(member):
+            self._waiting.pop(member, None)
+        elif self._is_late(member, *self._waiting.setdefault(member, (now, turn))):
+            self._history.violate(f"{member} starts no new record although slots are idle")
+        for (tenure, offset), since in list(self._spent.items()):
+            if not tenure.current:
+                del self._spent[tenure, offset]
+            elif tenure.member is member and self._is_late(member, *since):
+                self._history.violate(f"{tenure.name}@{offset} always fails, and does not leave")
+
+    @staticmethod
+    def _is_waiting(member: SimulatedMember) -> bool:
+        engine = member.engine
+        return bool(engine.dispatcher.idle_slots) and any(
+            partition.ordering.startable and not (partition.closing or partition.held_back)
+            for partition in engine.partitions.values()
+            if partition.rung.level is None
+        )
+
+    def _is_late(self, member: SimulatedMember, since: float, turn: int) -> bool:
+        now = self._history.now()
+        return (
+            now - since > PATIENCE_S
+            and self._turns[member] - turn > PATIENCE_TURNS
+            and now > self._excused_until.get(member, 0.0)
+        )

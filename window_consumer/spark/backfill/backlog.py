@@ -1,0 +1,300 @@
+"""A backfill: chunk after chunk through Spark, each recorded as a whole before the next begins."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from threading import Event, Thread
+from typing import Any, Final
+
+from attrs import evolve, field, frozen
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.model.errors import RunError
+from window_consumer.spark.backfill import job as reading
+from window_consumer.spark.backfill.job import (
+    handled,
+    read_and_handled,
+)
+from window_consumer.spark.backfill.ledger import (
+    About,
+    Ledger,
+)
+from window_consumer.spark.backfill.ranges import (
+    Spans,
+    count_of,
+    next_chunk,
+    without,
+)
+from window_consumer.spark.backfill.shares import shared_out
+from window_consumer.spark.backfill.task import WorkerPlan
+from window_consumer.spark.backfill.task_reports import (
+    Address,
+    Mailbox,
+    TaskReport,
+)
+
+_LOOK_S: Final = 0.5
+
+
+@frozen
+class Progress:
+    """How far a backfill is; counted in offsets, of which some may be holes of the log."""
+
+    total: int
+    done: int
+    failed: int
+    """Records that are recorded as failed."""
+    seconds: float
+    """Since this run began."""
+    here: int
+    """What this run has done."""
+    tasks: tuple[int, int] = (0, 0)
+    """Of the chunk that runs: how many have ended, and how many there are."""
+    tried_again: int = 0
+    """Tasks that have ended without a result, and are tried again by Spark."""
+    running: int = 0
+    """Records of the chunk that runs which have their outcome, and are not recorded yet."""
+    held_up: int = 0
+    """Tasks whose circuit breaker is open."""
+
+    @property
+    def reached(self) -> int:
+        """What is recorded, and what the chunk that runs has done."""
+        return min(self.total, self.done + self.running)
+
+    @property
+    def per_s(self) -> float:
+        """Records a second in this run, 0 where nothing is done yet."""
+        return (self.here + self.running) / self.seconds if self.seconds else 0.0
+
+
+@frozen
+class Ended:
+    """How a backfill has ended."""
+
+    progress: Progress
+    left: Spans
+    """What is still to be run, empty where all is done."""
+
+
+@frozen(kw_only=True)
+class Backlog:
+    """One backfill, ready to run. Owner: the driver's main thread."""
+
+    session: SparkSession = field(repr=False)
+    ledger: Ledger
+    about: About
+    plan: WorkerPlan
+    consumer: Mapping[str, Any] = field(repr=False)
+    """The user's Kafka properties of consumers."""
+    chunk_records: int
+    rate_per_s: float | None = None
+    skip_lost: bool = False
+    """Go on where retention takes records meanwhile."""
+    on_progress: Callable[[Progress], None] = lambda _progress: None
+    """Hears after each chunk and now and then; on a thread of its own."""
+    stop_asked: Callable[[], bool] = lambda: False
+
+    def run(self, spans: Spans) -> Ended:
+        """Run what is not recorded as done; end after the chunk where ``stop_asked`` says so.
+
+        Raises RunError where a chunk cannot be done: nothing of it is recorded then, and its
+        records run again the next time.
+        """
+        spans = self.ledger.begin(self.about, spans)
+        total = count_of(spans)
+        before = self.ledger.done(self.about.name)
+        left, chunk, failed = without(spans, before.ends), before.chunk, before.failed
+        at_first = count_of(left)
+        began = time.monotonic()
+
+        def progress() -> Progress:
+            todo = count_of(left)
+            seconds = time.monotonic() - began
+            return Progress(total, total - todo, failed, seconds, at_first - todo)
+
+        while left and not self.stop_asked():
+            piece = next_chunk(left, self.chunk_records)
+            chunk += 1
+            failed += self._run_chunk(piece, chunk, progress())
+            left = without(left, {each: span.end for each, span in piece.items()})
+            self.on_progress(progress())
+        return Ended(progress(), left)
+
+    def _run_chunk(self, piece: Spans, chunk: int, progress: Progress) -> int:
+        """Run a chunk and record it; return how many of its records failed."""
+        group = f"{self.about.name}/{chunk}"
+        self.session.sparkContext.setJobGroup(group, f"backfill {group}")
+        watch = Watch(self.session, group, progress, self.on_progress, count_of(piece))
+        with watch as address:
+            try:
+                rows = self._rows(piece, address)
+                return self.ledger.record(rows, self.about.name, chunk)
+            except RunError:
+                raise
+            except Exception as error:
+                offsets = ", ".join(f"{p}: {s.first} to {s.end}" for p, s in piece.items())
+                raise RunError(
+                    f"chunk {chunk} of {self.about.topic} ended without a result, and nothing of it"
+                    f" is recorded (offsets by partition, the end exclusive: {offsets}):"
+                    f" {told(error)}"
+                ) from error
+
+    def _rows(self, piece: Spans, driver: Address | None) -> DataFrame:
+        """Return what becomes of the records of a chunk, once somebody asks for it.
+
+        Tasks read their shares by themselves, but for order by key where there are fewer
+        partitions than cores: then Spark reads, and deals records out by their keys.
+        """
+        ordering = self.plan.engine.ordering
+        cores = self.session.sparkContext.defaultParallelism
+        by_keys = ordering == "key" and len(piece) < cores
+        shares = shared_out(piece, cores, may_split=ordering == "unordered")
+        at_once = cores if by_keys else len(shares)
+        rate_per_s = None if self.rate_per_s is None else self.rate_per_s / at_once
+        plan = evolve(self.plan, rate_per_s=rate_per_s, driver=driver)
+        if not by_keys:
+            consumer, skip_lost = self.consumer, self.skip_lost
+            return read_and_handled(self.session, plan, consumer, shares, skip_lost=skip_lost)
+        reading.set_batches(self.session, rate_per_s)
+        records = reading.by_keys(
+            self.session, self.consumer, plan.topic, piece, skip_lost=self.skip_lost
+        )
+        return handled(records, plan)
+
+
+_PROCESS_ENDED: Final = (
+    "a Python process of Spark's ended while it ran handlers: one that calls os._exit, crashes in C"
+    " or needs more memory than there is ends it every time"
+)
+_GONE: Final = (
+    "records are gone by retention since the backfill began: --skip-lost goes on without them"
+)
+_SIGNS: Final = (
+    ("Python worker exited unexpectedly", _PROCESS_ENDED),
+    ("offsets out of range", _GONE),
+    ("data may have been lost", _GONE),
+)
+_OUR_ERROR: Final = re.compile(r"\s*window_consumer\.[a-z_.]+\.[A-Z]\w+: (.+)")
+"""The last line of a task's traceback, where it is one that we have written."""
+_NOT_IMPORTED: Final = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+
+_MOST_TEXT: Final = 1500
+
+
+def told(error: Exception) -> str:
+    """Return what a chunk ended with, and what to do, without Spark's own frames."""
+    text = str(error)
+    lines = [line for line in text.splitlines() if line and not line.startswith("\tat ")]
+    ours = [found for line in lines if (found := _OUR_ERROR.match(line))]
+    if missing := _NOT_IMPORTED.search(text):
+        return (
+            f"executors cannot import {missing[1]}: --py-files brings files of your own; what is"
+            " installed has to be in the environment that they run (PYSPARK_PYTHON)"
+        )
+    for sign, advice in _SIGNS:
+        if sign.lower() in text.lower():
+            return advice
+    return (ours[-1][1] if ours else "\n".join(lines))[:_MOST_TEXT]
+
+
+class Watch:
+    """Tells how a chunk's tasks come along, while Spark runs them. Its thread only looks.
+
+    As a context it gives the address at which it hears the tasks, None where it cannot listen.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        group: str,
+        progress: Progress,
+        tell: Callable[[Progress], None],
+        records: int,
+    ):
+        self._context = session.sparkContext
+        self._group = group
+        self._progress = progress
+        self._began = time.monotonic()
+        self._tell = tell
+        self._records = records
+        self._mailbox: Mailbox | None = None
+        self._tried_again = 0
+        self._held_up: set[int] = set()
+        self._ended = Event()
+        self._thread = Thread(target=self._run, name="wc-backfill-watch", daemon=True)
+
+    def __enter__(self) -> Address | None:
+        self._mailbox = _mailbox(self._context)
+        self._thread.start()
+        return None if self._mailbox is None else self._mailbox.address
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._mailbox is not None:
+            self._mailbox.close()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_LOOK_S):
+            progress = self._tasks(self._progress)
+            reports = [] if self._mailbox is None else self._mailbox.reports()
+            for each in reports:
+                self._tell_of_breaker(each)
+            running = min(self._records, sum(each.done for each in reports))
+            seconds = progress.seconds + time.monotonic() - self._began
+            held_up = len(self._held_up)
+            self._tell(evolve(progress, running=running, held_up=held_up, seconds=seconds))
+
+    def _tasks(self, progress: Progress) -> Progress:
+        """Return it with what Spark says of the chunk's tasks."""
+        ended = tasks = tried_again = 0
+        tracker = self._context.statusTracker()
+        for job in tracker.getJobIdsForGroup(self._group):
+            info = tracker.getJobInfo(job)
+            for stage in info.stageIds if info else ():
+                found = tracker.getStageInfo(stage)
+                if found is not None:
+                    ended += found.numCompletedTasks
+                    tasks += found.numTasks
+                    tried_again += found.numFailedTasks
+        if tried_again > self._tried_again:
+            self._tried_again = tried_again
+            LOGGER.warning(
+                "%s: %d tasks ended without a result; Spark tries them again, and the records"
+                " of these tasks run again",
+                self._group,
+                tried_again,
+            )
+        return evolve(progress, tasks=(ended, tasks), tried_again=tried_again)
+
+    def _tell_of_breaker(self, report: TaskReport) -> None:
+        """Tell when the breaker of a task has opened, and when it has closed again."""
+        if report.is_held_up is (report.task in self._held_up):
+            return
+        partitions = ", ".join(map(str, report.partitions))
+        where = f"{self._group}, task {report.task} (partitions {partitions})"
+        if report.is_held_up:
+            self._held_up.add(report.task)
+            why = f": {report.why}" if report.why else ""
+            LOGGER.warning("%s: breaker %s%s", where, report.breaker, why)
+        else:
+            self._held_up.discard(report.task)
+            LOGGER.warning("%s: breaker %s again", where, report.breaker)
+
+
+def _mailbox(context: SparkContext) -> Mailbox | None:
+    """Listen to tasks, where the executors reach the driver as well."""
+    conf = context.getConf()
+    is_here = str(context.master).startswith("local")
+    host = "127.0.0.1" if is_here else conf.get("spark.driver.host")
+    bind = None if is_here else conf.get("spark.driver.bindAddress", host)
+    try:
+        return Mailbox.open(str(host).strip("[]"), bind and bind.strip("[]"))
+    except OSError as error:
+        LOGGER.info("tasks cannot report how far they are to %s: %s", host, error)
+        return None

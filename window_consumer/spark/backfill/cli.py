@@ -1,0 +1,157 @@
+"""``window-consumer backfill``: its options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from window_consumer.cli import options
+from window_consumer.cli.logs import set_up
+from window_consumer.cli.options import Time
+from window_consumer.config.sections.rate import (
+    RATE_UNITS,
+    parse_rate,
+)
+from window_consumer.config.units import UnitError
+from window_consumer.spark.backfill.command import (
+    Asked,
+    backfill,
+)
+
+_CHUNK = 500_000
+
+
+class Place(click.ParamType[tuple[int, int]]):
+    """A partition and an offset."""
+
+    name = "partition=offset"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return both."""
+        if isinstance(value, tuple):
+            return value
+        partition, _, offset = str(value).partition("=")
+        if not (partition.isdecimal() and offset.isdecimal()):
+            self.fail(f"{value!r} is no PARTITION=OFFSET, as in 0=1200", param, ctx)
+        return int(partition), int(offset)
+
+
+class PerSecond(click.ParamType[float]):
+    """A rate, as in the configuration."""
+
+    name = "rate"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return records a second."""
+        if isinstance(value, float):
+            return value
+        try:
+            count, unit = parse_rate(str(value))
+        except UnitError as error:
+            hint = f"; {error.hint}" if error.hint else ""
+            self.fail(f"{value!r} {error}{hint}", param, ctx)
+        if not count:
+            self.fail(f"{value!r} would read nothing", param, ctx)
+        return float(count) / RATE_UNITS[unit]
+
+
+@click.command("backfill")
+@options.application
+@options.config
+@click.option("--topic", required=True, metavar="TOPIC", help="The topic to read.")
+@click.option(
+    "--worker",
+    metavar="WORKER",
+    help="Whose handlers are called. [default: the worker that reads the topic]",
+)
+@click.option(
+    "--from",
+    "from_ms",
+    type=Time(1000),
+    metavar="TIME",
+    help="The first record's time: 2026-01-31, 2026-01-31T12:00+01:00; UTC without a zone."
+    " [default: the beginning]",
+)
+@click.option(
+    "--to",
+    "to_ms",
+    type=Time(1000),
+    metavar="TIME",
+    help="Where to end, exclusive. [default: what is the end at the first start]",
+)
+@click.option(
+    "--from-offset",
+    "from_offsets",
+    type=Place(),
+    multiple=True,
+    metavar="PARTITION=OFFSET",
+    help="The first offset of a partition; may be repeated.",
+)
+@click.option(
+    "--to-offset",
+    "to_offsets",
+    type=Place(),
+    multiple=True,
+    metavar="PARTITION=OFFSET",
+    help="The end of a partition, exclusive; may be repeated.",
+)
+@click.option(
+    "--results",
+    default="backfills",
+    show_default=True,
+    metavar="DIRECTORY",
+    help="Where the tables lie that say what is done: a directory, or an address that Spark knows.",
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Another name runs the same range again. [default: made of worker, topic and range]",
+)
+@click.option(
+    "--chunk",
+    type=click.IntRange(1),
+    default=_CHUNK,
+    show_default=True,
+    metavar="RECORDS",
+    help="Recorded together: so many may run twice where the process is killed.",
+)
+@click.option(
+    "--pool",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Calls at once in each task. [default: the worker's concurrency]",
+)
+@click.option(
+    "--rate", type=PerSecond(), metavar="N/s", help="Read no more than this, over all tasks."
+)
+@click.option("--master", metavar="MASTER", help="Where Spark runs. [default: local[*]]")
+@click.option(
+    "--spark",
+    "spark",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A property of Spark, as in spark.driver.memory=4g; may be repeated.",
+)
+@click.option(
+    "--py-files",
+    multiple=True,
+    metavar="FILE",
+    help="A .py, .zip or .whl that executors need; may be repeated.",
+)
+@click.option("--skip-lost", is_flag=True, help="Go on where retention takes records meanwhile.")
+@click.option("--dry-run", is_flag=True, help="Tell counts, sizes and the expected time only.")
+@options.overrides
+@options.start_timeout
+def backfill_command(**given: Any) -> int:
+    """Run a worker's handlers over a bounded range of a topic, on Spark.
+
+    The same handler, order, local retries and dead letters as with `run`; no group, nothing is
+    committed. What is recorded as done does not run again: the same command goes on where it was.
+    """
+    set_up("text", "warning", "")
+    return backfill(Asked(**given))

@@ -1,0 +1,270 @@
+"""Carrying a backfill out: what is asked, told and written on the command line."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Final
+
+import click
+from attrs import frozen
+
+from window_consumer.app.application import App
+from window_consumer.app.loading import load_app
+from window_consumer.app.plan import Plan
+from window_consumer.cli.output import (
+    INTERRUPTED,
+    OK,
+    explain,
+)
+from window_consumer.cli.run import Signals
+from window_consumer.config.cores import usable_cores
+from window_consumer.kafka.topic_reader import TopicReader
+from window_consumer.model.errors import UsageError
+from window_consumer.spark.backfill import (
+    planning,
+    ranges,
+)
+from window_consumer.spark.backfill.progress import (
+    Shown,
+    duration,
+)
+from window_consumer.spark.backfill.ranges import (
+    Spans,
+    Wanted,
+    count_of,
+    told_time,
+)
+from window_consumer.spark.backfill.sizes import (
+    Sizes,
+    sizes_of,
+)
+from window_consumer.spark.jars import (
+    default_directory,
+    ready,
+)
+
+if TYPE_CHECKING:
+    from window_consumer.spark.backfill.backlog import Ended
+
+_NOTHING_S: Final = 10e-6
+"""What a record costs a core that is read, handed to a handler that does nothing, and recorded: see
+docs/benchmarks.md."""
+
+
+@frozen(kw_only=True)
+class Asked:
+    """What the command line says."""
+
+    application: str
+    config: Path
+    topic: str
+    worker: str | None
+    from_ms: int | None
+    to_ms: int | None
+    from_offsets: Sequence[tuple[int, int]]
+    to_offsets: Sequence[tuple[int, int]]
+    results: str
+    name: str | None
+    chunk: int
+    pool: int | None
+    rate: float | None
+    master: str | None
+    spark: Sequence[str]
+    py_files: Sequence[str]
+    skip_lost: bool
+    dry_run: bool
+    overrides: Sequence[str]
+    start_timeout: float | None
+
+    @property
+    def wanted(self) -> Wanted:
+        """The range."""
+        starts, ends = dict(self.from_offsets), dict(self.to_offsets)
+        return Wanted(self.topic, self.from_ms, self.to_ms, starts, ends)
+
+    @property
+    def range_text(self) -> str:
+        """The range, as it was asked for."""
+        parts = [
+            "the beginning" if self.from_ms is None else told_time(self.from_ms),
+            "to",
+            "the end" if self.to_ms is None else told_time(self.to_ms),
+            *(f"from {partition}={offset}" for partition, offset in sorted(self.from_offsets)),
+            *(f"to {partition}={offset}" for partition, offset in sorted(self.to_offsets)),
+        ]
+        return " ".join(parts)
+
+    def name_for(self, worker: str) -> str:
+        """Return the backfill's name: the same command goes on with the same backfill."""
+        return self.name or f"{worker}: {self.topic} from {self.range_text}"
+
+    @property
+    def spark_master(self) -> str | None:
+        """Where Spark runs; None leaves it to who has said so already.
+
+        On the cores of this machine a task is tried four times, as on a cluster.
+        """
+        said = "MASTER" in os.environ or "spark.master" in self.properties
+        return self.master or (None if said else "local[*,4]")
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Spark's, as they are given; raises UsageError."""
+        found = {}
+        for each in self.spark:
+            key, sign, value = each.partition("=")
+            if not (key and sign):
+                raise UsageError(f"--spark {each}: write KEY=VALUE, as in spark.driver.memory=4g")
+            found[key] = value
+        return found
+
+    @property
+    def directory(self) -> str:
+        """Where the tables lie, as Spark wants it: an address, or an absolute path."""
+        return self.results if "://" in self.results else str(Path(self.results).absolute())
+
+
+def backfill(asked: Asked) -> int:
+    """Run what is asked for; return the exit code."""
+    app = load_app(asked.application)
+    only = [asked.worker] if asked.worker else []
+    plan = app.plan(asked.config, only=only, overrides=asked.overrides, for_cluster=True)
+    try:
+        return _backfill(app, plan, asked)
+    except BaseException as error:
+        return explain(error, plan.mask)
+
+
+def _backfill(app: App, plan: Plan, asked: Asked) -> int:
+    wanted, properties = asked.wanted, asked.properties
+    jars: Sequence[Path] = ()
+    if not asked.dry_run:
+        _check_spark()
+        jars = ready(default_directory())
+    chosen = planning.choose(
+        plan,
+        asked.topic,
+        name=asked.worker,
+        pool=asked.pool,
+        start_timeout=asked.start_timeout,
+        dry=asked.dry_run,
+    )
+    worker = chosen.worker
+    with TopicReader(worker.consumer, chosen.prepared.log) as reader:
+        spans = ranges.resolve(wanted, reader)
+        settings = chosen.prepared.cluster.topic_config(asked.topic)
+        for text in ranges.warnings(wanted, spans, reader, settings, int(time() * 1000)):
+            click.echo(f"warning: {text}", err=True)
+        if not spans:
+            click.echo(f"{asked.topic} has no records from {asked.range_text}")
+            return OK
+        if asked.dry_run:
+            _say_dry(asked, spans, sizes_of(reader, asked.topic, spans), worker.config.slots)
+            return OK
+    return _run(app, asked, chosen, spans, jars, properties)
+
+
+def _check_spark() -> None:
+    try:
+        import pyarrow  # noqa: F401, ICN001, PLC0415 - optional, and slow
+        import pyspark.sql  # noqa: F401, PLC0415 - as above
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"there is no {error.name}: pip install 'window-consumer[spark]'"
+        ) from error
+
+
+def _run(
+    app: App,
+    asked: Asked,
+    chosen: planning.Chosen,
+    spans: Spans,
+    jars: Sequence[Path],
+    properties: Mapping[str, str],
+) -> int:
+    from window_consumer.spark import session  # noqa: PLC0415 - as above
+    from window_consumer.spark.backfill import backlog  # noqa: PLC0415 - it imports Spark
+    from window_consumer.spark.backfill.ledger import (  # noqa: PLC0415 - as above
+        About,
+        Ledger,
+    )
+
+    worker, topic = chosen.worker, asked.topic
+    about = About(
+        asked.name_for(worker.name),
+        worker.name,
+        worker.config.group,
+        topic,
+        chosen.prepared.topics[topic].topic_id,
+        asked.range_text,
+    )
+    spark = session.start("window-consumer backfill", asked.spark_master, jars, properties)
+    try:
+        for file in asked.py_files:
+            spark.sparkContext.addPyFile(file)
+        signals = Signals.install()
+        with Shown.on(sys.stderr, about.name) as shown:
+            job = backlog.Backlog(
+                session=spark,
+                ledger=Ledger(spark, asked.directory),
+                about=about,
+                plan=planning.worker_plan(app, chosen),
+                consumer=worker.consumer,
+                chunk_records=asked.chunk,
+                rate_per_s=asked.rate,
+                skip_lost=asked.skip_lost,
+                on_progress=shown.tell,
+                stop_asked=signals.stop.is_set,
+            )
+            ended = job.run(spans)
+    finally:
+        spark.stop()
+    return _say_end(ended, asked)
+
+
+def _say_end(ended: Ended, asked: Asked) -> int:
+    progress = ended.progress
+    if ended.left:
+        click.echo(
+            f"stopped with {count_of(ended.left):,} offsets left; the same command goes on from"
+            f" there:\n  {shlex.join(['window-consumer', *sys.argv[1:]])}",
+            err=True,
+        )
+        return INTERRUPTED
+    what = f"{progress.here:,} offsets in {duration(progress.seconds)}"
+    again = "" if progress.here else " (all was recorded before; --name NAME runs it again)"
+    click.echo(
+        f"done: {progress.total:,} offsets of {asked.topic}, {progress.failed:,} failed; {what}"
+        f"{again}\nresults: {asked.directory}/tables/results"
+    )
+    return OK
+
+
+def _say_dry(asked: Asked, spans: Spans, sizes: Sizes, slots: int) -> None:
+    """Tell counts, sizes and the expected time."""
+    total = count_of(spans)
+    click.echo(f"{asked.topic} from {asked.range_text}:")
+    for partition, span in sorted(spans.items()):
+        click.echo(f"  partition {partition}: offsets {span.first:,} to {span.end:,} (exclusive)")
+    click.echo(
+        f"{total:,} offsets in {len(spans)} partitions, about {sizes.told(total)};"
+        f" {-(-total // asked.chunk):,} chunks"
+    )
+    cores = usable_cores()
+    where = f"{asked.pool or slots} calls at once on each of {cores} cores"
+    if asked.master and not asked.master.startswith("local"):
+        where = f"{asked.pool or slots} calls at once, as on {cores} cores: more cores, less time"
+    click.echo(f"expected with {where}, by what one call takes:")
+    for call_s in (0.0, 0.001, 0.01, 0.1, 1.0):
+        seconds = total * max(_NOTHING_S / cores, call_s / ((asked.pool or slots) * cores))
+        if asked.rate:
+            seconds = max(seconds, total / asked.rate)
+        name = "nothing" if not call_s else f"{call_s * 1000:g} ms"
+        click.echo(f"  {name:>8}: {duration(seconds)}")
+    if asked.rate:
+        click.echo(f"--rate: {duration(total / asked.rate)} at least")

@@ -1,0 +1,204 @@
+"""What is recorded of backfills: what each is about, and what became of each of its records.
+
+Both are tables of Delta. A chunk's rows come in by one commit: what is recorded is done, and is not
+run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import frozen
+from pyspark.sql import DataFrame, Observation, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql import types as T  # noqa: N812 - as above
+
+from window_consumer.engine.offsets import after
+from window_consumer.kafka.topic_reader import Span
+from window_consumer.model.errors import (
+    RunError,
+    UsageError,
+)
+from window_consumer.spark.backfill.ranges import Spans
+from window_consumer.spark.plan import Plan
+from window_consumer.spark.tables import (
+    Table,
+    is_conflict,
+    last_batch,
+)
+
+_KINDS: Final = {
+    "string": T.StringType(),
+    "int": T.IntegerType(),
+    "bigint": T.LongType(),
+    "boolean": T.BooleanType(),
+    "timestamp": T.TimestampType(),
+}
+
+
+def _schema(columns: str) -> T.StructType:
+    pairs = (each.split() for each in columns.split(","))
+    return T.StructType([T.StructField(name, _KINDS[kind]) for name, kind in pairs])
+
+
+RESULTS: Final = Table(
+    "results",
+    _schema(
+        "backfill string, chunk bigint, topic string, partition int, offset bigint, ok boolean,"
+        " outcome string, reason string, error string, attempts int, duration_us bigint"
+    ),
+    partitioned_by=("backfill",),
+)
+"""A row a record, as ``job.handled`` returns it, and the ``chunk`` with which it was recorded."""
+
+BACKFILLS: Final = Table(
+    "backfills",
+    _schema(
+        "backfill string, worker string, group string, topic string, topic_id string,"
+        " asked string, partition int, first_offset bigint, end_offset bigint,"
+        " begun_at timestamp"
+    ),
+)
+"""What a backfill is about: a row for each partition, written once, before anything runs."""
+
+
+@frozen
+class About:
+    """What a backfill is about; two of one name have to be about the same."""
+
+    name: str
+    worker: str
+    group: str
+    topic: str
+    topic_id: str | None
+    asked: str
+    """The range as it was asked for."""
+
+
+@frozen
+class Done:
+    """What is recorded of a backfill."""
+
+    ends: Mapping[int, int]
+    """By partition: up to where, exclusive."""
+    chunk: int
+    """The last one's number, -1 where there is none."""
+    records: int
+    failed: int
+
+
+class Ledger:
+    """The tables below one directory. Owner: the driver's main thread."""
+
+    def __init__(self, session: SparkSession, directory: str):
+        self._session = session
+        layout = Plan(kafka={}, directory=directory)
+        self.results = RESULTS.make(session, layout)
+        self._backfills = BACKFILLS.make(session, layout)
+
+    def begin(self, about: About, spans: Spans) -> dict[int, Span]:
+        """Record what a backfill is about; return its offsets, those of its first start.
+
+        Raises UsageError where one of this name is about something else.
+        """
+        rows = self._about(about.name)
+        if not rows:
+            try:
+                self._write(about, spans)
+            except Exception as error:
+                if not is_conflict(error):
+                    raise
+                # Another driver has begun the same: its range is what counts.
+            rows = self._about(about.name)
+        first = rows[0]
+        for column in ("worker", "group", "topic", "asked"):
+            if first[column] != getattr(about, column):
+                raise UsageError(
+                    f"the backfill {about.name} in {self._backfills} was begun with another"
+                    f" {column}: {first[column]}, not {getattr(about, column)}; give this one a"
+                    " name of its own (--name)"
+                )
+        if first["topic_id"] and about.topic_id and first["topic_id"] != about.topic_id:
+            raise UsageError(
+                f"{about.topic} was deleted and made anew since the backfill {about.name} began:"
+                " its offsets mean other records now; give this one a name of its own (--name)"
+            )
+        return {row["partition"]: Span(row["first_offset"], row["end_offset"]) for row in rows}
+
+    def _about(self, name: str) -> list[Row]:
+        found = self._session.read.format("delta").load(self._backfills)
+        return found.where(F.col("backfill") == name).orderBy("partition").collect()
+
+    def _write(self, about: About, spans: Spans) -> None:
+        fixed = (about.name, about.worker, about.group, about.topic, about.topic_id, about.asked)
+        rows = [(*fixed, partition, span.first, span.end) for partition, span in spans.items()]
+        schema = T.StructType(BACKFILLS.schema.fields[:-1])
+        frame = self._session.createDataFrame(rows, schema)
+        frame = frame.withColumn("begun_at", F.current_timestamp()).coalesce(1)
+        BACKFILLS.append(frame, self._backfills, _writer(about.name), 0)
+
+    def done(self, name: str) -> Done:
+        """Return what is recorded: nothing of it has to run again."""
+        # Before the rows: what another driver records meanwhile is then refused here as a chunk
+        # that is there. A chunk whose offsets are all holes of the log has no rows.
+        last = last_batch(self._session, self.results, _writer(name))
+        rows = (
+            self._session.read.format("delta")
+            .load(self.results)
+            .where(F.col("backfill") == name)
+            .groupBy("partition")
+            .agg(
+                F.max("offset").alias("last"),
+                F.max("chunk").alias("chunk"),
+                F.count("*").alias("records"),
+                F.count(F.when(~F.col("ok"), 1)).alias("failed"),
+            )
+            .collect()
+        )
+        return Done(
+            {row["partition"]: after(row["last"]) for row in rows},
+            max([row["chunk"] for row in rows] + [-1 if last is None else last]),
+            sum(row["records"] for row in rows),
+            sum(row["failed"] for row in rows),
+        )
+
+    def record(self, rows: DataFrame, name: str, chunk: int) -> int:
+        """Run a chunk and record what became of its records, all or none of it.
+
+        Returns how many of them failed. Raises RunError where another driver has recorded it.
+        """
+        seen = Observation()
+        failed = F.count(F.when(~F.col("ok"), 1)).alias("failed")
+        given = rows.observe(seen, failed).select(
+            F.lit(name).alias("backfill"), F.lit(chunk).cast("bigint").alias("chunk"), "*"
+        )
+        conf = rows.sparkSession.conf
+        conf.unset(_COMMITTED)
+        try:
+            RESULTS.append(given, self.results, _writer(name), chunk)
+        except Exception as error:
+            if is_conflict(error):
+                raise RunError(
+                    f"{_said_by_another(name, chunk)}, and its records have run twice"
+                ) from error
+            raise
+        if conf.get(_COMMITTED, None) is None:
+            # Delta passes over a batch that is there, in silence; nothing was run or counted.
+            raise RunError(_said_by_another(name, chunk))
+        return int(seen.get["failed"])
+
+
+_COMMITTED: Final = "spark.databricks.delta.lastCommitVersionInSession"
+"""Where Delta tells a session which version of a table it has made last."""
+
+
+def _said_by_another(name: str, chunk: int) -> str:
+    return (
+        f"somebody else runs the backfill {name}, too, and has recorded chunk {chunk}: let one of"
+        " them go on"
+    )
+
+
+def _writer(name: str) -> str:
+    return f"window_consumer.spark.backfill.{name}"

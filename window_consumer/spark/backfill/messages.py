@@ -1,0 +1,132 @@
+"""Records as tasks have them, made of rows of Spark's Kafka source or of what the client reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise, repeat
+from typing import TYPE_CHECKING, Any, Final
+
+from window_consumer.model.errors import UsageError
+from window_consumer.model.headers import LostHeaders
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+from window_consumer.runtime.pools.processes.serialization import (
+    CrossedMessage,
+    Row,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS: Final = ("partition", "offset", "key", "value", "headers", "time_ms", "time_kind")
+"""What tasks of a DataFrame get: the columns of Spark's Kafka source, the time as two numbers."""
+
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
+"""Java reads a name that is not UTF-8 with these in place of what it cannot read."""
+
+Headers = list[tuple[str, bytes | None]] | None
+
+
+class TaskMessage(CrossedMessage):
+    """A record in a task; it carries what the handler's calls for it have taken."""
+
+    # Set by ``messages_of``, as its parent's: a call of __init__ takes longer than all the rest.
+    __slots__ = ("calls", "took_s")
+    calls: int
+    took_s: float
+    """Of all calls together; those of a batch count for each of its records."""
+
+
+def messages_of(
+    batch: pa.RecordBatch, topic: str
+) -> Iterator[tuple[TopicPartition, list[TaskMessage]]]:
+    """Yield the records of a batch of Arrow's, those of a partition that follow each other."""
+    columns = [batch.column(name) for name in COLUMNS]
+    partitions, offsets, keys, values, headers, times, kinds = columns
+    rows = zip(
+        offsets.to_pylist(),
+        keys.to_pylist(),
+        values.to_pylist(),
+        _headers(headers),
+        kinds.to_pylist(),
+        times.to_pylist(),
+        repeat(topic),
+        numbers := partitions.to_pylist(),
+        strict=False,
+    )
+    yield from _by_partition([_made(row) for row in rows], numbers, topic)
+
+
+def copies_of(
+    messages: Sequence[Message], topic: str
+) -> Iterator[tuple[TopicPartition, list[TaskMessage]]]:
+    """Yield what the client has read, those of a partition that follow each other."""
+    rows = [
+        (
+            each.offset(),
+            each.key(),
+            each.value(),
+            each.headers(),
+            *each.timestamp(),
+            topic,
+            each.partition(),
+        )
+        for each in messages
+    ]
+    yield from _by_partition([_made(row) for row in rows], [row[7] for row in rows], topic)
+
+
+def _made(row: Row) -> TaskMessage:
+    message = TaskMessage()
+    message.row = row
+    message.calls = 0
+    message.took_s = 0.0
+    return message
+
+
+def _by_partition(
+    messages: Sequence[TaskMessage], numbers: Sequence[int], topic: str
+) -> Iterator[tuple[TopicPartition, list[TaskMessage]]]:
+    for start, stop in pairwise(_borders(numbers)):
+        yield TopicPartition(topic, numbers[start]), list(messages[start:stop])
+
+
+def ascending(messages: Sequence[TaskMessage], last: int) -> int:
+    """Return the offset of the last one; UsageError where they do not follow each other."""
+    for message in messages:
+        if message.row[0] <= last:
+            raise UsageError(
+                f"{message.topic()}[{message.partition()}]: offset {message.row[0]} comes after"
+                f" {last}: records have to come in the order of their offsets, each once, and those"
+                " of a partition (with order by key: of a key) in one task"
+            )
+        last = message.row[0]
+    return last
+
+
+def _borders(numbers: Sequence[int]) -> list[int]:
+    """Return where the partition changes, the beginning and the end included."""
+    if not numbers:
+        return [0]
+    if numbers[0] == numbers[-1] and numbers.count(numbers[0]) == len(numbers):
+        return [0, len(numbers)]
+    changes = [index for index, (one, next_) in enumerate(pairwise(numbers), 1) if one != next_]
+    return [0, *changes, len(numbers)]
+
+
+def _headers(column: Any) -> Iterator[Headers] | list[Headers]:
+    """Return pairs of name and bytes for each record: column by column, not struct by struct."""
+    if column.null_count == len(column):
+        return repeat(None)
+    lengths = [length or 0 for length in column.value_lengths().to_pylist()]
+    names, values = (each.to_pylist() for each in column.flatten().flatten())
+    pairs = list(zip(names, values, strict=True))
+    places = list(pairwise(accumulate(lengths, initial=0)))
+    found: list[Headers] = [pairs[start:stop] or None for start, stop in places]
+    if any(_REPLACED in name for name in set(names)):
+        for at, (start, stop) in enumerate(places):
+            if any(_REPLACED in name for name in names[start:stop]):
+                found[at] = LostHeaders.new()
+    return found

@@ -1,0 +1,127 @@
+"""From an application and its configuration to what a task needs to know about one worker."""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+
+from window_consumer.app.application import App
+from window_consumer.app.child_spec import blueprint_of
+from window_consumer.app.plan import (
+    Plan,
+    PlannedWorker,
+)
+from window_consumer.app.preflight import (
+    Preparation,
+    PreparedWorker,
+)
+from window_consumer.app.start_timeout import (
+    LOGGER,
+    Patience,
+)
+from window_consumer.engine.retry.copy_record import Origin
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.oauth import uses_tokens
+from window_consumer.kafka.settings import admin_settings
+from window_consumer.model.errors import UsageError
+from window_consumer.spark.backfill.task import WorkerPlan
+from window_consumer.topics.patterns import matching_topics
+
+_START_S = 30.0
+
+
+@frozen
+class Chosen:
+    """A worker and the topic that it is to run over, both there."""
+
+    plan: Plan
+    prepared: PreparedWorker
+    topic: str
+
+    @property
+    def worker(self) -> PlannedWorker:
+        """The worker, without its retry topics."""
+        return self.prepared.plan
+
+
+def worker_of(plan: Plan, topic: str, name: str | None = None) -> PlannedWorker:
+    """Return the worker that reads a topic, or the one of this name; UsageError without one."""
+    workers = {worker.name: worker for worker in plan.workers}
+    if name is not None:
+        return workers[name]
+    found = [
+        worker
+        for worker in plan.workers
+        if topic in worker.config.topics or matching_topics(plan.config, worker.config, [topic])
+    ]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(worker.name for worker in found or plan.workers)
+    if found:
+        raise UsageError(
+            f"--topic {topic}: several workers read it: choose one of {names} (--worker)"
+        )
+    raise UsageError(
+        f"--topic {topic}: no worker reads it: check the name, or say which of {names} is to run"
+        " over it (--worker)"
+    )
+
+
+def choose(
+    plan: Plan,
+    topic: str,
+    *,
+    name: str | None = None,
+    pool: int | None = None,
+    start_timeout: float | None = None,
+    dry: bool = False,
+) -> Chosen:
+    """Ask the cluster what has to be known, and make the dead-letter topic where it is missing.
+
+    A ``dry`` run makes nothing. Retry topics take no part: after its local attempts a record is a
+    dead letter. ``pool`` stands for the configuration's ``concurrency``. Raises UsageErrors for
+    what has to be put right, AuthenticationError, and BrokerUnavailableError after
+    ``start_timeout`` seconds, 30 by default.
+    """
+    planned = without_levels(worker_of(plan, topic, name), topic, pool)
+    if uses_tokens(planned.admin):
+        raise UsageError(
+            f"{plan.where('workers', planned.name)}: kafka: sasl.mechanism is OAUTHBEARER, whose"
+            " tokens do not reach the tasks of Spark: a backfill can PLAIN, SCRAM and certificates"
+        )
+    log = ClientLog(LOGGER.getChild("client"), plan.mask)
+    cluster = Cluster(admin_settings(planned.admin, planned.name), log)
+    patience = Patience(_START_S if start_timeout is None else start_timeout)
+    cluster.wait_until_there(patience.left_s(), patience.waiting(planned.name, cluster))
+    prepared = Preparation(plan, planned, cluster, log, dry=dry).prepare()
+    return Chosen(plan, prepared, topic)
+
+
+def without_levels(worker: PlannedWorker, topic: str, pool: int | None) -> PlannedWorker:
+    """Return the worker as it is in a task: with local retries, and threads in one process."""
+    config = evolve(
+        worker.config,
+        topics=(topic,),
+        patterns=(),
+        pool="threads",
+        retry=evolve(worker.config.retry, levels=()),
+    )
+    if pool is not None:
+        config = evolve(config, concurrency=pool)
+    return evolve(worker, config=config, retry=evolve(worker.retry, levels=()))
+
+
+def worker_plan(app: App, chosen: Chosen) -> WorkerPlan:
+    """Return what a task needs; UsageError where executors could not import the application."""
+    plan, planned = chosen.plan, chosen.worker
+    return WorkerPlan(
+        blueprint=evolve(blueprint_of(app, plan, planned), spans=None),
+        origin=Origin(planned.config.group, planned.handler_names, app.version),
+        engine=planned.engine,
+        ladder=chosen.prepared.ladders[chosen.topic],
+        topic=chosen.topic,
+        facts=chosen.prepared.topics[chosen.topic],
+        producer=planned.producer,
+        mask_rules=plan.config.mask_rules,
+        stop_timeout_s=planned.config.stop_timeout,
+    )

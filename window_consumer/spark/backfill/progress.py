@@ -1,0 +1,91 @@
+"""How a backfill comes along: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import IO, TYPE_CHECKING
+
+import click
+from attrs import define
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from window_consumer.cli.output import printable_line
+
+if TYPE_CHECKING:
+    from window_consumer.spark.backfill import backlog
+
+_SAY_S = 10.0
+"""A line so often: whoever reads a log wants to know that it goes on."""
+
+
+@define
+class Shown:
+    """Shows how far a backfill is. Any thread may tell, one at a time."""
+
+    _bar: Progress | None
+    _task: TaskID | None
+    _said_at: float = 0.0
+    _done: int = -1
+
+    @classmethod
+    @contextmanager
+    def on(cls, stream: IO[str], name: str) -> Iterator[Shown]:
+        """Show it there as long as the block lasts."""
+        console = Console(file=stream)
+        if not console.is_terminal:
+            yield cls(None, None)
+            return
+        columns = (BarColumn(), TextColumn("{task.description}"))
+        with Progress(*columns, console=console, transient=True) as bar:
+            yield cls(bar, bar.add_task(printable_line(name), total=None))
+
+    def tell(self, progress: backlog.Progress) -> None:
+        """Show it: at once on a terminal, now and then elsewhere, and when a chunk has ended."""
+        text = in_words(progress)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(
+                self._task, completed=progress.reached, total=progress.total, description=text
+            )
+            return
+        moved = progress.done > self._done
+        if moved or monotonic() - self._said_at >= _SAY_S:
+            self._said_at, self._done = monotonic(), progress.done
+            click.echo(text, err=True)
+
+
+def in_words(progress: backlog.Progress) -> str:
+    """Return how far it is, in a line."""
+    share = progress.reached / progress.total if progress.total else 1.0
+    parts = [f"{progress.reached:,} of {progress.total:,} ({share:.0%})"]
+    if progress.failed:
+        parts.append(f"{progress.failed:,} failed")
+    if progress.per_s:
+        left_s = (progress.total - progress.reached) / progress.per_s
+        parts.append(f"{progress.per_s:,.0f}/s, {duration(left_s)} left")
+    ended, tasks = progress.tasks
+    if tasks:
+        parts.append(f"chunk: {ended} of {tasks} tasks")
+    if progress.held_up:
+        parts.append(f"breaker open in {progress.held_up} of them")
+    if progress.tried_again:
+        parts.append(f"{progress.tried_again} tried again")
+    return "; ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people."""
+    whole = round(seconds)
+    if whole < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for size, unit, smaller, of_smaller in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size} {unit}" + (f" {rest} {of_smaller}" if rest else "")
+    return f"{whole} s"

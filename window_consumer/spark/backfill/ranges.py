@@ -1,0 +1,185 @@
+"""Which offsets a backfill is about, and how they are cut into chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from attrs import frozen
+
+from window_consumer.kafka.topic_reader import (
+    Span,
+    TopicReader,
+)
+from window_consumer.model.errors import UsageError
+from window_consumer.model.record import TopicPartition
+
+Spans = Mapping[int, Span]
+"""The offsets of each partition of a topic."""
+
+_NO_LIMIT: Final = -1
+"""What ``retention.ms`` says where nothing is taken away."""
+
+_AS_RETENTION: Final = -2
+"""What ``local.retention.ms`` says where it is as long as ``retention.ms``."""
+
+
+@frozen
+class Wanted:
+    """What the user asks for; None stands for the beginning, and for the end as it is now."""
+
+    topic: str
+    from_ms: int | None = None
+    to_ms: int | None = None
+    """Times of records, in milliseconds since 1970; the end is exclusive."""
+    from_offsets: Mapping[int, int] | None = None
+    to_offsets: Mapping[int, int] | None = None
+    """By partition; they win over the times."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.from_ms is not None and self.to_ms is not None and self.from_ms >= self.to_ms:
+            raise UsageError(
+                f"--from {told_time(self.from_ms)} is not before --to {told_time(self.to_ms)}:"
+                " nothing lies between them"
+            )
+        for partition, first in sorted((self.from_offsets or {}).items()):
+            end = (self.to_offsets or {}).get(partition)
+            if end is not None and first >= end:
+                raise UsageError(
+                    f"--from-offset {partition}={first} is not before --to-offset"
+                    f" {partition}={end}: nothing lies between them"
+                )
+
+
+def resolve(wanted: Wanted, reader: TopicReader) -> dict[int, Span]:
+    """Return the offsets of each partition; empty ones are left out.
+
+    A time stands for the first offset whose record is not older, as Kafka tells it: where
+    producers' times are not in order, records around the borders may lie on either side. Raises
+    MissingTopicError, and UsageError for a partition that there is not.
+    """
+    logs = reader.spans(wanted.topic)
+    names = list(logs)
+    firsts = _at(reader, names, wanted.from_ms)
+    ends = _at(reader, names, wanted.to_ms)
+    for option, given in (("from", wanted.from_offsets), ("to", wanted.to_offsets)):
+        for partition in given or ():
+            if TopicPartition(wanted.topic, partition) not in logs:
+                raise UsageError(
+                    f"--{option}-offset {partition}=...: {wanted.topic} has the partitions 0 to"
+                    f" {len(logs) - 1}"
+                )
+    found = {}
+    for name, log in logs.items():
+        first = log.first if wanted.from_ms is None else _or(firsts[name], log.end)
+        end = log.end if wanted.to_ms is None else _or(ends[name], log.end)
+        first = (wanted.from_offsets or {}).get(name.partition, first)
+        end = (wanted.to_offsets or {}).get(name.partition, end)
+        span = Span(max(first, log.first), min(end, log.end))
+        if span.count:
+            found[name.partition] = span
+    return found
+
+
+def _at(
+    reader: TopicReader, names: list[TopicPartition], time_ms: int | None
+) -> Mapping[TopicPartition, int | None]:
+    return {} if time_ms is None else reader.offsets_at(names, time_ms)
+
+
+def _or(offset: int | None, otherwise: int) -> int:
+    return otherwise if offset is None else offset
+
+
+def count_of(spans: Spans) -> int:
+    """Return the most records that these offsets can hold; holes in the log make them fewer."""
+    return sum(span.count for span in spans.values())
+
+
+def next_chunk(left: Spans, records: int) -> dict[int, Span]:
+    """Return the next offsets to run, at most about so many: a like share of each partition.
+
+    So all partitions end together, and none is left to a few cores at the end.
+    """
+    chunks = max(1, -(-count_of(left) // records))
+    return {
+        partition: Span(span.first, span.first + -(-span.count // chunks))
+        for partition, span in left.items()
+        if span.count
+    }
+
+
+def without(left: Spans, ends: Mapping[int, int]) -> dict[int, Span]:
+    """Return what is left when all below ``ends`` (exclusive, by partition) is done."""
+    rest = {
+        partition: Span(max(span.first, ends.get(partition, span.first)), span.end)
+        for partition, span in left.items()
+    }
+    return {partition: span for partition, span in rest.items() if span.count}
+
+
+def warnings(
+    wanted: Wanted, spans: Spans, reader: TopicReader, settings: Mapping[str, str], now_ms: int
+) -> Iterator[str]:
+    """Yield what is to be known of the range before it is read.
+
+    ``settings`` are those of the topic, as far as the cluster tells them.
+    """
+    yield from _below_local(wanted, settings, now_ms)
+    logs = reader.spans(wanted.topic)
+    yield from _outside(wanted, {name.partition: log for name, log in logs.items()})
+    if wanted.from_ms is None:
+        return
+    late = []
+    for name, log in logs.items():
+        span = spans.get(name.partition)
+        if span is None or not log.first or span.first != log.first:
+            continue
+        oldest = reader.at(name, log.first)
+        if oldest is not None and oldest.timestamp()[1] > wanted.from_ms:
+            late.append((oldest.timestamp()[1], name))
+    if late:
+        time_ms, name = max(late)
+        yield (
+            f"retention has taken what is older: {name} begins at {told_time(time_ms)}, later than"
+            f" --from {told_time(wanted.from_ms)}"
+            + (f", and {len(late) - 1} more partitions begin late" if len(late) > 1 else "")
+        )
+
+
+def _outside(wanted: Wanted, logs: Spans) -> Iterator[str]:
+    """Tell which offsets that were named are not there: gone already, or not written yet."""
+    for option, given in (("from", wanted.from_offsets), ("to", wanted.to_offsets)):
+        for partition, offset in sorted((given or {}).items()):
+            log = logs[partition]
+            if not log.first <= offset <= log.end:
+                yield (
+                    f"--{option}-offset {partition}={offset}: {wanted.topic} has the offsets"
+                    f" {log.first} to {log.end} (exclusive) of partition {partition}"
+                )
+
+
+def _below_local(wanted: Wanted, settings: Mapping[str, str], now_ms: int) -> Iterator[str]:
+    """Tell whether what lies in remote storage is to be read: brokers fetch it from there."""
+    if settings.get("remote.storage.enable", "false").lower() != "true":
+        return
+    local = int(settings.get("local.retention.ms", _AS_RETENTION))
+    if local == _AS_RETENTION:
+        local = int(settings.get("retention.ms", _NO_LIMIT))
+    if local == _NO_LIMIT:
+        return
+    oldest = now_ms - local
+    if wanted.from_ms is None or wanted.from_ms < oldest:
+        yield (
+            f"what is older than {told_time(oldest)} (local.retention.ms of {wanted.topic}) lies in"
+            " remote storage: reading it is slow and may cost, and takes from the brokers' cache;"
+            " --rate limits it"
+        )
+
+
+def told_time(ms: int) -> str:
+    """Return a time for people."""
+    return (
+        datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    )

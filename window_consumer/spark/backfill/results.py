@@ -1,0 +1,178 @@
+"""What became of a task's records: heard from the Engine, and turned into rows of Arrow's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from window_consumer.engine.guards.circuit_breaker import BreakerNews
+from window_consumer.engine.observer import Observer
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.record import (
+    Message,
+    Record,
+)
+from window_consumer.spark.backfill.messages import TaskMessage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS: Final = (
+    "partition int, offset bigint, outcome string, reason string, error string, attempts int,"
+    " duration_us bigint"
+)
+"""What tasks return, a row a record; ``rows_of`` has the same in Arrow's words."""
+
+FINE: Final = ("done", "skipped", "filtered")
+"""The outcomes of records that are ``ok``."""
+
+_ENOUGH: Final = 8192
+"""So many rows go out together: fewer cost a hand-over more often."""
+
+Row = tuple[list[TaskMessage], str, str | None, str | None]
+"""Records of one outcome, with the reason and the error of a failure."""
+
+
+class Results(Observer):
+    """Collects what becomes of records. The poll thread tells, the task's own thread takes."""
+
+    def __init__(self) -> None:
+        self._told: SimpleQueue[Row | None] = SimpleQueue()
+        self._rows: list[Row] = []
+        self._held = 0
+        self.count = 0
+        """Records whose outcome was taken note of by the task's own thread."""
+        self.breaker_news: BreakerNews | None = None
+        """What the circuit breaker has come to last; None before it has ever opened."""
+
+    def finished(
+        self,
+        partition: Partition,  # noqa: ARG002 - the records know it
+        messages: Sequence[Message],
+        outcome: Outcome,
+        slice_: Slice | None,  # noqa: ARG002 - the records know how long they took
+        now: float,  # noqa: ARG002 - as above
+    ) -> None:
+        """Hear of records whose handler returned, or skipped them."""
+        if not messages:
+            return  # all of the slice was taken back, as when the breaker opens
+        self._told.put((list(messages), outcome.name.lower(), None, None))  # type: ignore[arg-type] # the Source's own
+
+    def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:  # noqa: ARG002 - the record knows
+        """Hear that a record failed for good, and its copy is acked."""
+        reason = None if failed.reason is None else str(failed.reason)
+        message: Any = failed.message
+        self._told.put(([message], outcome.name.lower(), reason, failed.failure.fault.words))
+
+    def breaker(self, news: BreakerNews, now: float) -> None:  # noqa: ARG002 - told as it is
+        """Hear that the circuit breaker has changed its state."""
+        self.breaker_news = news
+
+    def wake(self) -> None:
+        """Let ``wait`` return."""
+        self._told.put(None)
+
+    # ---- for the task's own thread
+
+    def wait(self, timeout_s: float) -> None:
+        """Take in what was told; wait for it where nothing was."""
+        try:
+            self._take(
+                self._told.get(timeout=timeout_s) if timeout_s > 0 else self._told.get_nowait()
+            )
+            while self._held < _ENOUGH:
+                self._take(self._told.get_nowait())
+        except Empty:
+            return
+
+    def _take(self, row: Row | None) -> None:
+        if row is not None:
+            self._rows.append(row)
+            self._held += len(row[0])
+            self.count += len(row[0])
+
+    def rows(self, *, all_of_them: bool = False) -> pa.RecordBatch | None:
+        """Return what has come together, None while that is little."""
+        if not self._held or (self._held < _ENOUGH and not all_of_them):
+            return None
+        rows, self._rows, self._held = self._rows, [], 0
+        return rows_of(rows)
+
+
+def rows_of(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Return a row for each record, with the columns of ``COLUMNS``."""
+    import pyarrow as pa  # noqa: PLC0415 - optional, and slow
+
+    partitions: list[int] = []
+    offsets: list[int] = []
+    attempts: list[int] = []
+    durations: list[int] = []
+    outcomes: list[str] = []
+    reasons: list[str | None] = []
+    errors: list[str | None] = []
+    for messages, outcome, reason, error in rows:
+        count = len(messages)
+        partitions += repeat(messages[0].row[7], count)
+        offsets += [each.row[0] for each in messages]
+        attempts += [each.calls for each in messages]
+        durations += [int(each.took_s * 1e6) for each in messages]
+        outcomes += repeat(outcome, count)
+        reasons += repeat(reason, count)
+        errors += repeat(error, count)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(partitions, pa.int32()),
+            pa.array(offsets, pa.int64()),
+            pa.array(outcomes, pa.string()),
+            pa.array(reasons, pa.string()),
+            pa.array(errors, pa.string()),
+            pa.array(attempts, pa.int32()),
+            pa.array(durations, pa.int64()),
+        ],
+        names=["partition", "offset", "outcome", "reason", "error", "attempts", "duration_us"],
+    )
+
+
+class Stopwatches:
+    """Measures each call and counts it, where spans of calls would be made."""
+
+    only_sampled = False
+
+    def of_record(self, record: Record) -> Stopwatch:
+        """Return the measurement of one call."""
+        return Stopwatch((record._message,))  # noqa: SLF001 - the layers belong to the slots' loop
+
+    def of_batch(self, records: list[Record]) -> Stopwatch:
+        """Return the measurement of the call for a batch."""
+        return Stopwatch([record._message for record in records])  # noqa: SLF001 - as above
+
+
+class Stopwatch:
+    """The measurement of one call."""
+
+    __slots__ = ("_began", "_messages")
+
+    def __init__(self, messages: Sequence[Any]):
+        self._messages: Sequence[TaskMessage] = messages
+        self._began = 0.0
+
+    def enter(self) -> None:
+        """Note when the call begins."""
+        self._began = perf_counter()
+
+    def carry(self, returned: object) -> object:
+        """Return what the handler has returned."""
+        return returned
+
+    def leave(self, error: BaseException | None) -> None:  # noqa: ARG002 - the Engine hears of it
+        """Add what the call took to its records."""
+        took_s = perf_counter() - self._began
+        for message in self._messages:
+            message.took_s += took_s
+            message.calls += 1

@@ -1,0 +1,124 @@
+"""A task that reads its share of a range by itself, and how a range is shared out among tasks.
+
+The client reads a partition several times as fast as records come through Java and Arrow, and with
+the very properties that the worker has.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.topic_reader import (
+    Span,
+    TopicReader,
+)
+from window_consumer.model.errors import RunError
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+from window_consumer.spark.backfill.messages import copies_of
+from window_consumer.spark.backfill.ranges import (
+    Spans,
+    count_of,
+)
+from window_consumer.spark.backfill.task import (
+    Piece,
+    WorkerPlan,
+    directories,
+    run,
+    unpacked,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Share = Mapping[int, Span]
+"""The offsets of each partition that one task runs."""
+
+
+class RecordsGoneError(RunError):
+    """Retention has taken records that were to be run."""
+
+
+def shared_out(spans: Spans, tasks: int, *, may_split: bool) -> list[Share]:
+    """Share a range out among at most so many tasks, of about the same size.
+
+    A partition is cut into several pieces only where it ``may_split``: else its records are called
+    in one task, in their order.
+    """
+    most = -(-count_of(spans) // tasks) if may_split else count_of(spans)
+    pieces = [
+        (partition, Span(first, min(first + most, span.end)))
+        for partition, span in sorted(spans.items())
+        for first in range(span.first, span.end, max(1, most))
+    ]
+    shares: list[dict[int, Span]] = [{} for _ in range(min(tasks, len(pieces)))]
+    for partition, span in sorted(pieces, key=lambda piece: -piece[1].count):
+        # A task reads one piece of a partition. There are never more of them than shares.
+        free = [each for each in shares if partition not in each]
+        min(free, key=count_of)[partition] = span
+    return list(shares)
+
+
+@frozen
+class ShareTask:
+    """What Spark calls in each task: it gets the number of its share, and reads it."""
+
+    path: tuple[str, ...]
+    plan: bytes = field(repr=False)
+    """A WorkerPlan, the properties of its consumer, and all shares; see ``task.Task``."""
+
+    @classmethod
+    def of(
+        cls,
+        plan: WorkerPlan,
+        consumer: Mapping[str, Any],
+        shares: Sequence[Share],
+        *,
+        skip_lost: bool = False,
+    ) -> ShareTask:
+        """Return the task for these shares."""
+        return cls(directories(), pickle.dumps((plan, dict(consumer), list(shares), skip_lost)))
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what became of each record of a share, in no order."""
+        plan, consumer, shares, skip_lost = unpacked(self.path, self.plan)
+        log = ClientLog(LOGGER.getChild("client"), plan.blueprint.mask)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                with TopicReader(consumer, log) as reader:
+                    records = _read(reader, plan.topic, shares[number], skip_lost=skip_lost)
+                    yield from run(plan, _pieces(records, plan))
+
+
+def _pieces(records: Iterator[list[Message]], plan: WorkerPlan) -> Iterator[Piece]:
+    """Yield records as they come; where reading is limited, few at a time."""
+    most = None if plan.rate_per_s is None else max(1, int(plan.rate_per_s))
+    for messages in records:
+        for start in range(0, len(messages), most or len(messages)):
+            part = messages[start : start + most] if most else messages
+            yield copies_of(part, plan.topic)
+
+
+def _read(
+    reader: TopicReader, topic: str, share: Share, *, skip_lost: bool
+) -> Iterator[list[Message]]:
+    names = {TopicPartition(topic, partition): span for partition, span in share.items()}
+    if not skip_lost:
+        logs = reader.spans(topic)
+        for name, span in names.items():
+            log = logs.get(name, Span(0, 0))
+            if log.first > span.first or log.end < span.end:
+                raise RecordsGoneError(
+                    f"{name}: offsets {span.first} to {span.end} were to be run, and the log holds"
+                    f" {log.first} to {log.end} now: retention has taken records, or somebody has"
+                    " deleted them; --skip-lost goes on without them"
+                )
+    return reader.read(names)

@@ -1,0 +1,182 @@
+"""A Source of records that somebody brings: what a task of Spark gets, instead of a group's share.
+
+There is no group: each partition that records come of is assigned with the first of them, nothing
+is revoked, and commits go nowhere. What is done is recorded with the results, for a chunk as a
+whole.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from queue import Empty, SimpleQueue
+
+from window_consumer.engine.offsets import after
+from window_consumer.model.errors import (
+    RunError,
+    WindowConsumerError,
+)
+from window_consumer.model.headers import LostHeaders
+from window_consumer.model.protocols import (
+    Batch,
+    Commit,
+    CommitResults,
+    Committed,
+    Listener,
+    TopicFacts,
+)
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+
+Brought = tuple[TopicPartition, list[Message]]
+
+
+class BroughtSource:
+    """The records of one task. Owner: poll thread; ``bring`` belongs to who brings them."""
+
+    def __init__(self, facts: Mapping[str, TopicFacts]):
+        self._facts = facts
+        self._listener: Listener | None = None
+        self._coming: SimpleQueue[Brought | None] = SimpleQueue()
+        self._here: deque[Brought] = deque()
+        """What has come and was not polled, in its order."""
+        self._firsts: dict[TopicPartition, int] = {}
+        self._next: dict[TopicPartition, int] = {}
+        """Where a partition goes on that has been read."""
+        self._paused: set[TopicPartition] = set()
+        self._answers: list[Commit] = []
+        self._brought = 0
+        self._polled = 0
+
+    # ---- for who brings records
+
+    def bring(self, name: TopicPartition, messages: list[Message]) -> None:
+        """Bring records of a partition, which follow those that were brought before."""
+        self._brought += len(messages)
+        self._coming.put((name, messages))
+
+    def wake(self) -> None:
+        """Let a poll that waits return."""
+        self._coming.put(None)
+
+    @property
+    def waiting(self) -> int:
+        """How many records were brought and not polled, about."""
+        return self._brought - self._polled
+
+    # ---- for the poll loop
+
+    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:  # noqa: ARG002 - records of other topics do not come
+        """Note who listens."""
+        self._listener = listener
+
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:
+        """Return records of one partition; assign it before where it is new."""
+        listener = self._listener
+        assert listener is not None
+        if self._answers:
+            answers, self._answers = self._answers, []
+            listener.on_committed(dict.fromkeys(each.name for each in answers))
+        if not max_records:
+            return []
+        self._take(timeout_s)
+        found = next(((at, each) for at, each in enumerate(self._here) if self._reads(each)), None)
+        if found is None:
+            return []
+        at, (name, messages) = found
+        if name not in self._firsts:
+            self._firsts[name] = messages[0].offset()
+            listener.on_assigned([name])
+        taken, left = messages[:max_records], messages[max_records:]
+        if left:
+            self._here[at] = name, left
+        else:
+            del self._here[at]
+        self._polled += len(taken)
+        self._next[name] = after(taken[-1].offset())
+        batch = Batch.of(name, taken)
+        lost = (each for each in taken if type(each.headers()) is LostHeaders)
+        batch.unreadable.extend(each.offset() for each in lost)
+        return [batch]
+
+    def _take(self, timeout_s: float) -> None:
+        """Look what has come; wait for it where nothing is here."""
+        try:
+            if not any(map(self._reads, self._here)) and timeout_s > 0:
+                self._note(self._coming.get(timeout=timeout_s))
+            while True:
+                self._note(self._coming.get_nowait())
+        except Empty:
+            return
+
+    def _note(self, brought: Brought | None) -> None:
+        if brought is not None:
+            self._here.append(brought)
+
+    def _reads(self, brought: Brought) -> bool:
+        return brought[0] not in self._paused
+
+    def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Read these partitions from what is brought of them on; those with None stay paused."""
+        self._paused.update(name for name, offset in offsets.items() if offset is None)
+        self._paused.difference_update(
+            name for name, offset in offsets.items() if offset is not None
+        )
+
+    def seek(self, name: TopicPartition, offset: int) -> None:
+        """Go on where reading has paused; raises RunError for any other place."""
+        if offset != self._next.get(name, offset):
+            raise RunError(f"{name}: a task cannot go back from {self._next[name]} to {offset}")
+        self._paused.discard(name)
+
+    def pause(self, names: Sequence[TopicPartition]) -> None:
+        """Deliver nothing of these partitions until ``seek``."""
+        self._paused.update(names)
+
+    def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return where these partitions go on."""
+        return {name: self._next[name] for name in names if name in self._next}
+
+    def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:  # noqa: ARG002 - nobody tells it
+        """Return nothing: how long the log is does not matter here."""
+        return {}
+
+    def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:  # noqa: ARG002 - answers at once
+        """Return where the partition begins here, as far as it is known."""
+        first = self._firsts.get(name, 0)
+        return first, self._next.get(name, first)
+
+    def log_ranges(
+        self, names: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
+        """Return where each partition begins here, as far as it is known."""
+        return {name: self.log_range(name, timeout_s) for name in names}
+
+    def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:  # noqa: ARG002 - answers at once
+        """Return what the driver has been told of these topics."""
+        return {topic: self._facts[topic] for topic in topics if topic in self._facts}
+
+    # ---- commits
+
+    def commit(self, commits: Sequence[Commit]) -> None:
+        """Take commits, and answer in the next poll."""
+        self._answers += commits
+
+    def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:  # noqa: ARG002 - answers at once
+        """Take commits."""
+        return dict.fromkeys(each.name for each in commits)
+
+    def committed(
+        self,
+        names: Sequence[TopicPartition],
+        timeout_s: float,  # noqa: ARG002 - answers at once
+    ) -> Mapping[TopicPartition, Committed]:
+        """Return the beginning of each partition here, as if it were committed."""
+        return {name: Committed(self._firsts.get(name, 0), "") for name in names}
+
+    def close(self, timeout_s: float) -> bool:  # noqa: ARG002 - ends at once
+        """Deliver nothing more; True, for there is nothing to wait for."""
+        self._listener = None
+        return True

@@ -1,0 +1,294 @@
+"""A task: one worker, as ``run`` runs it, over the records that Spark brings it.
+
+What the driver knows crosses as plain values. A task imports the application as child processes do.
+Engine, poll loop, pool and ladder are those of the consumer, so order, retries, typed values,
+middleware, batches and coroutines are the same. Dead letters are written by the task itself: a
+record is done when the broker has acked its copy.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import socket
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import evolve, field, frozen
+
+from window_consumer.app.child_spec import Blueprint
+from window_consumer.app.loading import load_app
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.config import MaskRules
+from window_consumer.engine.decisions import EngineRules
+from window_consumer.engine.retry.copy_record import Origin
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.sink import KafkaSink
+from window_consumer.model.errors import RunError
+from window_consumer.model.protocols import TopicFacts
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.calls.spans import spanned
+from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.poll_loop import (
+    LoopRules,
+    Phase,
+)
+from window_consumer.runtime.pools.asyncio import AsyncPool
+from window_consumer.runtime.pools.event_loop import EventLoop
+from window_consumer.runtime.worker import (
+    Worker,
+    WorkerSetup,
+)
+from window_consumer.spark.backfill.messages import (
+    TaskMessage,
+    ascending,
+    messages_of,
+)
+from window_consumer.spark.backfill.results import (
+    Results,
+    Stopwatches,
+)
+from window_consumer.spark.backfill.source import BroughtSource
+from window_consumer.spark.backfill.task_reports import (
+    Address,
+    Reporter,
+)
+from window_consumer.topics.copy_topics import Ladder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+AHEAD: Final = 10_000
+"""So many records are brought before the worker takes them: a batch of Arrow's."""
+
+_WAIT_S: Final = 0.05
+_OVER: Final = (Phase.DRAINED, Phase.LEFT)
+_END_S: Final = 4.0
+_GC_THRESHOLD: Final = 50_000
+"""As ``run`` has it: see cli/logs.py."""
+
+
+Piece = Iterable[tuple[TopicPartition, list[TaskMessage]]]
+"""Records that come together, those of a partition in the order of their offsets."""
+
+
+@frozen
+class WorkerPlan:
+    """Everything that a task needs to know about the worker. Pickled."""
+
+    blueprint: Blueprint
+    origin: Origin
+    """Its host is that of the executor."""
+    engine: EngineRules
+    ladder: Ladder
+    topic: str
+    facts: TopicFacts
+    producer: Mapping[str, Any] = field(repr=False)
+    """The user's Kafka properties, passwords included."""
+    mask_rules: MaskRules
+    stop_timeout_s: float
+    rate_per_s: float | None = None
+    """The most records that one task may take in a second."""
+    driver: Address | None = None
+    """Where tasks report how far they are; None where nobody listens."""
+
+    @property
+    def name(self) -> str:
+        """The worker's name in the configuration."""
+        return self.blueprint.config.name
+
+
+@frozen
+class Task:
+    """What Spark calls in each task: ``records.mapInArrow(task, COLUMNS)``.
+
+    The plan stays pickled until the directories of the application can be imported from: Spark's
+    own pickler would look for its classes before.
+    """
+
+    path: tuple[str, ...]
+    """Directories to import from, beside those that the executor has."""
+    plan: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, plan: WorkerPlan) -> Task:
+        """Return the task of a worker, whose application is imported as in this process."""
+        return cls(directories(), pickle.dumps(plan))
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what became of each record, in no order."""
+        plan: WorkerPlan = unpacked(self.path, self.plan)
+        return run(plan, (messages_of(batch, plan.topic) for batch in batches))
+
+
+def directories() -> tuple[str, ...]:
+    """Return where this process imports from."""
+    return tuple(each for each in sys.path if each)
+
+
+def unpacked(path: Sequence[str], data: bytes) -> Any:
+    """Return what the driver has pickled; import from these directories, too, from now on."""
+    sys.path.extend(each for each in path if each not in sys.path)
+    return pickle.loads(data)  # noqa: S301 - the driver has pickled it
+
+
+def run(plan: WorkerPlan, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+    """Run the worker until all records have their outcome; raises what stops it."""
+    coming = iter(pieces)
+    first = next(coming, None)
+    if first is None:
+        return
+    gc.set_threshold(_GC_THRESHOLD, 20, 50)
+    with ExitStack() as resources:
+        results = Results()
+        source = BroughtSource({plan.topic: plan.facts})
+        worker = _worker(plan, source, results, resources)
+        reporter = None if plan.driver is None else Reporter(plan.driver, *_numbers())
+        if reporter is not None:
+            resources.callback(reporter.close)
+        worker.start()
+        try:
+            bringing = _Bringing(plan, worker, source, results, reporter)
+            yield from bringing.run(chain([first], coming))
+        finally:
+            _end(worker, source, results, resources)
+
+
+def _numbers() -> tuple[int, int]:
+    """Return which task of Spark's this is, and which attempt of it."""
+    from pyspark import TaskContext  # noqa: PLC0415 - optional, and slow
+
+    context = TaskContext.get()
+    return (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
+
+
+def _end(worker: Worker, source: BroughtSource, results: Results, resources: ExitStack) -> None:
+    """End the worker; in between, when it has drained, what it needs is left.
+
+    An asynchronous lifespan is left on the loop that ends with the pool.
+    """
+    worker.stop()
+    source.wake()
+    deadline = perf_counter() + worker.setup.loop.stop_timeout_s + _END_S
+    while worker.loop.phase not in _OVER and perf_counter() < deadline:
+        results.wait(_WAIT_S)
+    try:
+        resources.close()
+    finally:
+        worker.leave()
+        worker.end(_END_S)
+
+
+def _worker(plan: WorkerPlan, source: BroughtSource, results: Results, stack: ExitStack) -> Worker:
+    """Return the worker, not started; what it needs is entered."""
+    blueprint = plan.blueprint
+    equipment = blueprint()
+    app = load_app(blueprint.application)
+    is_async = app.handlers[blueprint.config.handlers[0]].is_async
+    handler = spanned(
+        equipment.caller.handler,
+        Stopwatches(),
+        batches=plan.engine.batch is not None,
+        coroutines=is_async,
+    )
+    setup = WorkerSetup(
+        name=plan.name,
+        origin=evolve(plan.origin, host=socket.gethostname()),
+        engine=plan.engine,
+        loop=LoopRules(topics=(plan.topic,), stop_timeout_s=plan.stop_timeout_s),
+        handler=handler,
+        target_of=lambda _source, level: plan.ladder.target(level),
+        ask_topics=lambda: {plan.topic: plan.facts},
+        faults=Faults(
+            blueprint.mask,
+            app.redactor,
+            blueprint.errors.message,
+            plan.mask_rules.error_text,
+        ),
+        told_key=lambda topic, key: plan.mask_rules.told_key([topic], key),
+        logger=LOGGER,
+        is_async=is_async,
+        observers=(results,),
+    )
+    if is_async:
+        loop = EventLoop(f"wc-{plan.name}-loop")
+        loop.start()
+        setup = evolve(setup, make_pool=partial(AsyncPool, loop=loop))
+        state = stack.enter_context(app.resources(loop.run))
+    else:
+        state = stack.enter_context(equipment.lifespan)
+    sink = KafkaSink(plan.producer, plan.name, ClientLog(LOGGER.getChild("client"), blueprint.mask))
+
+    def on_phase(_worker: Worker, _phase: Phase) -> None:
+        results.wake()
+
+    return Worker(setup, source, sink, state, on_phase)
+
+
+class _Bringing:
+    """Brings the records to the worker and takes what became of them. Owner: the task's thread."""
+
+    def __init__(
+        self,
+        plan: WorkerPlan,
+        worker: Worker,
+        source: BroughtSource,
+        results: Results,
+        reporter: Reporter | None,
+    ):
+        self._plan = plan
+        self._reporter = reporter
+        self._worker = worker
+        self._source = source
+        self._results = results
+        self._brought = 0
+        self._began = perf_counter()
+        self._last: dict[TopicPartition, int] = {}
+
+    def run(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+        """Bring everything, no more than a piece ahead of the worker; yield rows meanwhile."""
+        for piece in pieces:
+            self._wait_for_rate()
+            for name, messages in piece:
+                self._last[name] = ascending(messages, self._last.get(name, -1))
+                self._brought += len(messages)
+                self._source.bring(name, list(messages))
+            while self._source.waiting > AHEAD:
+                yield from self._taken(_WAIT_S)
+            yield from self._taken(0.0)
+        while self._results.count < self._brought:
+            yield from self._taken(_WAIT_S)
+        self._report(at_once=True)
+        while (rows := self._results.rows(all_of_them=True)) is not None:
+            yield rows
+
+    def _taken(self, timeout_s: float) -> Iterator[pa.RecordBatch]:
+        failure = self._worker.loop.failure
+        if failure is not None:
+            raise RunError(f"{self._plan.name}: stopped: {failure}") from failure
+        self._results.wait(timeout_s)
+        self._report()
+        rows = self._results.rows()
+        if rows is not None:
+            yield rows
+
+    def _report(self, *, at_once: bool = False) -> None:
+        if self._reporter is not None:
+            partitions = {name.partition for name in self._last}
+            results = self._results
+            self._reporter.report(results.count, partitions, results.breaker_news, at_once=at_once)
+
+    def _wait_for_rate(self) -> None:
+        """Take no more records in a second than the plan allows, counted from the beginning."""
+        if self._plan.rate_per_s is None:
+            return
+        due = self._began + self._brought / self._plan.rate_per_s
+        while (left := due - perf_counter()) > 0:
+            self._results.wait(0.0)
+            self._report()
+            sleep(min(left, _WAIT_S))

@@ -1,0 +1,175 @@
+"""What tasks report to the driver while they run: how many records, and the state of their breaker.
+
+Spark tells the driver of a task when it has ended, which may be half an hour after its breaker has
+opened. So tasks send datagrams, once a second. One that is lost is followed by another; where none
+gets through, progress advances by chunks, and all the rest goes its way.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import socket
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Final, Self
+
+from attrs import field, frozen
+
+from window_consumer.engine.guards.circuit_breaker import (
+    BreakerNews,
+    BreakerState,
+)
+
+_MOST_BYTES: Final = 8192
+_MOST_TEXT: Final = 500
+_MOST_PARTITIONS: Final = 20
+_EVERY_S: Final = 1.0
+_LOOPBACK: Final = "127.0.0.1"
+_MOST_TAKEN: Final = 10_000
+"""Datagrams that are taken at once: strangers must not keep the driver busy."""
+
+
+@frozen
+class Address:
+    """Where the driver hears its tasks."""
+
+    host: str
+    port: int
+    token: str = field(repr=False)
+    """Of a chunk: what others send, or tasks of an earlier chunk, is not heard."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether what is sent there stays on this machine."""
+        return self.host == _LOOPBACK
+
+
+@frozen
+class TaskReport:
+    """How far a task is."""
+
+    task: int
+    attempt: int
+    """Of the task: Spark tries one again that ended without a result."""
+    done: int
+    """Records that have their outcome."""
+    partitions: Sequence[int] = ()
+    """Of the topic: those that it has records of, the first twenty."""
+    breaker: BreakerState = BreakerState.CLOSED
+    why: str = ""
+    """What the breaker is in this state for; empty where it would cross a network."""
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether the breaker lets nothing, or next to nothing, start."""
+        return self.breaker not in {BreakerState.CLOSED, BreakerState.HOLDING}
+
+
+class Mailbox:
+    """The driver's end, for one chunk. Owner: the thread that watches it."""
+
+    def __init__(self, address: Address, opened: socket.socket):
+        self.address = address
+        self._socket = opened
+        self._latest: dict[int, TaskReport] = {}
+
+    @classmethod
+    def open(cls, host: str, bind: str | None = None) -> Self:
+        """Listen there; raises OSError. ``host`` is by what tasks reach this machine."""
+        kind, _, _, _, place = socket.getaddrinfo(bind or host, 0, type=socket.SOCK_DGRAM)[0]
+        opened = socket.socket(kind, socket.SOCK_DGRAM)
+        try:
+            opened.bind(place)
+            opened.setblocking(False)
+            address = Address(host, opened.getsockname()[1], secrets.token_hex(16))
+        except OSError:
+            opened.close()
+            raise
+        return cls(address, opened)
+
+    def close(self) -> None:
+        """Hear nothing more."""
+        self._socket.close()
+
+    def reports(self) -> list[TaskReport]:
+        """Return the latest report of each task, of its last attempt."""
+        with suppress(OSError):
+            for _ in range(_MOST_TAKEN):
+                self._take(self._socket.recv(_MOST_BYTES))
+        return list(self._latest.values())
+
+    def _take(self, data: bytes) -> None:
+        report = _read(data, self.address.token)
+        if report is None:
+            return
+        before = self._latest.get(report.task)
+        # They may come in another order than they were sent.
+        if before is None or (report.attempt, report.done) >= (before.attempt, before.done):
+            self._latest[report.task] = report
+
+
+def _read(data: bytes, token: str) -> TaskReport | None:
+    try:
+        told: dict[str, Any] = json.loads(data)
+        if not hmac.compare_digest(str(told.pop("token")).encode(), token.encode()):
+            return None
+        return TaskReport(
+            int(told["task"]),
+            int(told["attempt"]),
+            int(told["done"]),
+            tuple(map(int, told["partitions"])),
+            BreakerState(told["breaker"]),
+            str(told["why"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+class Reporter:
+    """A task's end. Never waits, and never fails. Owner: the task's own thread."""
+
+    def __init__(self, address: Address, task: int, attempt: int):
+        self._address = address
+        self._task = (task, attempt)
+        self._due = 0.0
+        self._socket: socket.socket | None = None
+        with suppress(OSError):
+            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)
+            kind, _, _, _, place = found[0]
+            self._socket = socket.socket(kind, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+            self._socket.connect(place)
+
+    def report(
+        self,
+        done: int,
+        partitions: Iterable[int],
+        breaker: BreakerNews | None,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        """Tell how far the task is: once a second however often it is called, or ``at_once``."""
+        now = monotonic()
+        if self._socket is None or (now < self._due and not at_once):
+            return
+        self._due = now + _EVERY_S
+        task, attempt = self._task
+        told = {
+            "token": self._address.token,
+            "task": task,
+            "attempt": attempt,
+            "done": done,
+            "partitions": sorted(partitions)[:_MOST_PARTITIONS],
+            "breaker": BreakerState.CLOSED if breaker is None else breaker.state,
+            "why": breaker.why[:_MOST_TEXT] if breaker and self._address.is_here else "",
+        }
+        with suppress(OSError):
+            self._socket.send(json.dumps(told).encode())
+
+    def close(self) -> None:
+        """Say nothing more."""
+        if self._socket is not None:
+            self._socket.close()

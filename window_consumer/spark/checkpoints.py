@@ -1,0 +1,257 @@
+"""Where a job's checkpoint lies, and whether it still belongs to the topic and to the table.
+
+The checkpoint says what batch 17 is, the table says that it has batch 17. Each alone is worth
+nothing: a table whose job began anew would take the first batches for those that it has. So
+batches are numbered through the generations of a checkpoint, and a job that does not find its own
+says so before it reads anything.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import asdict, evolve, field, frozen
+from pyspark.sql import SparkSession
+
+from window_consumer.model.errors import UsageError
+from window_consumer.spark.plan import (
+    GENERATION,
+    Plan,
+    writer_of,
+)
+from window_consumer.spark.tables import last_batch
+
+_NOTE: Final = "window_consumer.json"
+"""The file within a checkpoint that tells which cluster it is of, and which topics."""
+
+
+Place = tuple[str, int]
+"""Topic and partition."""
+Spans = Mapping[Place, tuple[int, int]]
+
+
+class CheckpointError(UsageError):
+    """A checkpoint is not there, or of something else; the message says what to do."""
+
+
+@frozen(kw_only=True)
+class Origin:
+    """Where a job's records come from."""
+
+    cluster: str | None = None
+    """The cluster's id, where it tells it."""
+    topics: Mapping[str, str | None] = field(factory=dict)
+    """Those that are read, with their ids where the cluster has such."""
+    is_pattern: bool = False
+    """Whether more topics may come, and others go."""
+
+    def with_news(self, now: Origin) -> Origin:
+        """Return it with what is known since, and what has come since."""
+        told = {name: its for name, its in now.topics.items() if its or name not in self.topics}
+        return evolve(now, cluster=now.cluster or self.cluster, topics={**self.topics, **told})
+
+
+@frozen
+class Checkpoint:
+    """How far a job has read."""
+
+    path: str
+    generation: int
+    written: int
+    """The number of the last batch that the table has, -1 before the first."""
+
+    def number(self, batch: int) -> int:
+        """Return the number by which the table knows a batch."""
+        return self.generation * GENERATION + batch
+
+    def spans(self, session: SparkSession, batch: int) -> Spans:
+        """Return the offsets of a batch, by topic and partition: first and end (exclusive).
+
+        Partitions that no batch has read before are left out, as are all of the first batch: it
+        begins at what Kafka has.
+        """
+        if batch == 0:
+            return {}
+        files = _Files(session)
+        before, after = (
+            _offsets(files.read(posixpath.join(self.path, "offsets", str(number))))
+            for number in (batch - 1, batch)
+        )
+        return {place: (before[place], end) for place, end in after.items() if place in before}
+
+    def ends(self, session: SparkSession) -> dict[Place, int]:
+        """Return how far each partition is read when the last batch is done that was planned."""
+        files, place = _Files(session), posixpath.join(self.path, "offsets")
+        numbers = files.numbers(place)
+        return _offsets(files.read(posixpath.join(place, str(max(numbers))))) if numbers else {}
+
+
+def _offsets(text: str) -> dict[Place, int]:
+    """Return how far each partition is read after a batch, from Spark's note of it."""
+    last = json.loads(text.splitlines()[-1])  # a version, what all sources share, a line for each
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in last.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def of(
+    session: SparkSession,
+    plan: Plan,
+    job: str,
+    table: str,
+    origin: Origin,
+    *,
+    restart: bool,
+) -> Checkpoint:
+    """Return where a job goes on, a new place with ``restart``.
+
+    Raises CheckpointError where the table has batches and their checkpoint is away, or the other
+    way round, and where it is of another cluster, of another topic, or of one that was made anew.
+    """
+    files = _Files(session)
+    version = last_batch(session, table, writer_of(job))
+    generation = 0 if version is None else version // GENERATION
+    if restart and version is not None:
+        generation += 1
+    path = plan.checkpoint(job, generation)
+    if restart:
+        files.remove(path)  # the table has no batch of it: what was begun there came to nothing
+    else:
+        _compare(files, path, table, version, _again(job))
+    confirm(session, plan, job, path, origin)
+    return Checkpoint(path, generation, -1 if version is None else version)
+
+
+def reached(session: SparkSession, plan: Plan, job: str, table: str) -> Mapping[Place, int] | None:
+    """Return up to which offsets (exclusive) a table has what was read; None where nobody knows."""
+    version = last_batch(session, table, writer_of(job))
+    if version is None:
+        return None
+    files = _Files(session)
+    path = plan.checkpoint(job, version // GENERATION)
+    note = posixpath.join(path, "offsets", str(version % GENERATION))
+    return _offsets(files.read(note)) if files.exists(note) else None
+
+
+def confirm(session: SparkSession, plan: Plan, job: str, path: str, origin: Origin) -> None:
+    """Compare a checkpoint with where records come from now, and note what is new.
+
+    Raises CheckpointError where it is of another cluster, of another topic, or of one that was
+    made anew.
+    """
+    files, note = _Files(session), posixpath.join(path, _NOTE)
+    text = files.read(note) if files.exists(note) else ""
+    if not text:  # or one that a kill has left empty
+        files.write(note, json.dumps(asdict(origin)))
+        return
+    said = json.loads(text)
+    before = Origin(
+        cluster=said.get("cluster"), topics=said["topics"], is_pattern=origin.is_pattern
+    )
+    _check(path, before, origin, plan.kafka.get("bootstrap.servers", ""), _again(job))
+    if (known := before.with_news(origin)) != before:
+        files.write(note, json.dumps(asdict(known)))
+
+
+def _again(job: str) -> str:
+    return (
+        f"`pipeline run {job} --restart` reads from the beginning of what Kafka has, into the same"
+        " table; answers count nothing twice"
+    )
+
+
+def _compare(files: _Files, path: str, table: str, version: int | None, again: str) -> None:
+    """Raise CheckpointError where checkpoint and table do not have the same batches."""
+    last = -1 if version is None else version % GENERATION
+    if version is not None and not files.exists(posixpath.join(path, "offsets", str(last))):
+        raise CheckpointError(
+            f"the table {table} has what was read up to a checkpoint that is not there, or is of"
+            f" before: {path}. Bring it back, or: {again}"
+        )
+    if any(number > last for number in files.numbers(posixpath.join(path, "commits"))):
+        raise CheckpointError(
+            f"the checkpoint {path} has batches that the table {table} has not: it was made anew,"
+            f" or is of before. Bring it back, or: {again}"
+        )
+
+
+def _check(path: str, before: Origin, origin: Origin, bootstrap: str, again: str) -> None:
+    """Raise CheckpointError where a checkpoint is not of what is to be read."""
+    if before.cluster and origin.cluster and before.cluster != origin.cluster:
+        raise CheckpointError(
+            f"the checkpoint {path} is of the cluster {before.cluster}, and {bootstrap} is the"
+            f" cluster {origin.cluster}: give each cluster a `directory` of its own, or answers mix"
+            " what both have in topics of one name. Where it has taken the other one's place:"
+            f" {again}"
+        )
+    if not origin.is_pattern and set(before.topics) != set(origin.topics):
+        raise CheckpointError(
+            f"the checkpoint {path} is of {', '.join(before.topics)}, and"
+            f" {', '.join(origin.topics)} is to be read: name the former in the configuration, or"
+            f" another directory. Or: {again}"
+        )
+    anew = [
+        name
+        for name, its in origin.topics.items()
+        if its and before.topics.get(name) not in {None, its}
+    ]
+    if anew:
+        raise CheckpointError(
+            f"{', '.join(anew)} was deleted and made anew since it was read last: its offsets mean"
+            f" other records now. {again}"
+        )
+
+
+class _Files:
+    """Files wherever Spark can write: a directory, or an address."""
+
+    def __init__(self, session: SparkSession):
+        self._jvm: Any = session._jvm  # noqa: SLF001 - Hadoop's file systems have no Python
+        self._conf = session._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
+
+    def _at(self, path: str) -> tuple[Any, Any]:
+        place = self._jvm.org.apache.hadoop.fs.Path(path)
+        return place.getFileSystem(self._conf), place
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is such a file or directory."""
+        system, place = self._at(path)
+        return bool(system.exists(place))
+
+    def read(self, path: str) -> str:
+        """Return a file's text."""
+        system, place = self._at(path)
+        stream = system.open(place)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def numbers(self, path: str) -> list[int]:
+        """Return the files of a directory whose names are numbers; none where it is not there."""
+        system, place = self._at(path)
+        found = system.listStatus(place) if system.exists(place) else ()
+        names = [str(each.getPath().getName()) for each in found]
+        return [int(name) for name in names if name.isdecimal()]
+
+    def remove(self, path: str) -> None:
+        """Remove a directory with all that is in it, if it is there."""
+        system, place = self._at(path)
+        system.delete(place, True)
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file, whole or not at all; an empty one of that name goes."""
+        system, place = self._at(path)
+        _, part = self._at(f"{path}.part")
+        stream = system.create(part)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        system.delete(place, False)
+        system.rename(part, place)

@@ -1,0 +1,155 @@
+"""An archive of the classes that Spark loads, which spares each session on this machine seconds.
+
+Java reads tens of thousands of classes from Spark's jars, and checks them, before the first row. An
+archive of them is mapped into memory instead (dynamic class data sharing, JEP 350). Java itself
+looks whether the archive is of these jars, and goes on without it where it is not.
+
+Java runs what is in the archive as it stands there. So one that another user may have written is
+not used: it has to belong to this user or to root, as does its directory, and nobody else may
+write to either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from window_consumer.model.errors import RunError
+from window_consumer.spark import java
+from window_consumer.spark.jars import alone
+
+_REHEARSAL: Final = "window_consumer.spark.rehearsal"
+_MAKING_S: Final = 600
+_MOST_TEXT: Final = 1000
+_MODE: Final = 0o644
+"""Of an archive, whatever the umask: one that a group may write is not trusted."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+_SILENT: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+class NoArchiveError(RunError):
+    """The archive could not be made; sessions start without it."""
+
+
+def options(jars: Sequence[Path]) -> str:
+    """Return the options with which Java uses the archive of a directory's jars; none without."""
+    path = made(jars)
+    return "" if path is None else f'"-XX:SharedArchiveFile={path}" {_SILENT}'
+
+
+def writing(path: str) -> str:
+    """Return the options with which Java writes the archive when it ends."""
+    return f'"-XX:ArchiveClassesAtExit={path}" {_SILENT}'
+
+
+def made(jars: Sequence[Path]) -> Path | None:
+    """Return the archive of a directory's jars, for the Java and the Spark that are used here.
+
+    None where there is none, or not all of it: Java dies of an archive that was cut off. None with
+    a warning where others may have written it. Raises NoJavaError.
+    """
+    if not jars or not (found := _all(jars[0].parent)):
+        return None
+    whose = _whose(jars)
+    for each in found:
+        try:
+            if each.name != _name(whose, each):
+                continue
+            if (doubt := _doubt(each.parent) or _doubt(each)) is None:
+                return each
+            _LOGGER.warning("%s: Spark starts without it, some seconds later", doubt)
+        except FileNotFoundError:
+            continue  # another process makes it anew
+    return None
+
+
+def _doubt(path: Path) -> str | None:
+    """Return why others may have written a file or directory, and what to do; None if not."""
+    found = path.stat() if path.is_dir() else path.lstat()
+    if found.st_uid not in {os.geteuid(), 0}:
+        return f"{path} belongs to another user, and is not trusted: remove it, or take it over"
+    if stat.S_ISLNK(found.st_mode):
+        return f"{path} is a link, and is not trusted: remove it"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"{path} may be written by others, and is not trusted: chmod go-w '{path}'"
+    return None
+
+
+def make(jars: Sequence[Path], *, anew: bool = False) -> Path:
+    """Make the archive where it is not there, or ``anew``; return its path.
+
+    Takes about a minute: Spark is started once, and does what commands do. Earlier ones beside it
+    are removed. Several processes may call at once: one makes it, the others wait. Raises
+    NoArchiveError where Java cannot make it, or where others may write to the directory, and
+    NoJavaError.
+    """
+    directory = jars[0].parent
+    if (doubt := _doubt(directory)) is not None:
+        raise NoArchiveError(doubt)
+    with alone(directory):
+        there = None if anew else made(jars)
+        if there is not None:
+            return there
+        with tempfile.TemporaryDirectory(dir=directory, prefix="archive-") as place:
+            written = _written(Path(place, "classes.jsa"), jars)
+            written.chmod(_MODE)
+            for earlier in _all(directory):  # whoever has it mapped keeps it
+                earlier.unlink(missing_ok=True)
+            return written.replace(directory / _name(_whose(jars), written))
+
+
+def _written(path: Path, jars: Sequence[Path]) -> Path:
+    command = [sys.executable, "-m", _REHEARSAL, str(path), *map(str, jars)]
+    try:
+        # It ends when Java has closed its end of the pipe, too: Python's end comes earlier.
+        done = subprocess.run(  # noqa: S603 - Spark, with our own program
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=_MAKING_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NoArchiveError(f"Java made no archive within {_MAKING_S} s") from error
+    if done.returncode != 0 or not path.is_file():
+        said = done.stdout.decode(errors="replace")[-_MOST_TEXT:]
+        raise NoArchiveError(f"Java made no archive, it ended with {done.returncode}: {said}")
+    return path
+
+
+def _all(directory: Path) -> list[Path]:
+    return list(directory.glob("classes-*.jsa"))
+
+
+def _name(whose: str, archive: Path) -> str:
+    return f"classes-{whose}-{archive.stat().st_size}.jsa"
+
+
+def _whose(jars: Sequence[Path]) -> str:
+    said = [java.version_text(java.path()), _spark(), *(jar.name for jar in jars)]
+    return hashlib.sha256("\0".join(said).encode()).hexdigest()[:12]
+
+
+def _spark() -> str:
+    """Return which Spark it is: where it lies, and its main jar.
+
+    By its time, too: where Spark is installed again, Java takes none of the classes of before.
+    """
+    home = os.environ.get("SPARK_HOME")
+    if home is None:
+        spec = find_spec("pyspark")
+        home = "" if spec is None or spec.origin is None else str(Path(spec.origin).parent)
+    mains = sorted(Path(home, "jars").glob("spark-core_*.jar"))
+    listed = [f"{each.name} of {each.stat().st_mtime_ns}" for each in mains]
+    return "\0".join([home, *listed])

@@ -1,0 +1,57 @@
+"""``window-consumer pipeline jars``: brings Spark's connectors."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from window_consumer.cli.output import OK
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.spark import (
+    class_archive,
+    jars,
+)
+
+
+@click.command("jars")
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    metavar="DIRECTORY",
+    help="Where to put them. [default: $WINDOW_CONSUMER_JARS, or the user's cache]",
+)
+def jars_command(*, directory: Path | None) -> int:
+    """Bring the jars that Spark needs to read Kafka and to write tables, with Maven.
+
+    Each is checked against a SHA-256 that comes with the package. What is there already is left
+    as it is. Beside them an archive of Java's classes is made, which spares each command seconds.
+    """
+    place = directory or jars.default_directory()
+    brought = jars.fetch(place)
+    for jar in brought:
+        click.echo(f"{jar.name}  {jar.sha256}")
+    there = len(jars.locked()) - len(brought)
+    click.echo(f"{place}: {len(brought)} brought, {there} were there")
+    _archive(place, anew=bool(brought))
+    return OK
+
+
+def _archive(directory: Path, *, anew: bool) -> None:
+    """Make the archive of classes where there is none; a failure costs seconds, and no more."""
+    if find_spec("pyspark") is None:
+        click.echo("no archive of classes yet: pip install 'window-consumer[spark]', and again")
+        return
+    ready = jars.ready(directory)
+    try:
+        if class_archive.made(ready) and not anew:
+            click.echo("the archive of classes was there")
+            return
+        click.echo("making an archive of classes, from which Spark starts faster: a minute")
+        made = class_archive.make(ready, anew=anew)
+    except (WindowConsumerError, OSError) as error:
+        click.echo(f"no archive of classes, Spark starts without it: {error}", err=True)
+        return
+    click.echo(f"{made.name}: {made.stat().st_size / 1e6:,.0f} MB")

@@ -1,0 +1,57 @@
+"""``window-consumer pipeline maintain``: keeps the tables small and quick.
+
+What tidies up tables, imported when it is wanted.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+
+import click
+
+from window_consumer.cli.output import (
+    OK,
+    explain,
+)
+from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.model.errors import UsageError
+from window_consumer.model.redaction import Mask
+from window_consumer.spark.commands.plans import plan_of, session_for
+from window_consumer.spark.commands.run import config_option
+
+
+def maintenance() -> ModuleType:
+    """Return ``pipeline.maintenance``; raises UsageError where a package is missing."""
+    try:
+        from window_consumer.spark import maintenance as found  # noqa: PLC0415 - optional
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"there is no {error.name}: pip install 'window-consumer[spark]'"
+        ) from error
+    return found
+
+
+@click.command("maintain")
+@config_option
+@click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
+def maintain_command(*, config: Path, master: str | None) -> int:
+    """Tidy up the tables: once a day is a good measure.
+
+    Small files become few large ones, days of the trace that are older than `trace.keep` and dead
+    letters that are older than `dlq.keep` go, and files that no table has needed for a week are
+    deleted. Jobs and questions may go on meanwhile.
+    """
+    loaded = load_pipeline(config)
+    try:
+        upkeep, plan = maintenance(), plan_of(loaded, master)
+        with session_for(plan) as spark:
+            for kept in upkeep.maintain(spark, plan, datetime.now(UTC).date()):
+                click.echo(
+                    f"{kept.name}: {kept.compacted} partitions compacted, {kept.dropped:,} rows of"
+                    " days that are over dropped"
+                )
+    except BaseException as error:
+        return explain(error, Mask(loaded.secrets))
+    return OK

@@ -1,0 +1,76 @@
+"""``window-consumer pipeline run``: one job, or all of them, once or again and again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from window_consumer.cli.options import Duration
+from window_consumer.cli.output import (
+    INTERRUPTED,
+    OK,
+    explain,
+)
+from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.model.redaction import Mask
+from window_consumer.spark.commands.plans import plan_of
+from window_consumer.spark.commands.runner import runner_of
+
+_JOBS: Final = ("trace", "audit", "dlq")
+config_option = click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    default=Path("pipeline.yaml"),
+    show_default=True,
+    help="The configuration of the pipeline.",
+)
+
+
+@click.command("run")
+@click.argument("job", type=click.Choice([*_JOBS, "all"]))
+@config_option
+@click.option("--once", is_flag=True, help="Take what is there, and end. [default]")
+@click.option(
+    "--every",
+    "every_s",
+    type=Duration(),
+    default=None,
+    metavar="DURATION",
+    help="Go on: so often take all that is there, and tell it in a line.",
+)
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Begin at the first record that Kafka has, into the same tables.",
+)
+@click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
+def run_command(
+    *,
+    job: str,
+    config: Path,
+    once: bool,
+    every_s: float | None,
+    restart: bool,
+    master: str | None,
+) -> int:
+    """Read a topic of events into its table, from where the last run ended.
+
+    Every event comes into the table once, whatever is killed in between. Ctrl-C or SIGTERM lets a
+    batch that runs end, for half a minute; a second one ends it at once. The exit code is 0 then
+    with --every, and 130 where not all was read that was there.
+    """
+    if once and every_s is not None:
+        raise click.UsageError("--once and --every exclude each other")
+    loaded = load_pipeline(config)
+    try:
+        plan = plan_of(loaded, master)
+        names = _JOBS if job == "all" else (job,)
+        if not runner_of(loaded, plan).run(names, every_s, restart=restart):
+            click.echo("stopped before all was read; the next run goes on from there", err=True)
+            return INTERRUPTED
+    except BaseException as error:
+        return explain(error, Mask(loaded.secrets))
+    return OK

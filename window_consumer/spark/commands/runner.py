@@ -1,0 +1,287 @@
+"""Running jobs, with a Spark session of their own."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from attrs import frozen
+
+from window_consumer.cli.run import Signals
+from window_consumer.config.sections.pipeline import LoadedPipeline
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.cluster.topic_id import (
+    cluster_id,
+    topic_id,
+    topic_ids,
+)
+from window_consumer.kafka.topic_reader import TopicReader
+from window_consumer.model.errors import (
+    BrokerUnavailableError,
+    RunError,
+    UsageError,
+    WindowConsumerError,
+)
+from window_consumer.model.redaction import Mask
+from window_consumer.spark.commands.plans import session_for
+from window_consumer.spark.commands.schedule import (
+    Turn,
+    run_every,
+    run_once,
+)
+from window_consumer.spark.commands.skipped import (
+    Beginnings,
+    Skipped,
+)
+from window_consumer.spark.plan import Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from window_consumer.spark.checkpoints import (
+        Origin,
+        Place,
+        Spans,
+    )
+    from window_consumer.spark.jobs import Running
+
+AGAIN_S: Final = 10.0
+"""Between two attempts of a job that goes on, while Kafka does not answer."""
+Origins = dict[str, "Origin"]
+"""Where the records of jobs come from, by the names of the jobs."""
+Logs = Callable[[Sequence[str]], Mapping["Place", tuple[int, int]]]
+"""Returns the first offset and the end of each partition; raises a WindowConsumerError."""
+
+
+@frozen
+class Runner:
+    """Runs jobs of one plan.
+
+    Raises UsageError where pyspark, Java or a jar is missing, where a topic is not there, and
+    where another process runs the same job.
+    """
+
+    plan: Plan
+    topic_id: Callable[[str], str | None]
+    """Asks the cluster; raises a WindowConsumerError where it is away, or has no such topic."""
+    topic_ids: Callable[[str], Mapping[str, str | None]]
+    """Asks for all topics whose names match a pattern."""
+    beginnings: Beginnings | None = None
+    """Asks the cluster what is not gone yet, where the plan goes on behind what is."""
+    listen: Callable[[], threading.Event] = threading.Event
+    """Begins to hear what asks for the end, after Spark's start, which takes SIGINT."""
+    aside: bool = False
+    """What was read is told on stderr: stdout is for something else."""
+    cluster_id: Callable[[], str | None] = lambda: None
+    """Asks the cluster who it is; raises a WindowConsumerError where it is away: Spark by itself
+    tries for minutes."""
+    logs: Logs | None = None
+    """Asks the cluster which offsets the partitions of topics have now."""
+
+    def run(self, names: Sequence[str], every_s: float | None, *, restart: bool = False) -> bool:
+        """Run jobs by their names, every so many seconds, or once for None.
+
+        False where it was ended before all was read that was there.
+        """
+        origins = self._origins_of(names)
+        restarts = set(names) if restart else set()
+        with ExitStack() as held:
+            for name in names:
+                held.enter_context(_alone(self.plan.directory, name))
+            spark = held.enter_context(session_for(self.plan))
+            stop = self.listen()
+            while not stop.is_set():
+                if self._ended(spark, origins, every_s, stop, restarts):
+                    break
+        return every_s is not None or not stop.is_set()
+
+    def refresh(self, spark: SparkSession, name: str) -> None:
+        """Run a job once, in a session that is there."""
+        origins = self._origins_of([name])
+        with _alone(self.plan.directory, name):
+            self._ended(spark, origins, None, threading.Event(), set())
+
+    def _ended(
+        self,
+        spark: SparkSession,
+        origins: Origins,
+        every_s: float | None,
+        stop: threading.Event,
+        restarts: set[str],
+    ) -> bool:
+        """Run jobs until they end, or have to; False where they are to be run again.
+
+        ``restarts`` are those that begin anew; each is taken out when it has begun.
+        """
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - optional, and slow
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+        jobs = _jobs()
+        start = partial(self._start, spark, dict(origins), restarts)
+        turns = [Turn(name, start) for name in origins]
+        try:
+            self._run_all(turns, every_s, stop)
+            if stop.is_set():
+                # What is cut off is no news, and Spark tells it with the stack of each thread.
+                spark.sparkContext.setLogLevel("OFF")
+        except (PySparkException, Py4JJavaError) as error:
+            if every_s is None or not jobs.is_absence(error):
+                raise RunError(jobs.explained(error)) from error
+            click.echo(f"Kafka does not answer, tried again in {AGAIN_S:g} s", err=True)
+        except BrokerUnavailableError as error:
+            if every_s is None:
+                raise
+            click.echo(f"{error}; tried again in {AGAIN_S:g} s", err=True)
+        else:
+            self._tell_of_end(turns)
+            return True
+        finally:
+            for turn in turns:
+                turn.stop()
+        stop.wait(AGAIN_S)
+        self._until_there(origins, stop)
+        return False
+
+    def _run_all(self, turns: Sequence[Turn], every_s: float | None, stop: threading.Event) -> None:
+        if every_s is None:
+            run_once(turns, stop)
+        else:
+            run_every(turns, every_s, stop, self._tell_of_tick)
+
+    def _start(
+        self, spark: SparkSession, origins: Origins, restarts: set[str], name: str
+    ) -> Running:
+        """Start a run of a job; the first takes its origin out of ``origins``, later ones ask."""
+        jobs = _jobs()
+        how = jobs.How(
+            origin=origins.pop(name, None) or self._origin_of(name),
+            origin_now=partial(self._origin_of, name),
+            restart=name in restarts,
+            before_batch=self._look_of(name),
+        )
+        running: Running = jobs.start(spark, self.plan, jobs.JOBS[name], how)
+        restarts.discard(name)
+        return running
+
+    def _tell_of_end(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            if turn.path:
+                text = f"{turn.name}: {turn.records:,} records read into {turn.path}"
+                click.echo(text, err=self.aside)
+
+    def _tell_of_tick(self, name: str, running: Running) -> None:
+        """Tell in a line what a tick has read, and what has come meanwhile."""
+        sink = running.sink
+        click.echo(
+            f"{name}: {sink.records:,} records, {sink.rows:,} rows, lag"
+            f" {self._lag_of(name, running.read_to())}, quarantine {sink.quarantined:,}",
+            err=self.aside,
+        )
+
+    def _lag_of(self, name: str, read_to: Mapping[Place, int]) -> str:
+        """Return how many offsets of Kafka's the table has not, in words."""
+        if self.logs is None:
+            return "unknown"
+        job = _jobs().JOBS[name]
+        topic = job.topic_of(self.plan)
+        try:
+            topics = list(self.topic_ids(topic)) if job.is_pattern else [topic]
+            logs = self.logs(topics)
+        except WindowConsumerError as error:
+            return f"unknown ({error})"
+        left = (end - max(first, read_to.get(at, 0)) for at, (first, end) in logs.items())
+        return f"{sum(max(0, each) for each in left):,}"
+
+    def _look_of(self, job: str) -> Callable[[Spans], None] | None:
+        if self.beginnings is None or self.plan.fail_on_data_loss:
+            return None
+        return Skipped(job, self.beginnings, lambda text: click.echo(text, err=True)).look
+
+    def _until_there(self, origins: Origins, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                origins.update(self._origins_of(list(origins)))
+            except BrokerUnavailableError as error:
+                click.echo(f"{error}; tried again in {AGAIN_S:g} s", err=True)
+                stop.wait(AGAIN_S)
+            else:
+                return
+
+    def _origins_of(self, names: Sequence[str]) -> Origins:
+        return {name: self._origin_of(name) for name in names}
+
+    def _origin_of(self, name: str) -> Origin:
+        """Ask for the cluster's id, and for those of a job's topics."""
+        jobs = _jobs()
+        job, cluster = jobs.JOBS[name], self.cluster_id()
+        topic = job.topic_of(self.plan)
+        ids = self.topic_ids(topic) if job.is_pattern else {topic: self.topic_id(topic)}
+        origin: Origin = jobs.Origin(cluster=cluster, topics=ids)
+        return origin
+
+
+def runner_of(loaded: LoadedPipeline, plan: Plan, *, aside: bool = False) -> Runner:
+    """Return a runner that asks the cluster of the configuration."""
+    client = {**loaded.config.kafka.common, **loaded.config.kafka.consumer}
+    log = ClientLog(logging.getLogger("window_consumer.client"), Mask(loaded.secrets))
+
+    def logs(topics: Sequence[str]) -> dict[Place, tuple[int, int]]:
+        with TopicReader(client, log) as reader:
+            spans = [each for topic in topics for each in reader.spans(topic).items()]
+        return {(at.topic, at.partition): (span.first, span.end) for at, span in spans}
+
+    def beginnings(topic: str) -> dict[int, int]:
+        return {partition: first for (_, partition), (first, _) in logs([topic]).items()}
+
+    return Runner(
+        plan,
+        lambda name: topic_id(name, client, log),
+        lambda pattern: topic_ids(pattern, client, log),
+        beginnings,
+        lambda: Signals.install().stop,
+        aside,
+        lambda: cluster_id(client, log),
+        logs,
+    )
+
+
+def _jobs() -> Any:
+    try:
+        from window_consumer.spark import jobs  # noqa: PLC0415 - optional, and slow
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"there is no {error.name}: pip install 'window-consumer[spark]'"
+        ) from error
+    return jobs
+
+
+@contextmanager
+def _alone(directory: str, job: str) -> Iterator[None]:
+    """Hold a job in a directory of this machine; raises UsageError where another process does.
+
+    In other places nobody holds it: there the tables refuse the second writer.
+    """
+    if "://" in directory:
+        yield
+        return
+    place = Path(directory, "locks")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        lock = Path(place, job).open("w")  # noqa: SIM115 - closed below, held meanwhile
+    except OSError as error:
+        raise UsageError(f"directory: cannot write to {place}: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another process runs the job {job} in {directory}: wait for its end, or stop it"
+            ) from None
+        yield

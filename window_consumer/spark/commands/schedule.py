@@ -1,0 +1,103 @@
+"""Jobs that run side by side: each once, or each again and again at its own pace."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, field
+
+if TYPE_CHECKING:
+    from window_consumer.spark.jobs import Running
+
+BATCH_S: Final = 30.0
+"""How long a batch that runs may take when the end is asked for; the next run does it again."""
+
+_LOOK_S: Final = 1
+"""How long one job is waited for before the others are looked at."""
+
+
+@define
+class Turn:
+    """One job, and its runs one after another."""
+
+    name: str
+    _start: Callable[[str], Running]
+    path: str = field(default="", init=False)
+    """Where its table lies, known after the first start."""
+    running: Running | None = field(default=None, init=False)
+    due: float = field(default=0.0, init=False)
+    """When the next run starts."""
+    _before: int = field(default=0, init=False)
+
+    @property
+    def records(self) -> int:
+        """How many Kafka records all its runs have read."""
+        return self._before + (0 if self.running is None else self.running.sink.records)
+
+    def start(self, every_s: float) -> None:
+        """Start a run."""
+        self.due = time.monotonic() + every_s
+        self.running = self._start(self.name)
+        self.path = self.running.sink.path
+
+    def end(self) -> None:
+        """Forget the run that has ended."""
+        self._before, self.running = self.records, None
+
+    def stop(self) -> None:
+        """End a run where it is."""
+        if self.running is not None:
+            self.running.stop()
+
+
+def run_once(turns: Sequence[Turn], stop: threading.Event) -> None:
+    """Run each job until it has read all there was; raises at once what one of them ends with.
+
+    Where ``stop`` is set meanwhile, each batch that runs may end first.
+    """
+    for turn in turns:
+        turn.start(0.0)
+    left = list(turns)
+    while left and not stop.is_set():
+        left = [each for each in left if each.running and not each.running.wait(_LOOK_S)]
+    _let_batches_end(left)
+
+
+def run_every(
+    turns: Sequence[Turn],
+    every_s: float,
+    stop: threading.Event,
+    on_tick: Callable[[str, Running], None],
+) -> None:
+    """Run each job every so many seconds, each time until it has read all there was.
+
+    What takes longer is followed by the next run at once, and no job waits for another. Returns
+    when ``stop`` is set and each batch that runs then has ended; raises at once what a run ends
+    with. ``on_tick`` hears of each run that has ended.
+    """
+    while not stop.is_set():
+        for turn in turns:
+            if turn.running is None:
+                if time.monotonic() >= turn.due:
+                    turn.start(every_s)
+            elif turn.running.wait(_LOOK_S):
+                on_tick(turn.name, turn.running)
+                turn.end()
+        if not any(turn.running for turn in turns):
+            stop.wait(max(0.0, min(turn.due for turn in turns) - time.monotonic()))
+    _let_batches_end([turn for turn in turns if turn.running])
+
+
+def _let_batches_end(turns: Sequence[Turn]) -> None:
+    runs = [turn.running for turn in turns if turn.running is not None]
+    busy = [(each, each.batches()) for each in runs]
+    deadline = time.monotonic() + BATCH_S
+    while busy and time.monotonic() < deadline:
+        busy = [
+            (each, batches)
+            for each, batches in busy
+            if each.is_busy() and each.batches() == batches and not each.wait(_LOOK_S)
+        ]

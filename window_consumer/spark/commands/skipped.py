@@ -1,0 +1,52 @@
+"""Telling which records a job passes over because Kafka does not have them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from window_consumer.model.errors import WindowConsumerError
+
+if TYPE_CHECKING:
+    from window_consumer.spark.checkpoints import (
+        Place,
+        Spans,
+    )
+
+Beginnings = Callable[[str], Mapping[int, int]]
+"""Returns the first offset that each partition of a topic has; raises a WindowConsumerError."""
+
+
+@frozen
+class Skipped:
+    """Looks at each batch before it is read, where a job may go on behind what is gone.
+
+    What goes between this look and the reading of the batch is told by Spark's log alone.
+    """
+
+    job: str
+    beginnings: Beginnings
+    tell: Callable[[str], None]
+
+    def look(self, spans: Spans) -> None:
+        """Tell of each range of a batch that is gone; a broker that is away ends nothing here."""
+        topics = sorted({topic for topic, _ in spans})
+        for topic in topics:
+            try:
+                begins = self.beginnings(topic)
+            except WindowConsumerError as error:
+                self.tell(f"{self.job}: not known whether records of {topic} are gone: {error}")
+                continue
+            for place, (first, end) in sorted(spans.items()):
+                if place[0] == topic:
+                    self._tell_of(place, first, min(end, begins.get(place[1], first)))
+
+    def _tell_of(self, place: Place, first: int, end: int) -> None:
+        if end > first:
+            topic, partition = place
+            self.tell(
+                f"{self.job}: {topic} partition {partition} offsets {first} to {end - 1} are gone,"
+                " and were not read: retention took them, or they were deleted"
+            )

@@ -1,0 +1,191 @@
+"""The connector jars that Spark's wheel has not: fetched once with Maven, checked against a lock.
+
+Maven resolves nothing here: the lock names every jar, and Spark's own dependencies come with its
+wheel. A jar whose SHA-256 is not that of the lock is never used.
+"""
+
+# ruff: noqa: S603 - starting Maven is what this is for
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from window_consumer.model.errors import (
+    RunError,
+    UsageError,
+)
+
+DIRECTORY_VARIABLE: Final = "WINDOW_CONSUMER_JARS"
+_DOWNLOAD_S: Final = 600
+_CHUNK: Final = 1024**2
+
+
+class MissingJarsError(UsageError):
+    """Spark's connectors are not there; the message says how to get them."""
+
+
+class JarsNotFetchedError(RunError):
+    """Maven did not bring what the lock names."""
+
+
+class UnwritableDirectoryError(UsageError):
+    """The jars cannot be put where they are to be."""
+
+
+@frozen
+class Jar:
+    """One jar of the lock."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.artifact}-{self.version}.jar"
+
+    def stands(self, directory: Path) -> bool:
+        """Tell whether it is in the directory, byte for byte."""
+        path = directory / self.name
+        return path.is_file() and _sha256(path) == self.sha256
+
+
+def locked() -> tuple[Jar, ...]:
+    """Return the jars of the lock."""
+    text = files(__package__).joinpath("jars.lock").read_text("utf-8")
+    found = []
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, sha256 = line.split()
+            group, artifact, version = name.split(":")
+            found.append(Jar(group, artifact, version, sha256))
+    return tuple(found)
+
+
+def default_directory() -> Path:
+    """Return where they are kept: $WINDOW_CONSUMER_JARS, or a folder of the user's cache."""
+    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "window-consumer" / "jars"
+
+
+def ready(directory: Path) -> list[Path]:
+    """Return the paths of all jars; raises MissingJarsError where one is missing or another."""
+    wrong = _missing(directory)
+    if wrong:
+        raise MissingJarsError(
+            f"{directory} lacks {', '.join(jar.name for jar in wrong)}, or has other ones of these"
+            " names: `window-consumer pipeline jars` brings Spark's connectors, with Maven"
+        )
+    return [directory / jar.name for jar in locked()]
+
+
+def fetch(directory: Path) -> list[Jar]:
+    """Bring the jars that are not there yet; return those that were brought.
+
+    Several processes may call at once: one downloads, the others wait. Where all are there
+    nothing is written. Raises MissingJarsError without Maven, UnwritableDirectoryError, and
+    JarsNotFetchedError where the download fails or brings other bytes than the lock names; what
+    was there before stays.
+    """
+    if not _missing(directory):
+        return []
+    try:
+        # Others must not write there, whatever the umask: see ``class_archive``.
+        directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with alone(directory):
+            missing = _missing(directory)
+            if missing:
+                _download(missing, directory)
+            return missing
+    except OSError as error:
+        raise UnwritableDirectoryError(
+            f"the jars cannot be put into {directory} ({error}): make room for them there, or name"
+            f" another place with --directory, and in ${DIRECTORY_VARIABLE} for the commands that"
+            " need them"
+        ) from error
+
+
+def _missing(directory: Path) -> list[Jar]:
+    return [jar for jar in locked() if not jar.stands(directory)]
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Be the only process that changes the directory."""
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _download(jars: Sequence[Jar], directory: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        names = "\n  ".join(f"{jar.group}:{jar.artifact}:{jar.version}" for jar in jars)
+        raise MissingJarsError(
+            "no `mvn` found: Maven brings the jars (Debian: apt-get install maven). Or put these"
+            f" into {directory} by hand:\n  {names}"
+        )
+    with tempfile.TemporaryDirectory(dir=directory, prefix="download-") as place:
+        pom, brought = Path(place, "pom.xml"), Path(place, "jars")
+        pom.write_text(_pom(jars), "utf-8")
+        command = [maven, "--batch-mode", "--quiet", "--file", str(pom)]
+        command += ["dependency:copy-dependencies", f"-DoutputDirectory={brought}"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=_DOWNLOAD_S
+            )
+        except subprocess.TimeoutExpired as error:
+            raise JarsNotFetchedError(
+                f"Maven did not bring the jars within {_DOWNLOAD_S} s"
+            ) from error
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr)[-2000:]
+            raise JarsNotFetchedError(f"Maven could not bring the jars: {said}")
+        for jar in jars:
+            if not jar.stands(brought):
+                raise JarsNotFetchedError(
+                    f"what Maven brought as {jar.name} is not what the lock names (SHA-256"
+                    f" {jar.sha256}); nothing was taken over"
+                )
+        for jar in jars:
+            (brought / jar.name).replace(directory / jar.name)
+
+
+def _pom(jars: Sequence[Jar]) -> str:
+    """Return a pom with these jars and nothing that they depend on."""
+    wanted = "".join(
+        f"<dependency><groupId>{jar.group}</groupId><artifactId>{jar.artifact}</artifactId>"
+        f"<version>{jar.version}</version><exclusions><exclusion><groupId>*</groupId>"
+        "<artifactId>*</artifactId></exclusion></exclusions></dependency>"
+        for jar in jars
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>window-consumer</groupId><artifactId>pipeline</artifactId><version>1</version>"
+        f"<dependencies>{wanted}</dependencies></project>"
+    )
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

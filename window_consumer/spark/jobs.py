@@ -1,0 +1,316 @@
+"""The jobs: which source goes through which transforms into which tables, and where it went on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from threading import Thread
+from typing import Final
+
+from attrs import define, evolve, field, frozen
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.streaming.query import StreamingQuery
+
+from window_consumer.audit.spark import counts as audit
+from window_consumer.dlq.spark import table as dead_letters
+from window_consumer.model.errors import RunError
+from window_consumer.spark import (
+    checkpoints,
+    sources,
+)
+from window_consumer.spark import (
+    quarantine as quality,
+)
+from window_consumer.spark.checkpoints import (
+    Checkpoint,
+    Origin,
+    Place,
+    Spans,
+)
+from window_consumer.spark.plan import (
+    Plan,
+    writer_of,
+)
+from window_consumer.spark.tables import (
+    AUDIT,
+    BROKEN,
+    LETTERS,
+    TRACE,
+    Table,
+)
+from window_consumer.trace.spark import table as trace
+
+
+class BatchFailedError(RunError):
+    """A batch was not written; the sink has the reason."""
+
+
+class SecondWriterError(RunError):
+    """Two processes run one job."""
+
+
+@frozen
+class Job:
+    """A topic of events that becomes a table."""
+
+    name: str
+    table: Table
+    judge: Callable[[DataFrame], DataFrame]
+    """Adds ``reason`` to the records of the topic."""
+    rows: Callable[[DataFrame, Plan], DataFrame]
+    """The rows of records without a reason."""
+    topic_of: Callable[[Plan], str]
+    """The topic, or a pattern of Java's for several."""
+    is_pattern: bool = False
+    rows_each: int = 1000
+    """How many rows a record is, roughly: of what is one row a batch takes more records."""
+
+
+def _alone(rows: Callable[[DataFrame], DataFrame]) -> Callable[[DataFrame, Plan], DataFrame]:
+    """Return a transform that needs no plan as one that gets it."""
+    return lambda records, _: rows(records)
+
+
+JOBS: Final = {
+    job.name: job
+    for job in (
+        Job("trace", TRACE, trace.read, _alone(trace.events), lambda plan: plan.trace_topic),
+        Job("audit", AUDIT, audit.read, _alone(audit.counts), lambda plan: plan.audit_topic),
+        Job(
+            "dlq",
+            LETTERS,
+            dead_letters.judge,
+            lambda records, plan: dead_letters.letters(records, plan.dlq_reading),
+            lambda plan: plan.dlq_pattern,
+            is_pattern=True,
+            rows_each=20,
+        ),
+    )
+}
+
+
+def explained(error: Exception) -> str:
+    """Return what a job ended with, and what to do, in a few lines."""
+    said = str(error)
+    text = said.split("=== Streaming Query ===", 1)[0].strip()
+    for sign, advice in _ADVICE:
+        if sign in text:
+            gone = "".join(
+                f"\n{place}: offsets {first} to {int(end) - 1}"
+                for first, end, place in sorted(set(_RANGE.findall(said)))
+            )
+            return f"{advice}{gone}\n{text[:_MOST_TEXT]}"
+    return text[:_MOST_TEXT]
+
+
+def is_absence(error: Exception) -> bool:
+    """Tell whether a job ended because Kafka did not answer: it can go on later."""
+    text = str(error)
+    return any(sign in text for sign in _ABSENCES)
+
+
+_ABSENCES: Final = (
+    "org.apache.kafka.common.errors.TimeoutException",
+    "org.apache.kafka.common.errors.DisconnectException",
+    "java.util.concurrent.TimeoutException",
+)
+_MOST_TEXT: Final = 2000
+_RANGE: Final = re.compile(r"records in offset \[(\d+), (\d+)\) for topic partition (\S+)")
+_GONE: Final = (
+    "records are gone that were not read yet. `fail_on_data_loss: false` goes on with what is there"
+)
+_NO_ROOM: Final = (
+    "there is no room for the tables: what was written is as it was before the batch, and the next"
+    " run goes on with it"
+)
+_ADVICE: Final = tuple(
+    {
+        "DATA_LOSS": _GONE,
+        "not available in Kafka any more": _GONE,
+        "No space left on device": _NO_ROOM,
+        "File too large": _NO_ROOM,
+        "Python worker exited unexpectedly": "a Python process of Spark's was killed, or had no"
+        " memory left: the table is as it was before the batch, and the next run goes on with it",
+        "UnknownTopicOrPartition": "a topic of events is not there: workers with a section `trace:`"
+        " or `audit:` make theirs",
+    }.items()
+)
+
+
+@frozen(kw_only=True)
+class How:
+    """How a job runs."""
+
+    origin: Origin = field(factory=Origin)
+    """The cluster and the topics that are read, as far as they are there when the job begins."""
+    origin_now: Callable[[], Origin] | None = None
+    """Asks for them again before each batch: a topic may be made anew while a job runs."""
+    restart: bool = False
+    """Whether it begins at the first record that Kafka has."""
+    before_batch: Callable[[Spans], None] | None = None
+    """Gets the offsets of each batch before it is read."""
+
+
+ONCE: Final = How()
+
+
+def start(session: SparkSession, plan: Plan, job: Job, how: How = ONCE) -> Running:
+    """Start a job over what Kafka has now, in as many batches as that takes; it ends by itself.
+
+    Each batch of records becomes rows exactly once, whatever is killed in between: the checkpoint
+    says what a batch is, and the tables which batches they have. Raises CheckpointError, see
+    ``checkpoints.of``.
+    """
+    topic = job.topic_of(plan)
+    given = sources.options(plan.kafka, topic, pattern=job.is_pattern)
+    records = sources.stream(
+        session,
+        given,
+        most_records=plan.batch_records * 1000 // job.rows_each,
+        fail_on_data_loss=plan.fail_on_data_loss,
+    )
+    table, broken = job.table.make(session, plan), BROKEN.make(session, plan)
+    named = {} if job.is_pattern else {topic: None}
+
+    def wanted(there: Origin) -> Origin:
+        return evolve(there, topics={**named, **there.topics}, is_pattern=job.is_pattern)
+
+    checkpoint = checkpoints.of(
+        session, plan, job.name, table, wanted(how.origin), restart=how.restart
+    )
+
+    def look(batch: int) -> None:
+        if how.origin_now is not None:
+            now = wanted(how.origin_now())
+            checkpoints.confirm(session, plan, job.name, checkpoint.path, now)
+        if how.before_batch is not None:
+            how.before_batch(checkpoint.spans(session, batch))
+
+    sink = Sink(job, plan, table, broken, checkpoint, look)
+    writer = records.writeStream.queryName(job.name).foreachBatch(sink.write)
+    writer = writer.option("checkpointLocation", checkpoint.path)
+    return Running(writer.trigger(availableNow=True).start(), sink, session)
+
+
+@define
+class Sink:
+    """Writes a job's batches."""
+
+    job: Job
+    plan: Plan
+    path: str
+    broken: str
+    checkpoint: Checkpoint
+    look: Callable[[int], None] = lambda _batch: None
+    """Gets the number of each batch before it is read."""
+    records: int = field(default=0, init=False)
+    """How many Kafka records were written so far."""
+    rows: int = field(default=0, init=False)
+    """How many rows the table got of them."""
+    quarantined: int = field(default=0, init=False)
+    """How many of them could not be read."""
+
+    failure: Exception | None = field(default=None, init=False)
+    """What the last batch has ended with."""
+
+    def write(self, records: DataFrame, batch: int) -> None:
+        """Write one batch to the job's table, and what could not be read to the quarantine.
+
+        Raises BatchFailedError; why is in ``failure``: SecondWriterError where the table has the
+        batch already, from somebody else.
+        """
+        try:
+            self._write(records, batch)
+        except Exception as error:
+            self.failure = _second_writer(self.path) if _SAME_BATCH in str(error) else error
+            # Where it is being stopped, Spark looks through what it gets here with a pattern that
+            # overflows the stack of its thread, and prints that: so it gets a short text.
+            raise BatchFailedError(f"batch {batch} of {self.job.name} was not written") from None
+
+    def _write(self, records: DataFrame, batch: int) -> None:
+        judged = self.job.judge(records)
+        name, number = writer_of(self.job.name), self.checkpoint.number(batch)
+        has_broken = True
+        if number > self.checkpoint.written:
+            self.look(batch)
+            seen, made = Observation(), Observation()
+            bad = F.count(F.when(F.col("reason").isNotNull(), 1)).alias("bad")
+            counted = judged.observe(seen, bad, F.count(F.lit(1)).alias("all"))
+            rows = self.job.rows(quality.readable(counted), self.plan)
+            rows = rows.observe(made, F.count(F.lit(1)).alias("rows"))
+            self.job.table.append(rows, self.path, name, number)
+            found = _observed(seen, self.path)
+            self.records += found["all"]
+            self.rows += _observed(made, self.path)["rows"]
+            self.quarantined += found["bad"]
+            has_broken = found["bad"] > 0
+        # Else it was written before a crash, and what could not be read of it perhaps was not.
+        if has_broken:
+            BROKEN.append(quality.quarantined(judged, self.job.name), self.broken, name, number)
+
+
+def _observed(seen: Observation, path: str) -> dict[str, int]:
+    """Return what was counted while a batch was written; nothing is where the table has it."""
+    answer: Future[dict[str, int]] = Future()
+    Thread(target=lambda: answer.set_result(seen.get), name="wc-observed", daemon=True).start()
+    try:
+        return answer.result(_COUNTED_S)
+    except TimeoutError:
+        raise _second_writer(path) from None
+
+
+_SAME_BATCH: Final = "DELTA_CONCURRENT_TRANSACTION"
+"""What Delta says where somebody else has written the batch while it was being written."""
+
+
+def _second_writer(path: str) -> SecondWriterError:
+    return SecondWriterError(f"{path} has this batch from another process: run each job once")
+
+
+_COUNTED_S: Final = 60.0
+"""The counts are there when the batch is; how long a busy machine may take to hand them over."""
+
+
+@frozen
+class Running:
+    """A job that was started."""
+
+    query: StreamingQuery
+    sink: Sink
+    session: SparkSession
+
+    def wait(self, timeout_s: int | None = None) -> bool:
+        """Wait for its end; False where it goes on. Raises what it ended with."""
+        try:
+            if timeout_s is None:
+                self.query.awaitTermination()
+                ended = True
+            else:
+                ended = bool(self.query.awaitTermination(timeout_s))
+        except StreamingQueryException:
+            if self.sink.failure is None:
+                raise
+            ended = True
+        if ended and self.sink.failure is not None:
+            raise self.sink.failure
+        return ended
+
+    def read_to(self) -> Mapping[Place, int]:
+        """Return how far each partition is read, by topic and number; nothing before a batch."""
+        return self.sink.checkpoint.ends(self.session)
+
+    def is_busy(self) -> bool:
+        """Tell whether a batch runs."""
+        return bool(self.query.status["isTriggerActive"])
+
+    def batches(self) -> int:
+        """Return how many batches have ended."""
+        last = self.query.lastProgress
+        return 0 if last is None else int(last["batchId"]) + 1
+
+    def stop(self) -> None:
+        """End it where it is."""
+        self.query.stop()

@@ -1,0 +1,292 @@
+"""Keeping tables small and quick: compaction, old days, files that nobody needs, keys to forget.
+
+All of it may run beside the jobs and beside questions. The jobs only append, which is in nobody's
+way here; where two of these meet, the one that comes second does its part again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, timedelta
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from attrs import frozen
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from window_consumer.dlq.spark.deletion import RECORD
+from window_consumer.model.errors import RunError
+from window_consumer.spark.jobs import JOBS
+from window_consumer.spark.plan import Plan
+from window_consumer.spark.tables import (
+    BROKEN,
+    LETTERS,
+    TRACE,
+    Table,
+)
+
+FULL_FILE_BYTES: Final = 128 * 1024**2
+"""What is smaller is put together with its neighbours."""
+
+SAFE_HOURS: Final = 168
+"""A week: whoever reads or writes a file that the log does not name has long ended by then."""
+
+_TIMES: Final = 5
+"""So often something is done again that met another writer."""
+
+_SORTED: Final = "spark.databricks.io.skipping.mdc.sortWithinFiles"
+_CONFLICTS: Final = ("DELTA_CONCURRENT", "ConcurrentModificationException")
+_LISTERS: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "8"}
+"""Tasks that list files: Spark's own 10,000 are for stores with millions of them."""
+
+
+class BusyTableError(RunError):
+    """Others changed the same part of a table again and again."""
+
+
+@frozen
+class Kept:
+    """What was done to one table."""
+
+    name: str
+    dropped: int
+    """Rows of days that are over."""
+    compacted: int
+    """Partitions whose small files were put together."""
+
+
+def maintain(session: SparkSession, plan: Plan, today: date) -> Iterator[Kept]:
+    """Tidy up all tables of a plan, one after the other; those that are not made yet are left out.
+
+    ``today`` is that of UTC. Days of the trace before the last ``plan.keep_days`` go, those of dead
+    letters before the last ``plan.dlq_keep_days``, and what of either was quarantined before.
+    """
+    steps_before = today - timedelta(days=plan.keep_days)
+    letters_before = today - timedelta(days=plan.dlq_keep_days)
+    tables = dict.fromkeys([*(job.table for job in JOBS.values()), BROKEN])
+    for table in tables:
+        if not DeltaTable.is_deltatable(plan.table(table.name)):
+            continue
+        path = table.make(session, plan)
+        dropped = 0
+        if table is TRACE:
+            dropped = drop_days(session, path, steps_before)
+        elif table is LETTERS:
+            dropped = drop_letters(session, path, letters_before)
+        elif table is BROKEN:
+            dropped = drop_quarantined(session, path, "trace", steps_before)
+            dropped += drop_quarantined(session, path, "dlq", letters_before)
+        compacted = compact(session, table, path)
+        sweep(session, path)
+        yield Kept(table.name, dropped, compacted)
+
+
+@frozen
+class Forgotten:
+    """What was taken out of the tables."""
+
+    steps: int
+    letters: int
+    quarantined: int
+
+
+def forget(
+    session: SparkSession, plan: Plan, key: str, form: str | None, letters: Sequence[str] = ()
+) -> Forgotten:
+    """Take a key's records out of the tables and their files.
+
+    ``form`` is the key as the trace has it, None where it has no keys; ``letters`` are its forms in
+    the table of dead letters. Dead letters of records that had the key in the trace go as well.
+    """
+    has_trace, has_letters, has_broken = (
+        DeltaTable.is_deltatable(plan.table(table.name)) for table in (TRACE, LETTERS, BROKEN)
+    )
+    trace = plan.table(TRACE.name) if has_trace and form is not None else None
+    dropped = steps = quarantined = 0
+    if has_letters:  # before the steps, which name the records
+        path = LETTERS.make(session, plan)
+        dropped = forget_letters(session, path, letters, trace, form)
+        wipe(session, path)
+    if trace is not None and form is not None:
+        steps = forget_key(session, TRACE.make(session, plan), form)
+        wipe(session, trace)
+    if has_broken:
+        path = BROKEN.make(session, plan)
+        names = dict.fromkeys(each for each in (key, form) if each is not None)
+        quarantined = sum(forget_quarantined_key(session, path, each) for each in names)
+        wipe(session, path)
+    return Forgotten(steps, dropped, quarantined)
+
+
+def compact(session: SparkSession, table: Table, path: str) -> int:
+    """Put small files together, in the table's order; return of how many partitions.
+
+    Files of a partition become few, sorted by what is looked for first, with their bloom filters.
+    """
+    small: dict[tuple[str, ...], int] = defaultdict(int)
+    for part, size in _files(table, path):
+        small[part] += size < FULL_FILE_BYTES
+    by_first: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for part, count in small.items():
+        if count > 1:
+            by_first[part[0]].append(part)
+    order = f" ZORDER BY ({table.sorted_by[0]})" if table.sorted_by else ""
+    with _settings(session, {**table.layout, _SORTED: "true"}):
+        for parts in by_first.values():
+            where = " OR ".join(f"({_condition(table, part)})" for part in parts)
+            _again(partial(session.sql, f"OPTIMIZE delta.`{path}` WHERE {where}{order}"))
+    return sum(map(len, by_first.values()))
+
+
+def drop_days(session: SparkSession, path: str, before: date) -> int:
+    """Take out the days before a day; return how many rows these were."""
+    return _delete(session, f"DELETE FROM delta.`{path}` WHERE day < {_day(before)}")  # noqa: S608 - our own
+
+
+def drop_letters(session: SparkSession, path: str, before: date) -> int:
+    """Take out dead letters that failed before a day; return how many.
+
+    Those that do not tell when they failed go by when they were written.
+    """
+    timeless = f"day IS NULL AND written_at < {_begin(before)}"
+    old = f"day < {_day(before)} OR ({timeless})"
+    return _delete(session, f"DELETE FROM delta.`{path}` WHERE {old}")  # noqa: S608 - our own
+
+
+def drop_quarantined(session: SparkSession, path: str, subject: str, before: date) -> int:
+    """Take out what was quarantined before a day; return how many records these were."""
+    old = f"subject = {_text(subject)} AND written_at < {_begin(before)}"
+    return _delete(session, f"DELETE FROM delta.`{path}` WHERE {old}")  # noqa: S608 - literals
+
+
+def forget_key(session: SparkSession, path: str, key: str) -> int:
+    """Take out all steps of the records with a key; return how many.
+
+    Steps of such a record that were written without its key are among them. The files have them
+    until ``wipe``.
+    """
+    has_key = f"key = {_text(key)}"
+    of_records = _delete(
+        session,
+        f"MERGE INTO delta.`{path}` AS step USING (SELECT DISTINCT record_id FROM delta.`{path}`"  # noqa: S608 - literals
+        f" WHERE {has_key} AND record_id IS NOT NULL) AS named"
+        " ON step.record_id = named.record_id WHEN MATCHED THEN DELETE",
+    )
+    return of_records + _delete(session, f"DELETE FROM delta.`{path}` WHERE {has_key}")  # noqa: S608 - as above
+
+
+def forget_letters(
+    session: SparkSession, path: str, forms: Sequence[str], trace: str | None, form: str | None
+) -> int:
+    """Take out the dead letters of a key, in these forms or by the records that the trace names.
+
+    Returns how many. The files have them until ``wipe``.
+    """
+    count = 0
+    if trace is not None and form is not None:
+        count = _delete(
+            session,
+            f"MERGE INTO delta.`{path}` AS letter USING (SELECT DISTINCT record_id FROM"  # noqa: S608 - literals
+            f" delta.`{trace}` WHERE key = {_text(form)} AND record_id IS NOT NULL) AS named"
+            f" ON {RECORD} = named.record_id WHEN MATCHED THEN DELETE",
+        )
+    if forms:
+        listed = ", ".join(map(_text, forms))
+        count += _delete(session, f"DELETE FROM delta.`{path}` WHERE key IN ({listed})")  # noqa: S608 - as above
+    return count
+
+
+def forget_quarantined_key(session: SparkSession, path: str, key: str) -> int:
+    """Take out quarantined events and dead letters that name a key; return how many."""
+    quoted = _text(json.dumps(key))
+    named = f"subject IN ('trace', 'dlq') AND contains(CAST(value AS STRING), {quoted})"
+    return _delete(session, f"DELETE FROM delta.`{path}` WHERE {named}")  # noqa: S608 - literals
+
+
+def sweep(session: SparkSession, path: str) -> None:
+    """Delete files that the table has not needed for a week, those of killed writers included."""
+    with _settings(session, _LISTERS):
+        _again(lambda: session.sql(f"VACUUM delta.`{path}` RETAIN {SAFE_HOURS} HOURS"))
+
+
+def wipe(session: SparkSession, path: str) -> None:
+    """Delete at once all files that the table's log has given up, and no others.
+
+    Files that a running job is about to add are not in the log yet, and stay. Who is reading an
+    earlier version of the table may find its files gone, and has to ask again.
+    """
+    unchecked = {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}
+    with _settings(session, {**_LISTERS, **unchecked}):
+        _again(lambda: session.sql(f"VACUUM delta.`{path}` LITE RETAIN 0 HOURS"))
+
+
+def _files(table: Table, path: str) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield the partition and the size of each file."""
+    rows = pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()
+    for row in rows:
+        values = [row[f"partition.{name}"] for name in table.partitioned_by]
+        if None not in values:
+            yield tuple(map(str, values)), row["size_bytes"]
+
+
+def _condition(table: Table, part: tuple[str, ...]) -> str:
+    kinds = {each.name: each.dataType.simpleString() for each in table.schema}
+    return " AND ".join(
+        f"{name} = CAST('{value}' AS {kinds[name]})"
+        for name, value in zip(table.partitioned_by, part, strict=True)
+    )
+
+
+def _delete(session: SparkSession, sql: str) -> int:
+    row = _again(lambda: session.sql(sql).first())
+    return int(row["num_affected_rows"]) if row is not None else 0
+
+
+def _text(text: str) -> str:
+    """Return a text as a literal that nothing breaks out of: Delta's DELETE has no parameters."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+def _day(day: date) -> str:
+    return f"DATE'{day.isoformat()}'"
+
+
+def _begin(day: date) -> str:
+    """Return when a day begins in UTC: compared with a time, a date is one of the session's."""
+    return f"TIMESTAMP'{day.isoformat()} 00:00:00 UTC'"
+
+
+def _again(action: Callable[[], Any]) -> Any:
+    """Do something, and once more where another writer came first."""
+    for _ in range(_TIMES):
+        try:
+            return action()
+        except Exception as error:
+            if not any(sign in str(error) for sign in _CONFLICTS):
+                raise
+            last = error
+    raise BusyTableError(
+        f"a table changed {_TIMES} times while it was being tidied up: try again later, and let one"
+        " process do it"
+    ) from last
+
+
+@contextmanager
+def _settings(session: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
+    """Set properties of a session for a while: it may be somebody else's."""
+    before = {key: session.conf.get(key, None) for key in given}
+    for key, value in given.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, earlier in before.items():
+            if earlier is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, earlier)

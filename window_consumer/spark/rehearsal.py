@@ -1,0 +1,86 @@
+"""All that commands do with Spark, done with nothing: so that Java loads the classes of it.
+
+``python -m window_consumer.spark.rehearsal ARCHIVE JAR...`` has Java write them to ``ARCHIVE``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from window_consumer.audit.spark import report as audit_report
+from window_consumer.audit.spark.findings import Rules
+from window_consumer.dlq.spark import places as dead_letter_places
+from window_consumer.dlq.spark.summary import (
+    Wishes,
+    findings,
+)
+from window_consumer.spark import (
+    class_archive,
+    session,
+)
+from window_consumer.spark import (
+    quarantine as quality,
+)
+from window_consumer.spark.jobs import JOBS
+from window_consumer.spark.plan import Plan
+from window_consumer.spark.tables import (
+    AUDIT,
+    BROKEN,
+)
+
+_NOBODY: Final = {"bootstrap.servers": "127.0.0.1:1"}
+_RECORD: Final = (
+    "CAST(NULL AS binary) AS key",
+    "CAST('{}' AS binary) AS value",
+    "'rehearsal' AS topic",
+    "0 AS partition",
+    "CAST(value AS bigint) AS offset",
+    "timestamp",
+    "0 AS timestampType",
+    "CAST(NULL AS array<struct<key: string, value: binary>>) AS headers",
+)
+
+
+def rehearse(spark: SparkSession, directory: str) -> None:
+    """Write tables in a directory, and answer questions from them."""
+    plan = Plan(kafka=_NOBODY, directory=directory)
+    given = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load()
+
+    def write(records: DataFrame, batch: int) -> None:
+        broken = BROKEN.make(spark, plan)
+        for job in JOBS.values():
+            judged = job.judge(records)
+            rows = job.rows(quality.readable(judged), plan)
+            job.table.append(rows, job.table.make(spark, plan), job.name, batch)
+            BROKEN.append(quality.quarantined(judged, job.name), broken, job.name, batch)
+
+    writer = given.selectExpr(*_RECORD).writeStream.foreachBatch(write)
+    place = str(Path(directory, "checkpoint"))
+    writer.option("checkpointLocation", place).trigger(availableNow=True).start().awaitTermination()
+
+    rows = audit_report.counts(spark, plan.table(AUDIT.name), 0)
+    made = audit_report.report(rows, Rules(now_ms=0, grace_ms=1000), audit_report.Scope(since_ms=0))
+    made.findings.collect()
+    made.latencies.collect()
+    wishes = Wishes(asked_ms=0)
+    if (letters := dead_letter_places.table(spark, plan, wishes)) is not None:
+        findings(letters.letters, wishes, letters.name, letters.unreadable)
+
+
+def main(archive: str, jars: Sequence[str]) -> None:
+    """Start Spark, rehearse, and end it."""
+    properties = {"spark.driver.defaultJavaOptions": class_archive.writing(archive)}
+    spark = session.start("rehearsal", "local[2]", list(map(Path, jars)), properties, short=True)
+    with TemporaryDirectory(dir=Path(archive).parent) as directory:
+        rehearse(spark, directory)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

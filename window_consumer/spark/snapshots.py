@@ -1,0 +1,105 @@
+"""Tables as they are now, for questions of seconds: Spark reads the files that the log names.
+
+Spark's own reader of Delta asks the log anew for each question, by jobs of its own. Where the log
+can be read without Spark, it is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import StructType
+
+from window_consumer.spark.plan import (
+    GENERATION,
+    writer_of,
+)
+
+_MISSING: Final = ("DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
+_PATTERNS: Final = frozenset("{}[]*?\\")
+"""In the name of a file Spark takes them for a pattern of names."""
+
+_ALL: Mapping[str, str] = {}
+
+
+@frozen
+class Snapshot:
+    """A table's rows, and when it was changed last."""
+
+    rows: DataFrame
+    """With all columns of the table's schema; those that an older version lacks are null."""
+    changed_ms: int
+    is_empty: bool
+    """Whether it is known without a look at the rows that there are none."""
+
+
+def of(
+    session: SparkSession, path: str, schema: StructType, where: Mapping[str, str] = _ALL
+) -> Snapshot | None:
+    """Return a table as it is now; None where it was not made yet.
+
+    ``where`` gives values of columns that it is partitioned by: only these rows.
+    """
+    if "://" in path or _PATTERNS & set(path):
+        return _by_spark(session, path, schema, where)
+    try:
+        log = DeltaTable(path)
+    except TableNotFoundError:
+        return None
+    files = _names(log, path, where)
+    changed_ms = log.history(1)[0]["timestamp"]
+    if not files:
+        return Snapshot(session.createDataFrame([], schema), changed_ms, is_empty=True)
+    read = session.read.schema(schema).option("basePath", path)
+    rows = _only(read.parquet(*files), where)
+    return Snapshot(rows.select(*schema.names), changed_ms, is_empty=False)
+
+
+def may_repeat(path: str, job: str) -> bool:
+    """Tell whether a table can have Kafka records twice: where its job was begun anew."""
+    if "://" in path or _PATTERNS & set(path):
+        return True
+    return (DeltaTable(path).transaction_version(writer_of(job)) or 0) >= GENERATION
+
+
+def _names(log: DeltaTable, path: str, where: Mapping[str, str]) -> Sequence[str]:
+    """Return the names of its files; in the addresses of them a space is %20."""
+    chosen = [(column, "=", value) for column, value in where.items()]
+    root = log.table_uri.rstrip("/").removeprefix("file://")
+    files = log.file_uris(file_pruning_predicate=chosen or None)
+    return [path + each.removeprefix("file://")[len(root) :] for each in files]
+
+
+def _by_spark(
+    session: SparkSession, path: str, schema: StructType, where: Mapping[str, str]
+) -> Snapshot | None:
+    try:
+        rows = session.read.format("delta").load(path)
+    except AnalysisException as error:
+        if (error.getCondition() or "").startswith(_MISSING):
+            return None
+        raise
+    columns = [
+        F.col(each.name) if each.name in rows.columns else F.lit(None).cast(each.dataType)
+        for each in schema
+    ]
+    named = [column.alias(name) for column, name in zip(columns, schema.names, strict=True)]
+    (change,) = (
+        session.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1")
+        .select(F.unix_millis("timestamp").alias("at"))
+        .collect()
+    )
+    return Snapshot(_only(rows, where).select(*named), change["at"], is_empty=False)
+
+
+def _only(rows: DataFrame, where: Mapping[str, str]) -> DataFrame:
+    for column, value in where.items():
+        rows = rows.where(F.col(column) == value)
+    return rows

@@ -1,0 +1,1 @@
+"""A Kafka cluster in memory: broker, group, topics, source and sink."""

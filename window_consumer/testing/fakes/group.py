@@ -1,0 +1,199 @@
+"""A consumer group in memory: who owns which partition, and what is committed.
+
+Two kinds of rebalance, like Kafka's. Incremental: a member gives up what it loses and keeps the
+rest, and a partition gets its new owner once the old one has given it up. Eager: every member
+gives everything up, then everything is dealt out anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from attrs import frozen
+
+from window_consumer.model.errors import CommitFailedError
+from window_consumer.model.protocols import (
+    Commit,
+    Committed,
+)
+from window_consumer.model.record import TopicPartition
+
+CountPartitions = Callable[[str], int]
+"""Tells how many partitions a topic has, 0 where there is no such topic."""
+
+
+class GroupMember(Protocol):
+    """What a group sees of a consumer."""
+
+    topics: Sequence[str]
+
+    @property
+    def held(self) -> Sequence[TopicPartition]:
+        """The partitions that it believes to own."""
+
+
+@frozen
+class Refusal:
+    """A planned failure of a commit; ``written`` where only the answer is bad news."""
+
+    error: CommitFailedError
+    written: bool = False
+
+
+@frozen
+class Applied:
+    """A commit that was written, for checkers."""
+
+    member: GroupMember | None
+    """None where an administrator wrote it."""
+    commit: Commit
+
+
+class FakeGroup:
+    """One consumer group. Owner: one thread."""
+
+    def __init__(self, name: str, count_partitions: CountPartitions, *, incremental: bool):
+        self.name = name
+        self.incremental = incremental
+        self.commit_fault: Callable[[Commit], Refusal | None] = lambda _commit: None
+        """What goes wrong with the commits that come next."""
+        self.max_metadata_bytes = 4095
+        self.applied: list[Applied] = []
+        """Every commit that was written, in order."""
+        self._count_partitions = count_partitions
+        self._joined: dict[GroupMember, int] = {}
+        """The members, with the generation that each has heard of."""
+        self._dealt: dict[GroupMember, None] = {}
+        """Eager: who has got its partitions in this generation."""
+        self._owners: dict[TopicPartition, GroupMember] = {}
+        self._targets: dict[TopicPartition, GroupMember] = {}
+        self._committed: dict[TopicPartition, Committed] = {}
+        self._generation = 0
+        self._turns = 0
+
+    # ---- members
+
+    @property
+    def members(self) -> Sequence[GroupMember]:
+        """Who belongs to the group, in the order of joining."""
+        return list(self._joined)
+
+    def has(self, member: GroupMember) -> bool:
+        """Tell whether the broker counts a consumer among the members."""
+        return member in self._joined
+
+    def owner(self, name: TopicPartition) -> GroupMember | None:
+        """Return who owns a partition."""
+        return self._owners.get(name)
+
+    def join(self, member: GroupMember) -> None:
+        """Take a member in, or note that it reads other topics now."""
+        self._joined.setdefault(member, 0)
+        self.rebalance()
+
+    def leave(self, member: GroupMember) -> None:
+        """Let a member go, or throw it out: what it owned is free at once."""
+        if member in self._joined:
+            del self._joined[member]
+            self.release(member, [n for n, owner in self._owners.items() if owner is member])
+            self.rebalance()
+
+    def rebalance(self, *, turn: bool = False) -> None:
+        """Decide anew who should own what; with ``turn`` the partitions move on by one member.
+
+        Equal partition numbers of all topics stay together, as with Kafka's range assignor.
+        """
+        self._generation += 1
+        self._turns += turn
+        self._dealt.clear()
+        self._targets.clear()
+        for topic in sorted({topic for member in self._joined for topic in member.topics}):
+            readers = [member for member in self._joined if topic in member.topics]
+            count = self._count_partitions(topic)
+            share = max(1, -(-count // len(readers)))
+            for partition in range(count):
+                reader = readers[(partition // share + self._turns) % len(readers)]
+                self._targets[TopicPartition(topic, partition)] = reader
+
+    def to_give_up(self, member: GroupMember) -> list[TopicPartition]:
+        """Return what a member has to give up now."""
+        if self.incremental:
+            return [name for name in member.held if self._targets.get(name) is not member]
+        return list(member.held) if self._is_behind(member) else []
+
+    def to_take(self, member: GroupMember) -> list[TopicPartition] | None:
+        """Return what a member gets now, None where there is nothing to tell it.
+
+        Its first answer may be empty: a member learns that it has joined.
+        """
+        if not self.incremental and member.held:
+            return None
+        is_new = not self._joined[member]
+        self._joined[member] = self._generation
+        if self.incremental:
+            names = self._take(member)
+            return names if names or is_new else None
+        if member in self._dealt or any(map(self._is_behind, self._joined)):
+            return None
+        self._dealt[member] = None
+        return self._take(member)
+
+    def release(self, member: GroupMember, names: Sequence[TopicPartition]) -> None:
+        """Note that a member has given partitions up."""
+        for name in names:
+            if self._owners.get(name) is member:
+                del self._owners[name]
+
+    def _is_behind(self, member: GroupMember) -> bool:
+        return self._joined[member] < self._generation
+
+    def _take(self, member: GroupMember) -> list[TopicPartition]:
+        names = [
+            name
+            for name, target in self._targets.items()
+            if target is member and name not in self._owners
+        ]
+        self._owners.update(dict.fromkeys(names, member))
+        return names
+
+    # ---- offsets
+
+    def committed(self, name: TopicPartition) -> Committed:
+        """Return what is committed of a partition."""
+        return self._committed.get(name, Committed(None, ""))
+
+    def write(self, member: GroupMember, commit: Commit) -> CommitFailedError | None:
+        """Take a commit, or say why not.
+
+        Like Kafka's brokers it does not ask whether the member owns the partition.
+        """
+        if member not in self._joined:
+            return CommitFailedError("the coordinator does not know this member", retriable=False)
+        if commit.name.partition >= self._count_partitions(commit.name.topic):
+            return CommitFailedError(f"there is no {commit.name}")
+        size = len(commit.metadata.encode())
+        if size > self.max_metadata_bytes:
+            text = f"{commit.name}: {size} bytes of metadata, {self.max_metadata_bytes} are taken"
+            return CommitFailedError(text, metadata_too_large=True)
+        refusal = self.commit_fault(commit)
+        if refusal is None or refusal.written:
+            self._store(member, commit)
+        return None if refusal is None else refusal.error
+
+    def write_as_administrator(self, commit: Commit) -> None:
+        """Move a committed offset by hand; ``RuntimeError`` while the group has members."""
+        if self._joined:
+            msg = f"group {self.name} has members: Kafka refuses to move its offsets"
+            raise RuntimeError(msg)
+        self._store(None, commit)
+
+    def forget(self, topic: str) -> None:
+        """Drop what is committed of a topic that was deleted."""
+        self._committed = {
+            name: each for name, each in self._committed.items() if name.topic != topic
+        }
+
+    def _store(self, member: GroupMember | None, commit: Commit) -> None:
+        self._committed[commit.name] = Committed(commit.next_offset, commit.metadata)
+        self.applied.append(Applied(member, commit))

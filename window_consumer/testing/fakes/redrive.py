@@ -1,0 +1,167 @@
+"""What a redrive works with, on a fake broker: dead letters read on, copies that are acked.
+
+They do what ``kafka.log_reader`` and ``kafka.log_writer`` do, one step after the other, so that a
+process may end between any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from random import Random
+
+from attrs import evolve, frozen
+
+from window_consumer.model.errors import (
+    PublishFailedError,
+    RunError,
+)
+from window_consumer.model.protocols import (
+    Commit,
+    Copy,
+)
+from window_consumer.model.record import TopicPartition
+from window_consumer.testing.fakes.broker import FakeBroker
+from window_consumer.testing.fakes.log import FakeMessage
+from window_consumer.testing.fakes.sink import (
+    FakeSink,
+    FateOf,
+)
+from window_consumer.testing.fakes.topics import FakeTopics
+
+Step = Callable[[], None]
+"""Called between two steps: the world goes on, or the process ends."""
+
+
+@frozen
+class _Span:
+    """How far one partition is read, and how far it is to be read."""
+
+    next_offset: int
+    end: int
+
+
+class FakeLetters:
+    """Reads a topic on in the name of a group that nobody joins. Owner: one thread."""
+
+    def __init__(self, broker: FakeBroker, group: str, rng: Random, step: Step, may_die: Step):
+        self._broker = broker
+        self._group = broker.group(group)
+        self._rng = rng
+        self._step = step
+        self._may_die = may_die
+        """Like ``step`` where nobody else can do anything meanwhile."""
+        self._mark = ""
+        self._spans: dict[TopicPartition, _Span] = {}
+        self._committed: dict[TopicPartition, int | None] = {}
+        self._passed: set[TopicPartition] = set()
+
+    def begin(self, topic: str, mark: str, *, restart: bool) -> None:
+        """Go to where the group stands, or to the beginning, and note where the logs end now."""
+        self._mark = mark
+        for log in self._broker.topics.by_name[topic].logs:
+            stands = self._group.committed(log.name)
+            found = stands.next_offset
+            ours = stands.metadata == mark and not restart
+            start = found if ours and found is not None and log.holds(found) else log.start
+            self._spans[log.name] = _Span(start, log.end)
+            self._committed[log.name] = found
+
+    def read(self, max_records: int) -> Sequence[FakeMessage]:
+        """Return the next records of some partition, none at the end of all of them."""
+        self._step()
+        unread = [name for name, span in self._spans.items() if span.next_offset < span.end]
+        self._rng.shuffle(unread)
+        for name in unread:
+            span = self._spans[name]
+            most = 1 + int(self._rng.random() * max_records)
+            messages, next_offset = self._broker.log(*name).read(span.next_offset, most)
+            messages = [each for each in messages if each.offset() < span.end]
+            self._spans[name] = evolve(span, next_offset=min(next_offset, span.end))
+            self._passed.add(name)
+            if messages:
+                return messages
+        return ()
+
+    def progress(self) -> dict[TopicPartition, int]:
+        """Return how far is read what was read at all."""
+        return {name: self._spans[name].next_offset for name in self._passed}
+
+    def check_alone(self) -> None:
+        """Raise RunError where somebody else has moved the group since our last commit."""
+        self._step()
+        for name, offset in self._committed.items():
+            found = self._group.committed(name).next_offset
+            if found != offset:
+                raise RunError(f"the progress of {name} was {offset}, somebody made it {found}")
+
+    def commit(self) -> None:
+        """Commit the progress; raises CommitFailedError where that fails."""
+        commits = [Commit(name, offset, self._mark) for name, offset in self.progress().items()]
+        # Who commits between check_alone and this is not noticed: hardly ever, as it is one moment.
+        self._may_die()
+        for commit in commits:
+            refusal = self._group.commit_fault(commit)
+            if refusal is None or refusal.written:
+                self._group.write_as_administrator(commit)
+                self._committed[commit.name] = commit.next_offset
+            if refusal is not None:
+                raise refusal.error
+        self._step()
+
+
+class FakeOutlet:
+    """Writes copies and waits for all acks at once. Owner: one thread.
+
+    What goes to one topic arrives in its order; which topic is first, chance decides.
+    """
+
+    def __init__(
+        self,
+        topics: FakeTopics,
+        fate_of: FateOf,
+        make_sink: Callable[[FakeTopics, FateOf], FakeSink],
+        rng: Random,
+        step: Step,
+    ):
+        self._make_sink = partial(make_sink, topics, fate_of)
+        self._sinks: dict[str, FakeSink] = {}
+        self._rng = rng
+        self._step = step
+        self._sent = 0
+        self._failed: dict[int, PublishFailedError] = {}
+
+    def send(self, copies: Sequence[Copy]) -> None:
+        """Send copies; raises PublishFailedError where the client's queue stays full."""
+        for copy in copies:
+            self._step()
+            place = self._sent
+            self._sent += 1
+            sink = self._sinks.get(copy.topic)
+            if sink is None:
+                sink = self._sinks[copy.topic] = self._make_sink()
+            sink.write(copy, partial(self._answer, place))
+            failure = self._failed.get(place)
+            if failure is not None:
+                raise failure
+            if self._rng.random() < 0.3:
+                self._serve(self._sinks.values())
+
+    def _answer(self, place: int, error: PublishFailedError | None) -> None:
+        if error is not None:
+            self._failed[place] = error
+
+    def acks(self) -> Mapping[int, PublishFailedError]:
+        """Wait until all that was sent is answered; return what is too large, by its place."""
+        while waiting := [sink for sink in self._sinks.values() if sink.unanswered]:
+            self._step()
+            self._serve(waiting)
+        self._step()
+        failed, self._failed, self._sent = self._failed, {}, 0
+        for error in failed.values():
+            if not error.too_large:
+                raise error
+        return failed
+
+    def _serve(self, sinks: Collection[FakeSink]) -> None:
+        self._rng.choice(list(sinks)).serve(at_most=1)

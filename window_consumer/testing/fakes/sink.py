@@ -1,0 +1,92 @@
+"""A Sink that writes into a fake broker's topics and answers when it is served."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+
+from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.protocols import (
+    Copy,
+    Delivery,
+)
+from window_consumer.model.record import TopicPartition
+from window_consumer.testing.fakes.log import FakeMessage
+from window_consumer.testing.fakes.topics import (
+    FakeTopics,
+    partition_of,
+    size_of,
+)
+
+
+class Fate(Enum):
+    """What becomes of a copy that is not too large."""
+
+    ACKED = "acked"
+    LOST = "timed out and was not written"
+    WRITTEN = "timed out although it was written"
+    QUEUE_FULL = "the client's queue was full"
+
+
+FateOf = Callable[[Copy], Fate]
+
+
+class FakeSink:
+    """Writes copies; each is answered once, in ``serve``. Owner: one thread."""
+
+    def __init__(self, topics: FakeTopics, fate_of: FateOf):
+        self._topics = topics
+        self._fate_of = fate_of
+        self._unanswered: deque[tuple[Copy, Delivery, Fate]] = deque()
+
+    @property
+    def unanswered(self) -> int:
+        """How many copies wait for their answer."""
+        return len(self._unanswered)
+
+    def write(self, copy: Copy, on_delivery: Delivery) -> None:
+        """Send a copy; what cannot be queued is answered here."""
+        fate = self._fate_of(copy)
+        if fate is Fate.QUEUE_FULL:
+            on_delivery(PublishFailedError(f"copy to {copy.topic}: the producer's queue is full"))
+        else:
+            self._unanswered.append((copy, on_delivery, fate))
+
+    def serve(self, timeout_s: float = 0.0, at_most: int | None = None) -> None:  # noqa: ARG002 - there is nothing to wait for
+        """Hand out the answers, the first ``at_most`` where that is given."""
+        count = len(self._unanswered) if at_most is None else min(at_most, len(self._unanswered))
+        for _ in range(count):
+            copy, on_delivery, fate = self._unanswered.popleft()
+            on_delivery(self._decide(copy, fate))
+
+    def close(self, timeout_s: float) -> int:
+        """Hand out what is missing; returns 0, everything is answered."""
+        self.serve(timeout_s)
+        return len(self._unanswered)
+
+    def append(self, name: TopicPartition, copy: Copy) -> FakeMessage:
+        """Write a copy into its log."""
+        return self._topics.write(name, copy.key, copy.value, copy.headers, copy.timestamp)
+
+    def _decide(self, copy: Copy, fate: Fate) -> PublishFailedError | None:
+        topic = self._topics.by_name.get(copy.topic)
+        if topic is None:
+            return PublishFailedError(f"copy to {copy.topic}: there is no such topic", refused=True)
+        size = size_of(copy.key, copy.value, copy.headers)
+        if size > topic.max_message_bytes:
+            text = f"copy to {copy.topic}: {size} bytes, {topic.max_message_bytes} are taken"
+            return PublishFailedError(text, too_large=True)
+        if fate is not Fate.LOST:
+            partition = copy.partition
+            if partition is None:
+                partition = partition_of(copy.key or b"", len(topic.logs))
+            if partition >= len(topic.logs):
+                return PublishFailedError(
+                    f"copy to {copy.topic}: there is no partition {partition}", refused=True
+                )
+            name = TopicPartition(copy.topic, partition)
+            self.append(name, copy)
+        if fate is Fate.ACKED:
+            return None
+        return PublishFailedError(f"copy to {copy.topic}: no answer in time")

@@ -1,0 +1,359 @@
+"""A Source on a fake broker: one member of one group.
+
+It behaves like the real client where that matters: rebalances, answers to commits and errors are
+told within ``poll``; a pause throws away what was prefetched; a position is not known again until
+something was read; asking for no record at all may still bring one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from window_consumer.engine.offsets import after
+from window_consumer.model.errors import (
+    BrokerUnavailableError,
+    CommitFailedError,
+    GivenUpError,
+    MissingTopicError,
+    RunError,
+    WindowConsumerError,
+)
+from window_consumer.model.headers import LostHeaders
+from window_consumer.model.protocols import (
+    Batch,
+    Commit,
+    CommitResults,
+    Committed,
+    Listener,
+    TopicFacts,
+)
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+from window_consumer.testing.fakes.group import FakeGroup
+from window_consumer.testing.fakes.log import (
+    FakeLog,
+    FakeMessage,
+)
+from window_consumer.testing.fakes.topics import FakeTopics
+
+Results = dict[TopicPartition, CommitFailedError | None]
+
+PREFETCH = 20
+"""Records of a partition that are fetched at once: they are delivered whatever happens to the log
+meanwhile."""
+
+
+class Reading:
+    """Where a source stands in one partition. Owner: its source."""
+
+    __slots__ = ("fetch_from", "fetched", "paused", "position", "reads_on", "stands")
+
+    def __init__(self, offset: int | None):
+        self.fetched: deque[FakeMessage] = deque()
+        self.fetch_from = 0
+        self.reads_on = 0
+        """The position once everything that was fetched is delivered."""
+        self.position: int | None = None
+        self.paused = False
+        self.stands = False
+        """Out of range, or without a topic: nothing is read until a seek."""
+        self.go_to(offset)
+
+    def go_to(self, offset: int | None) -> None:
+        """Read on from an offset; None pauses until it is known."""
+        self.fetched.clear()
+        self.position = None
+        self.paused = offset is None
+        self.stands = False
+        self.fetch_from = self.reads_on = offset or 0
+
+    def fetch(self, log: FakeLog) -> None:
+        """Fetch what comes next; markers alone move the position, too."""
+        messages, self.reads_on = log.read(self.fetch_from, PREFETCH)
+        if not messages and self.reads_on > self.fetch_from:
+            self.position = self.reads_on
+        self.fetched.extend(messages)
+        self.fetch_from = self.reads_on
+
+    def deliver(self, offset: int) -> None:
+        """Note that the record at this offset was handed out, and all before it."""
+        self.position = after(offset) if self.fetched else self.reads_on
+
+    def pause(self) -> None:
+        """Deliver nothing until the next ``go_to``."""
+        self.paused = True
+        self.fetched.clear()
+
+
+class FakeSource:
+    """One member of a group on a fake broker. Owner: one thread."""
+
+    def __init__(self, topics: FakeTopics, group: FakeGroup):
+        self.topics: Sequence[str] = ()
+        self.in_callback = False
+        """The listener is being told of a rebalance."""
+        self.max_batch: int | None = None
+        """A poll returns at most so many records, whatever is asked for."""
+        self.answers_held = False
+        """Answers to commits are kept until this is False again."""
+        self._cluster = topics
+        self._group = group
+        self._listener: Listener | None = None
+        self._readings: dict[TopicPartition, Reading] = {}
+        self._sent: deque[Commit] = deque()
+        self._answers: deque[Results] = deque()
+        self._errors: deque[tuple[TopicPartition, WindowConsumerError | None]] = deque()
+        self._raised: BaseException | None = None
+        self._moved: set[TopicPartition] = set()
+        """Where reading begins elsewhere since what a poll returns was taken."""
+        self._next = 0
+
+    @property
+    def held(self) -> Sequence[TopicPartition]:
+        """The partitions that are assigned, as far as this member has heard."""
+        return list(self._readings)
+
+    def is_out_of_range(self, name: TopicPartition) -> bool:
+        """Tell whether reading stands because the position lies outside of the log."""
+        reading = self._readings.get(name)
+        return reading is not None and reading.stands
+
+    # ---- membership
+
+    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+        """Join the group for these topics, or change what the group reads."""
+        self._listener = listener
+        if list(topics) != list(self.topics):
+            self.topics = list(topics)
+            # Who was thrown out joins again after it has heard what it lost.
+            if self._group.has(self) or not self._readings:
+                self._group.join(self)
+
+    def _rebalance(self, listener: Listener) -> None:
+        """Tell the listener at most one thing, as Kafka needs a round trip between two."""
+        if not self._group.has(self):
+            self._give_up(listener.on_lost, self.held)
+            self._group.join(self)
+        elif leaving := self._group.to_give_up(self):
+            self._give_up(listener.on_revoked, leaving)
+        elif (names := self._group.to_take(self)) is not None:
+            self._readings.update((name, Reading(None)) for name in names)
+            self._tell(listener.on_assigned, names)
+
+    def _give_up(
+        self, tell: Callable[[Sequence[TopicPartition]], None], names: Sequence[TopicPartition]
+    ) -> None:
+        if names:
+            self._tell(tell, names)
+        for name in names:
+            self._readings.pop(name, None)
+        self._group.release(self, names)
+
+    def _tell(
+        self, tell: Callable[[Sequence[TopicPartition]], None], names: Sequence[TopicPartition]
+    ) -> None:
+        self.in_callback = True
+        try:
+            tell(names)
+        except BaseException as exception:
+            self._raised = exception
+        finally:
+            self.in_callback = False
+
+    # ---- records
+
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Batch]:  # noqa: ARG002 - nothing comes by waiting
+        """Return records, a batch for each partition, and serve the listener.
+
+        Like the real client it returns up to one record where none was asked for.
+        """
+        listener = self._listener
+        if listener is None:
+            raise RunError("the source is closed, or has not subscribed yet")
+        limit = max(1, max_records)
+        batches = self._take(limit if self.max_batch is None else min(limit, self.max_batch))
+        self._flush()
+        self._rebalance(listener)
+        if self._raised is not None:
+            # As with the real client, what was read is lost and the positions lie behind it.
+            raised, self._raised = self._raised, None
+            raise raised
+        while self._answers and not self.answers_held:
+            listener.on_committed(self._answers.popleft())
+        self._moved.clear()
+        self._tell_errors(listener)
+        return [batch for batch in batches if batch.name not in self._moved]
+
+    def _tell_errors(self, listener: Listener) -> None:
+        while self._errors:
+            name, error = self._errors.popleft()
+            if error is not None:
+                listener.on_error(error)
+            elif name in self._readings and self._readings[name].stands:
+                listener.on_out_of_range(name)
+
+    def _take(self, limit: int) -> list[Batch]:
+        """Deliver what was fetched, beginning with another partition each time."""
+        batches: list[Batch] = []
+        names = list(self._readings)
+        self._next += 1
+        for index in range(len(names)):
+            name = names[(self._next + index) % len(names)]
+            reading = self._readings[name]
+            if reading.paused or reading.stands or not limit:
+                continue
+            if not reading.fetched:
+                self._fetch(name, reading)
+            messages: list[Message] = []
+            while reading.fetched and len(messages) < limit:
+                messages.append(reading.fetched.popleft())
+            if messages:
+                limit -= len(messages)
+                batch = Batch.of(name, messages)
+                lost = (each for each in messages if type(each.headers()) is LostHeaders)
+                batch.unreadable.extend(each.offset() for each in lost)
+                batches.append(batch)
+                reading.deliver(messages[-1].offset() or 0)
+        return batches
+
+    def _fetch(self, name: TopicPartition, reading: Reading) -> None:
+        log = self._cluster.log(name)
+        if name in self._cluster.leaderless:
+            return
+        if log is None:
+            reading.stands = True
+            self._errors.append((name, MissingTopicError(f"{name}: unknown topic or partition")))
+        elif not log.holds(reading.fetch_from):
+            reading.stands = True
+            self._errors.append((name, None))
+        else:
+            reading.fetch(log)
+
+    # ---- positions
+
+    def start(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Begin to read assigned partitions at these offsets; those with None stay paused."""
+        for name, offset in offsets.items():
+            self._go_to(name, offset)
+
+    def seek(self, name: TopicPartition, offset: int) -> None:
+        """Go on reading a partition at this offset, also where it was paused."""
+        self._go_to(name, offset)
+
+    def pause(self, names: Sequence[TopicPartition]) -> None:
+        """Deliver nothing of these partitions; what was prefetched is thrown away."""
+        for name in names:
+            if name in self._readings:
+                self._readings[name].pause()
+
+    def positions(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return how far each partition was read since its last start or seek."""
+        return {
+            name: reading.position
+            for name in names
+            if (reading := self._readings.get(name)) and reading.position is not None
+        }
+
+    def log_ends(self, names: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the ends of the logs; asks nobody, so it works in any weather."""
+        logs = {name: self._cluster.log(name) for name in names}
+        return {name: log.end for name, log in logs.items() if log is not None}
+
+    def log_range(self, name: TopicPartition, timeout_s: float) -> tuple[int, int]:  # noqa: ARG002 - answers at once
+        """Return a log's first offset and its end; a RunError in trouble."""
+        self._cluster.ask(f"log of {name}")
+        if name in self._cluster.leaderless:
+            raise BrokerUnavailableError(f"log of {name}: it has no leader")
+        log = self._cluster.log(name)
+        if log is None:
+            raise RunError(f"log of {name}: unknown topic or partition")
+        return log.start, log.end
+
+    def log_ranges(
+        self, names: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, tuple[int, int] | WindowConsumerError]:
+        """Return first offset and end of each log, or why they are not known."""
+        found: dict[TopicPartition, tuple[int, int] | WindowConsumerError] = {}
+        for name in names:
+            try:
+                found[name] = self.log_range(name, timeout_s)
+            except RunError as error:
+                found[name] = error
+        return found
+
+    def facts(self, topics: Sequence[str], timeout_s: float) -> Mapping[str, TopicFacts]:  # noqa: ARG002 - answers at once
+        """Return what the cluster says of topics; those that do not exist are left out."""
+        self._cluster.ask("topics")
+        found = {topic: self._cluster.facts(topic) for topic in topics}
+        return {topic: facts for topic, facts in found.items() if facts is not None}
+
+    def _go_to(self, name: TopicPartition, offset: int | None) -> None:
+        reading = self._readings.get(name)
+        if reading is None:
+            raise RunError(f"{name} cannot be read: it is not assigned")
+        reading.go_to(offset)
+        self._moved.add(name)
+
+    # ---- commits
+
+    def commit(self, commits: Sequence[Commit]) -> None:
+        """Send commits; the listener hears of them in a later ``poll``.
+
+        It does not hear any more of earlier commits of these partitions.
+        """
+        for answers in self._answers:
+            for commit in commits:
+                answers.pop(commit.name, None)
+        self._sent.extend(commits)
+
+    def commit_now(self, commits: Sequence[Commit], timeout_s: float) -> CommitResults:  # noqa: ARG002 - answers at once
+        """Send commits and wait for the answers; those sent earlier arrive before them.
+
+        The client is served meanwhile: the listener may hear of a rebalance.
+        """
+        self._flush()
+        results = self._write(commits)
+        if commits and self._listener is not None and not self.in_callback:
+            before = set(self._readings)
+            self._rebalance(self._listener)
+            for name in before.difference(self._readings).intersection(results):
+                if results[name] is not None:
+                    results[name] = GivenUpError()
+        return results
+
+    def committed(
+        self,
+        names: Sequence[TopicPartition],
+        timeout_s: float,  # noqa: ARG002 - answers at once
+    ) -> Mapping[TopicPartition, Committed]:
+        """Read what is committed; raises a RunError where the cluster does not answer."""
+        self._cluster.ask("committed offsets")
+        return {name: self._group.committed(name) for name in names}
+
+    def _flush(self) -> None:
+        """Let the commits arrive that were sent."""
+        if self._sent:
+            self._answers.append(self._write(self._sent))
+            self._sent.clear()
+
+    def _write(self, commits: Sequence[Commit]) -> Results:
+        return {commit.name: self._group.write(self, commit) for commit in commits}
+
+    # ---- the end
+
+    def close(self, timeout_s: float) -> bool:  # noqa: ARG002 - ends at once
+        """Leave the group; the listener is not told, like the real client's owner."""
+        self._flush()
+        self._listener = None
+        self._readings.clear()
+        self._group.leave(self)
+        return True
+
+    def die(self) -> None:
+        """End without a word, as by kill -9: the group notices when it evicts the member."""
+        self._listener = None
+        self._sent.clear()
+        self._readings.clear()

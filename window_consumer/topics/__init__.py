@@ -1,0 +1,1 @@
+"""The topics that workers write to: found, checked, created and planned."""

@@ -1,0 +1,71 @@
+"""What a worker, and whoever looks after its dead letters, has to be allowed to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from attrs import evolve, frozen
+
+from window_consumer.config import (
+    Config,
+    WorkerConfig,
+)
+
+Kind = Literal["topic", "group", "transactional-id"]
+
+
+@frozen
+class Right:
+    """Operations that have to be allowed on a resource; their names are Kafka's, as in ``READ``."""
+
+    kind: Kind
+    name: str
+    operations: tuple[str, ...]
+    why: str
+    is_prefix: bool = False
+    """All resources whose names begin with ``name``."""
+
+
+def rights_of(
+    worker: WorkerConfig, sources: Sequence[str], *, create: bool, dead_letters: bool
+) -> Iterator[Right]:
+    """Yield what one worker needs, then what ``dlq`` commands need beyond that.
+
+    ``create`` stands for ``topics.create``, ``dead_letters`` for whether it writes any.
+    """
+    # Without the source's settings the topics for copies would be made with defaults.
+    reads = ("READ", "DESCRIBE", *(("DESCRIBE_CONFIGS",) if create else ()))
+    copies = ("READ", "WRITE", "DESCRIBE", *(("CREATE", "ALTER") if create else ()))
+    prefix = f"{worker.group}."
+    for source in sources:
+        yield Right("topic", source, reads, f"{worker.name} reads it")
+    yield Right("group", worker.group, ("READ",), f"the group of {worker.name}")
+    yield Right("topic", prefix, copies, f"copies of the records of {worker.name}", is_prefix=True)
+    if dead_letters:
+        progress = f"{prefix}redrive."
+        limits = ("DESCRIBE_CONFIGS",)
+        yield Right("topic", prefix, limits, "dlq redrive: how large a batch may be", True)
+        yield Right("group", progress, ("READ",), "dlq redrive: its progress", is_prefix=True)
+        transactions = ("WRITE", "DESCRIBE")
+        why = "dlq redrive --transactional"
+        yield Right("transactional-id", progress, transactions, why, is_prefix=True)
+
+
+def rights_of_telemetry(config: Config) -> Iterator[Right]:
+    """Yield what the trace and the audit need."""
+    operations = ("WRITE", "DESCRIBE", *(("CREATE",) if config.topics.create else ()))
+    if config.trace.sample is not None:
+        yield Right("topic", config.trace.topic, operations, "the message trace")
+    if config.audit.enabled:
+        yield Right("topic", config.audit.topic, operations, "the audit")
+
+
+def merged(rights: Iterable[Right]) -> list[Right]:
+    """Join rights that differ only in what they are for: workers of one group share some."""
+    found: dict[Right, list[str]] = {}
+    for right in rights:
+        reasons = found.setdefault(evolve(right, why=""), [])
+        if right.why not in reasons:
+            reasons.append(right.why)
+    return [evolve(right, why="; ".join(reasons)) for right, reasons in found.items()]

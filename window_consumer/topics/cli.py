@@ -1,0 +1,174 @@
+"""``window-consumer topics``: the topics that workers write to, for those who make them by hand.
+
+``window-consumer topics plan``: all ladder topics with their settings, and the ACLs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from window_consumer.app.loading import load_app
+from window_consumer.cli import options as common
+from window_consumer.cli.logs import set_up
+from window_consumer.cli.options import Duration
+from window_consumer.cli.output import (
+    OK,
+    explain,
+)
+from window_consumer.config import Mask
+from window_consumer.model.errors import UsageError
+from window_consumer.topics.formats.kafka_scripts import as_shell
+from window_consumer.topics.formats.strimzi import as_strimzi
+from window_consumer.topics.formats.terraform import as_terraform
+from window_consumer.topics.plan import (
+    ClusterPlan,
+    Planner,
+    Sizes,
+)
+
+_WAIT_S = 10.0
+"""Somebody sits in front of it."""
+
+_MOST_REPLICAS = 32_767
+"""Kafka's protocol has 16 bits for it."""
+
+
+class Principal(click.ParamType[str]):
+    """A principal as Kafka writes it."""
+
+    name = "principal"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return it unchanged."""
+        text = str(value)
+        if not re.fullmatch(r"[A-Za-z]+:[^\x00-\x1f\x7f]+", text):
+            self.fail(f"{text!r} is no principal: write its kind, too, as in User:shop", param, ctx)
+        return text
+
+
+@click.command("plan")
+@click.argument("application", metavar="[MODULE:APP]", required=False)
+@common.config
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["cli", "terraform", "strimzi"]),
+    default="cli",
+    show_default=True,
+    help="Kafka's own scripts, the provider Mongey/kafka, or KafkaTopic and KafkaUser.",
+)
+@common.only
+@common.overrides
+@click.option(
+    "--principal",
+    type=Principal(),
+    metavar="User:NAME",
+    help="Who the workers are for Kafka; without it the output leaves that open.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Partitions of the source topics, instead of asking the cluster.",
+)
+@click.option(
+    "--replication-factor",
+    "replication",
+    type=click.IntRange(1, _MOST_REPLICAS),
+    metavar="N",
+    help="Replicas of the source topics, instead of asking the cluster.",
+)
+@click.option(
+    "--strimzi-cluster",
+    default="my-cluster",
+    show_default=True,
+    metavar="NAME",
+    help="The Kafka resource that Strimzi's documents belong to.",
+)
+@click.option(
+    "--start-timeout",
+    type=Duration(),
+    default=_WAIT_S,
+    metavar="DURATION",
+    help="Give up when no broker answers for so long (exit code 1). [default: 10s]",
+)
+def plan_command(**options: Any) -> int:
+    """Print the topics and ACLs that the workers need; change nothing.
+
+    Topics with copies have as many partitions and replicas as their source, which the cluster is
+    asked for, unless --partitions and --replication-factor say so. The application is needed where
+    its decorators say what the configuration does not: topics, groups, conditions, tokens.
+    """
+    formatter = set_up("text", "warning")
+    planner = _planner(options)
+    formatter.mask = Mask(planner.loaded.secrets)
+    try:
+        plans = planner.plans()
+        click.echo(_written(plans, options).rstrip())
+    except Exception as error:
+        return explain(error, formatter.mask)
+    return OK
+
+
+def _planner(options: dict[str, Any]) -> Planner:
+    more = {
+        "only": options["only"],
+        "overrides": options["overrides"],
+        "sizes": _sizes(options["partitions"], options["replication"]),
+        "timeout_s": options["start_timeout"],
+    }
+    if options["application"]:
+        app = load_app(options["application"])
+        return Planner.of_application(app, options["config"], **more)
+    return Planner.of_config(options["config"], **more)
+
+
+def _sizes(partitions: int | None, replication: int | None) -> Sizes | None:
+    if partitions is None and replication is None:
+        return None
+    if partitions is None or replication is None:
+        raise UsageError(
+            "--partitions and --replication-factor belong together: give both, or neither to ask"
+            " the cluster"
+        )
+    return Sizes(partitions, replication)
+
+
+def _of_workers(plans: list[ClusterPlan]) -> list[ClusterPlan]:
+    """Leave out a cluster that has only telemetry, and say so: no ``--only`` chooses it."""
+    chosen = [plan for plan in plans if not plan.is_for_telemetry]
+    for each in plans:
+        if each.is_for_telemetry:
+            names = " and ".join(topic.new.name for topic in each.topics)
+            chosen[0].notes.append(
+                f"{names}, for telemetry, are on another cluster ({each.bootstrap}) and not among"
+                " these: --format cli prints them."
+            )
+    return chosen
+
+
+def _written(plans: list[ClusterPlan], options: dict[str, Any]) -> str:
+    principal: str | None = options["principal"]
+    if options["form"] == "cli":
+        return as_shell(plans, principal)
+    plans = _of_workers(plans)
+    if len(plans) > 1:
+        each = "; ".join(f"{plan.bootstrap}: {', '.join(plan.workers)}" for plan in plans)
+        raise UsageError(
+            f"--format {options['form']} is for one cluster, and the workers use several ({each}):"
+            " choose those of one with --only"
+        )
+    if options["form"] == "terraform":
+        return as_terraform(plans[0], principal)
+    return as_strimzi(plans[0], principal, options["strimzi_cluster"])
+
+
+@click.group("topics")
+def topics_group() -> None:
+    """Topics and permissions that the workers of a configuration need."""
+
+
+topics_group.add_command(plan_command)

@@ -1,0 +1,231 @@
+"""Topics for copies: found, checked, and made where they are missing and that is allowed.
+
+Retry topics have as many partitions as their source, so that a record and its copies have one
+owner; a source that got more takes its levels along, and its entry for redriven records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import monotonic
+
+from attrs import evolve, frozen
+
+from window_consumer.app.plan import (
+    Plan,
+    PlannedWorker,
+)
+from window_consumer.config.names import wrong_name
+from window_consumer.engine.retry.copy_record import Target
+from window_consumer.engine.retry.retry_topics import Level
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.cluster.topics import (
+    NewCopyTopic,
+    Topic,
+)
+from window_consumer.model.errors import (
+    BrokerUnavailableError,
+    ConfigError,
+    MissingTopicError,
+    NotPermittedError,
+    WindowConsumerError,
+)
+from window_consumer.topics.ladder_topics import (
+    SEE_PLAN,
+    CopyTopic,
+    Model,
+    copy_topics,
+    new_copy_topic,
+)
+
+_CREATE_AGAIN_S = 10.0
+
+
+@frozen
+class Ladder:
+    """Where the copies of one source topic's records go."""
+
+    levels: Mapping[Level, Target]
+    dead_letters: Target | None
+    """None where no record becomes one."""
+
+    def target(self, level: Level | None) -> Target:
+        """Return the topic of a level, or that of the dead letters."""
+        found = self.dead_letters if level is None else self.levels[level]
+        if found is None:
+            msg = "this worker writes no dead letters"
+            raise LookupError(msg)
+        return found
+
+    @property
+    def targets(self) -> list[Target]:
+        """All of them."""
+        return [*self.levels.values(), *([self.dead_letters] if self.dead_letters else [])]
+
+
+class CopyTopics:
+    """The topics for copies of one worker. A ``dry`` one only asks whether they could be made."""
+
+    def __init__(self, plan: Plan, worker: PlannedWorker, cluster: Cluster, *, dry: bool):
+        self._plan = plan
+        self._worker = worker
+        self._cluster = cluster
+        self._dry = dry
+
+    def of(self, topics: Mapping[str, Topic]) -> dict[str, Ladder]:
+        """Find, or make, the topics for the copies of each source topic's records.
+
+        Raises MissingTopicError and NotPermittedError with what has to be done.
+        """
+        config, all_topics = self._worker.config, self._plan.config.topics
+        dead_letters = self._worker.writes_dead_letters
+        wanted = [
+            each
+            for name in topics
+            for each in copy_topics(config, all_topics, name, dead_letters=dead_letters)
+        ]
+        for each in wanted:
+            self._check_name(each)
+        there = self._existing([each.name for each in wanted])
+        missing = [each for each in wanted if each.name not in there]
+        if missing:
+            new = [self.new(each, topics[each.source]) for each in missing]
+            there.update(self._make(missing, new))
+        for each in wanted:
+            self._check_rights(there[each.name], each)
+            if each.level is not None:
+                there[each.name] = self._widened(there[each.name], topics[each.source])
+        return {
+            name: self._ladder(topic, [each for each in wanted if each.source == name], there)
+            for name, topic in topics.items()
+        }
+
+    def _ladder(
+        self, source: Topic, wanted: Sequence[CopyTopic], there: Mapping[str, Topic]
+    ) -> Ladder:
+        targets = {
+            each.level: Target(each.name, there[each.name].partitions, source.partitions)
+            for each in wanted
+        }
+        dead_letters = targets.pop(None, None)
+        return Ladder({level: t for level, t in targets.items() if level}, dead_letters)
+
+    def _check_name(self, wanted: CopyTopic) -> None:
+        """Raise ConfigError for a name that Kafka refuses; patterns match names of any length."""
+        wrong = wrong_name(wanted.name)
+        if wrong is not None:
+            key, what = ("dlq", "dead-letter") if wanted.level is None else ("retry", "retry")
+            place = self._plan.where("workers", self._worker.name, "group")
+            raise ConfigError(
+                f"{place}: workers.{self._worker.name}: the {what} topic of {wanted.source} would"
+                f" be {wanted.name}, which {wrong}: choose a shorter group or topics.{key}, or a"
+                " pattern that does not match this topic"
+            )
+
+    def _check_rights(self, topic: Topic, wanted: CopyTopic) -> None:
+        needed = ("WRITE",) if wanted.level is None else ("WRITE", "READ")
+        for operation in needed:
+            if topic.operations is not None and operation not in topic.operations:
+                lacks = missing_right(self._worker.name, operation, f"topic {topic.name}")
+                raise NotPermittedError(lacks)
+
+    def widen(self, names: Mapping[str, Topic]) -> None:
+        """Give topics with copies, by name, as many partitions as their source topics have.
+
+        Else a copy's partition and that of its source would have two owners.
+        """
+        for name, topic in self._existing(list(names)).items():
+            self._widened(topic, names[name])
+
+    def _widened(self, topic: Topic, source: Topic) -> Topic:
+        """Give a topic with copies as many partitions as its source has."""
+        if topic.partitions >= source.partitions or self._dry:
+            return topic
+        by_hand = (
+            f"kafka-topics.sh --bootstrap-server {self._cluster.bootstrap} --alter"
+            f" --topic {topic.name} --partitions {source.partitions}\n{SEE_PLAN}"
+        )
+        why = (
+            f"workers.{self._worker.name}: {topic.name} has {topic.partitions} partitions and"
+            f" {source.name} {source.partitions}"
+        )
+        if not self._plan.config.topics.create:
+            raise MissingTopicError(
+                f"{why}, and topics.create is false: give it as many:\n  {by_hand}"
+            )
+        try:
+            self._cluster.widen(topic.name, source.partitions)
+        except NotPermittedError as error:
+            raise NotPermittedError(
+                f"{why}, which may not be changed ({error}): allow ALTER on it, or give it as many"
+                f" by hand:\n  {by_hand}"
+            ) from error
+        return evolve(topic, partitions=source.partitions)
+
+    def _existing(self, names: Sequence[str]) -> dict[str, Topic]:
+        """Describe topics for copies; one that we may not see counts as missing."""
+        found = {}
+        for name in names:
+            try:
+                found.update(self._cluster.topics([name]))
+            except NotPermittedError:
+                continue
+        return found
+
+    def _make(
+        self, wanted: Sequence[CopyTopic], missing: Sequence[NewCopyTopic]
+    ) -> dict[str, Topic]:
+        commands = "\n".join(f"  {each.command(self._cluster.bootstrap)}" for each in missing)
+        what = _named(wanted)
+        is_one = len(missing) == 1
+        by_hand = f"make {'it' if is_one else 'them'} by hand:\n{commands}\n{SEE_PLAN}"
+        lacks = f"{what} {'is' if is_one else 'are'} missing"
+        where = self._plan.where("workers", self._worker.name, "group")
+        place = f"{where}: workers.{self._worker.name}"
+        if not self._plan.config.topics.create:
+            raise MissingTopicError(f"{place}: {lacks} and topics.create is false: {by_hand}")
+        try:
+            self._cluster.create(missing, validate_only=self._dry)
+        except NotPermittedError as error:
+            raise NotPermittedError(
+                f"{place}: {lacks} and may not be made ({error}): allow CREATE, or {by_hand}"
+            ) from error
+        except WindowConsumerError as error:
+            raise MissingTopicError(
+                f"{place}: {what} could not be made ({error}): {by_hand}"
+            ) from error
+        if self._dry:
+            return {
+                each.name: Topic(each.name, each.partitions, each.replication, None, None)
+                for each in missing
+            }
+        return self._wait_for([each.name for each in missing], by_hand)
+
+    def _wait_for(self, names: Sequence[str], by_hand: str) -> dict[str, Topic]:
+        """Return topics once the cluster knows them, which takes it a moment."""
+        deadline = monotonic() + _CREATE_AGAIN_S
+        while True:
+            there = self._cluster.topics(names)
+            if len(there) == len(names):
+                return there
+            if monotonic() > deadline:
+                raise BrokerUnavailableError(
+                    f"{', '.join(names)} was made but does not appear: try again, or {by_hand}"
+                )
+
+    def new(self, wanted: CopyTopic, source: Topic) -> NewCopyTopic:
+        """Return the topic as it has to be made, with settings that follow from its source's."""
+        model = Model.of(source, self._cluster.topic_config(source.name))
+        return new_copy_topic(wanted, model, self._plan.config.topics)
+
+
+def _named(wanted: Sequence[CopyTopic]) -> str:
+    kinds = {each.level is None: None for each in wanted}
+    what = " and ".join("dead-letter" if is_dlq else "retry" for is_dlq in kinds)
+    return f"the {what} topic{'s' if len(wanted) > 1 else ''} {', '.join(e.name for e in wanted)}"
+
+
+def missing_right(worker: str, operation: str, resource: str) -> str:
+    """Say which permission a worker lacks."""
+    lacks = f"workers.{worker}: not authorised: needs {operation} on {resource}"
+    return f"{lacks}: add an ACL, see window-consumer topics plan"

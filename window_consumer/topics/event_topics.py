@@ -1,0 +1,141 @@
+"""The topics of telemetry: they are made where they are missing, and nothing depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from window_consumer.app.plan import Plan
+from window_consumer.app.preflight import Prepared
+from window_consumer.config import (
+    Config,
+    KafkaConfig,
+    WorkerConfig,
+    effective_kafka,
+)
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.cluster.topics import NewCopyTopic
+from window_consumer.kafka.settings import (
+    CONSUMER_ONLY,
+    PRODUCER_ONLY,
+    Kind,
+    admin_settings,
+)
+from window_consumer.model.errors import WindowConsumerError
+
+_ASK_S: Final = 5.0
+"""So long a start waits for what the cluster says of the topic; nothing depends on it."""
+
+_PARTITIONS: Final = 4
+
+_WEEK_MS: Final = 7 * 86_400_000
+"""What happened last weekend is asked for on Monday."""
+
+_MONTH_MS: Final = 30 * 86_400_000
+"""What is compared is compared by the day, and holidays are longer than a week."""
+
+
+@frozen
+class EventPlace:
+    """The cluster that telemetry is written to."""
+
+    cluster: Cluster
+    sources: Sequence[str]
+    """Source topics on it: the topics of telemetry are as safe as they are."""
+
+
+@frozen
+class EventTopic:
+    """A topic that telemetry is written to."""
+
+    name: str
+    section: str
+    """The section of the configuration that wants it."""
+    what: str
+    """What is in it."""
+    without_it: str
+    """What happens as long as it cannot be written to."""
+    retention_ms: int
+
+    def problem(self, plan: Plan, place: EventPlace, *, dry: bool = False) -> str | None:
+        """Return what is wrong with it, None when all is well.
+
+        It is made where it is missing and that is allowed; a ``dry`` run only asks whether it could
+        be.
+        """
+        about = f"{self.section}: topic {self.name}"
+        try:
+            found = place.cluster.topics([self.name], _ASK_S).get(self.name)
+            if found is None:
+                return self._make(plan, place, dry=dry)
+            if found.operations is not None and "WRITE" not in found.operations:
+                needs = f"{self.section}: needs WRITE on topic {self.name}"
+                return f"{needs}: add an ACL; {self.without_it}"
+        except WindowConsumerError as error:
+            return f"{about}: {error}; {self.without_it}"
+        return None
+
+    def _make(self, plan: Plan, place: EventPlace, *, dry: bool) -> str | None:
+        cluster = place.cluster
+        models = cluster.topics(list(place.sources), _ASK_S).values() if place.sources else ()
+        new = self.as_new(max((model.replication for model in models), default=1))
+        by_hand = f"{self.without_it}; make it by hand:\n  {new.command(cluster.bootstrap)}"
+        missing = f"{self.section}: there is no topic {self.name}"
+        if not plan.config.topics.create:
+            return f"{missing} and topics.create is false; {by_hand}"
+        try:
+            cluster.create([new], _ASK_S, validate_only=dry)
+        except WindowConsumerError as error:
+            return f"{missing}, and it cannot be made ({error}); {by_hand}"
+        return None
+
+    def as_new(self, replication: int) -> NewCopyTopic:
+        """Return it as it has to be made."""
+        config = {"cleanup.policy": "delete", "retention.ms": str(self.retention_ms)}
+        return NewCopyTopic(self.name, _PARTITIONS, replication, config)
+
+
+def trace_topic(config: Config) -> EventTopic:
+    """Return the topic for the events of the message trace."""
+    lost = "events of the trace are lost until then; workers run all the same"
+    return EventTopic(config.trace.topic, "trace", "events of the message trace", lost, _WEEK_MS)
+
+
+def audit_topic(config: Config) -> EventTopic:
+    """Return the topic for the counts of the audit."""
+    lost = "counts stay in audit.directory until then"
+    return EventTopic(config.audit.topic, "audit", "counts of the audit", lost, _MONTH_MS)
+
+
+def event_topics(config: Config) -> Iterator[EventTopic]:
+    """Yield those that a configuration writes to."""
+    if config.trace.sample is not None:
+        yield trace_topic(config)
+    if config.audit.enabled:
+        yield audit_topic(config)
+
+
+def event_properties(config: Config, first: WorkerConfig, kind: Kind) -> Mapping[str, Any]:
+    """Return the Kafka properties for clients of telemetry.
+
+    They are those at the top of the file; where these name no brokers, the first worker's.
+    """
+    only = {"consumer_only": CONSUMER_ONLY, "producer_only": PRODUCER_ONLY}
+    at_the_top = effective_kafka(config, evolve(first, kafka=KafkaConfig()), kind, **only)
+    if "bootstrap.servers" in at_the_top:
+        return at_the_top
+    return effective_kafka(config, first, kind, **only)
+
+
+def event_place(plan: Plan, prepared: Prepared) -> EventPlace:
+    """Return where telemetry is written to: often a worker's own cluster."""
+    properties = event_properties(plan.config, plan.workers[0].config, "admin")
+    bootstrap = str(properties.get("bootstrap.servers", ""))
+    there = [each for each in prepared.workers if each.cluster.bootstrap == bootstrap]
+    if there:
+        return EventPlace(there[0].cluster, [name for each in there for name in each.topics])
+    log = prepared.workers[0].log
+    own = admin_settings(properties, "telemetry")
+    return EventPlace(Cluster(own, log, prepared.oauth_token), ())

@@ -1,0 +1,1 @@
+"""The formats of a topic plan, one module each."""

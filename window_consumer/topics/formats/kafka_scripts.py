@@ -1,0 +1,72 @@
+"""A plan as commands of Kafka's own scripts, to be read and pasted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from window_consumer.topics.acls import Right
+from window_consumer.topics.formats.words import (
+    camel_case,
+    comments,
+)
+from window_consumer.topics.plan import (
+    ClusterPlan,
+    PlannedTopic,
+)
+
+_ADDRESS = '"${KAFKA_BOOTSTRAP:?HOST:PORT of a broker}"'
+_PRINCIPAL = '"${PRINCIPAL:?User:NAME of the workers}"'
+"""What is not known is left to the shell, which ends the command where it is not set."""
+
+
+def as_shell(plans: Sequence[ClusterPlan], principal: str | None) -> str:
+    """Return the commands. Each can be given again: what is there already stays as it is."""
+    return "\n".join(line for plan in plans for line in _lines(plan, principal))
+
+
+def _lines(plan: ClusterPlan, principal: str | None) -> Iterator[str]:
+    address = plan.bootstrap or _ADDRESS
+    yield f"# Topics and ACLs of {', '.join(plan.workers)}. Where the cluster wants to know who is"
+    yield "# there, add --command-config FILE with the properties of somebody who may do this."
+    yield from comments(plan.notes)
+    for topic in plan.topics:
+        yield ""
+        yield from _topic(topic, address)
+    for right in plan.rights:
+        yield ""
+        yield from _right(right, address, principal or _PRINCIPAL)
+    yield ""
+
+
+def _topic(topic: PlannedTopic, address: str) -> Iterator[str]:
+    now = topic.partitions_now
+    there = "" if now is None else f"; there already, with {now} partitions"
+    yield f"# {topic.what}{there}"
+    yield _line([*topic.new.words(address), "--if-not-exists"])
+    if topic.is_too_narrow:
+        yield _line(
+            [
+                *("kafka-topics.sh", "--bootstrap-server", address, "--alter"),
+                *("--topic", topic.new.name, "--partitions", str(topic.new.partitions)),
+            ]
+        )
+
+
+def _right(right: Right, address: str, principal: str) -> Iterator[str]:
+    yield f"# {right.why}"
+    words = [
+        *("kafka-acls.sh", "--bootstrap-server", address, "--add"),
+        *("--allow-principal", principal),
+    ]
+    for operation in right.operations:
+        words += ["--operation", camel_case(operation)]
+    words += [f"--{right.kind}", right.name]
+    if right.is_prefix:
+        words += ["--resource-pattern-type", "prefixed"]
+    yield _line(words)
+
+
+def _line(words: Sequence[str]) -> str:
+    """Quote words for a shell, except for the variables that it has to fill in."""
+    return " ".join(word if word in {_ADDRESS, _PRINCIPAL} else shlex.quote(word) for word in words)

@@ -1,0 +1,137 @@
+"""The topics of the ladder: which ones a worker needs, and what they are like when they are made.
+
+A start makes them, a redrive makes its own, ``topics plan`` prints them: all of them ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+from attrs import frozen
+
+from window_consumer.config import (
+    ENTRY,
+    TopicsConfig,
+    WorkerConfig,
+    format_duration,
+)
+from window_consumer.dlq.redrive_state import state_topic
+from window_consumer.engine.retry.retry_topics import Level
+from window_consumer.kafka.cluster.topics import (
+    COPY_HEADROOM_BYTES,
+    NewCopyTopic,
+    Topic,
+)
+
+LEVEL_RETENTION_S = 14 * 86400.0
+"""A retry topic keeps its records so long, or for twice its delay where that is longer."""
+
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+"""Kafka's default of max.message.bytes."""
+
+_MOST_MESSAGE_BYTES = 2**31 - 1
+"""Kafka takes no more for max.message.bytes."""
+
+SEE_PLAN = "(window-consumer topics plan prints all topics and ACLs that the workers need)"
+"""Where a topic or a permission is missing, there may be more."""
+
+_MIN_IN_SYNC = "min.insync.replicas"
+
+
+@frozen
+class CopyTopic:
+    """A topic for copies that a worker's configuration asks for."""
+
+    name: str
+    source: str
+    level: Level | None = None
+    """None for the dead letters."""
+
+
+@frozen
+class Model:
+    """What the topics for copies take over from the topic that the records come from."""
+
+    partitions: int
+    replication: int
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    min_in_sync: str | None = None
+    """min.insync.replicas; None leaves it to the broker."""
+
+    @classmethod
+    def of(cls, topic: Topic, settings: Mapping[str, str]) -> Self:
+        """Return it for a topic and its settings, as far as the cluster tells them."""
+        return cls(
+            topic.partitions,
+            topic.replication,
+            int(settings.get("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)),
+            settings.get(_MIN_IN_SYNC),
+        )
+
+    def _settings(self) -> dict[str, str]:
+        return {} if self.min_in_sync is None else {_MIN_IN_SYNC: self.min_in_sync}
+
+    def copies(self, name: str, retention_s: float) -> NewCopyTopic:
+        """Return a topic for copies of its records; never with its cleanup policy or retention."""
+        most_bytes = min(self.max_message_bytes + COPY_HEADROOM_BYTES, _MOST_MESSAGE_BYTES)
+        config = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(round(retention_s * 1000)),
+            "max.message.bytes": str(most_bytes),
+        }
+        return NewCopyTopic(name, self.partitions, self.replication, config | self._settings())
+
+    def state(self, name: str) -> NewCopyTopic:
+        """Return the memory of resolved dead letters."""
+        config = {"cleanup.policy": "compact"}
+        return NewCopyTopic(name, 1, self.replication, config | self._settings())
+
+
+def levels_of(worker: WorkerConfig) -> tuple[Level, ...]:
+    """Return a worker's retry levels, the shortest first."""
+    return tuple(Level(format_duration(each), each) for each in worker.retry.levels)
+
+
+def writes_dead_letters(worker: WorkerConfig, *, may_be_unroutable: bool) -> bool:
+    """Tell whether a worker needs dead-letter topics.
+
+    ``may_be_unroutable``: there may be records that are for none of its handlers.
+    """
+    return (
+        worker.retry.when_spent == "dead_letter"
+        or (worker.ttl is not None and worker.on_expired == "dead_letter")
+        or (may_be_unroutable and worker.otherwise == "dead_letter")
+    )
+
+
+def copy_topics(
+    worker: WorkerConfig, topics: TopicsConfig, source: str, *, dead_letters: bool
+) -> list[CopyTopic]:
+    """Return the topics that copies of a topic's records need, in the order of the ladder."""
+    found = [
+        CopyTopic(worker.retry_topic(source, level.name, topics), source, level)
+        for level in levels_of(worker)
+    ]
+    if dead_letters:
+        found.append(CopyTopic(worker.dlq_topic(source, topics), source))
+    return found
+
+
+def new_copy_topic(wanted: CopyTopic, model: Model, topics: TopicsConfig) -> NewCopyTopic:
+    """Return a topic for copies as it has to be made."""
+    if wanted.level is None:
+        return model.copies(wanted.name, topics.dlq_retention)
+    return model.copies(wanted.name, max(LEVEL_RETENTION_S, 2 * wanted.level.delay_s))
+
+
+def new_entry(
+    worker: WorkerConfig, source: str, model: Model, topics: TopicsConfig
+) -> NewCopyTopic:
+    """Return the topic that dead letters are put back into, as it has to be made."""
+    return model.copies(worker.retry_topic(source, ENTRY, topics), LEVEL_RETENTION_S)
+
+
+def new_state(group: str, model: Model) -> NewCopyTopic:
+    """Return a group's memory of resolved dead letters, as it has to be made."""
+    return model.state(state_topic(group))

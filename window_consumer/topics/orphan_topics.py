@@ -1,0 +1,92 @@
+"""Topics of the ladder that the configuration does not name and that are read all the same.
+
+The entry for redriven records, once somebody has made it; and levels that were taken out of the
+configuration, or renamed, until the group has read what they still hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+
+from attrs import frozen
+
+from window_consumer.app.plan import (
+    Plan,
+    PlannedWorker,
+)
+from window_consumer.config import ENTRY
+from window_consumer.config.units import (
+    UnitError,
+    parse_duration,
+)
+from window_consumer.engine.retry.retry_topics import (
+    Level,
+    Rung,
+    is_read_on,
+)
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.model.errors import (
+    NotPermittedError,
+    RunError,
+)
+
+
+@frozen
+class Leftover:
+    """A retry topic that no configured level stands for."""
+
+    name: str
+    rung: Rung
+    backlog: int | None
+    """How many of its records the group has not finished; None where the cluster does not tell."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the worker has to read it."""
+        return is_read_on(self.rung, self.backlog)
+
+
+def leftovers(
+    plan: Plan,
+    worker: PlannedWorker,
+    cluster: Cluster,
+    sources: Sequence[str],
+    names: Sequence[str],
+) -> list[Leftover]:
+    """Find them among the names of the cluster's topics."""
+    known = {level.name for level in worker.retry.levels}
+    found = []
+    for source in sources:
+        pattern = _pattern(plan, worker, source)
+        for name in names:
+            match = pattern.fullmatch(name)
+            rung = None if match is None else _rung(source, match["delay"], known)
+            if rung is None:
+                continue
+            backlog = None if rung.level is None else _backlog(cluster, worker, name)
+            found.append(Leftover(name, rung, backlog))
+    return found
+
+
+def _pattern(plan: Plan, worker: PlannedWorker, source: str) -> re.Pattern[str]:
+    name = worker.config.retry_topic(source, "{delay}", plan.config.topics)
+    return re.compile(r"(?P<delay>[a-z0-9.]+)".join(map(re.escape, name.split("{delay}", 1))))
+
+
+def _rung(source: str, delay: str, known: Container[str]) -> Rung | None:
+    if delay == ENTRY:
+        return Rung(source, None, is_copy=True)
+    if delay in known:
+        return None
+    try:
+        return Rung(source, Level(delay, parse_duration(delay)), is_copy=True)
+    except UnitError:
+        return None  # somebody else's topic
+
+
+def _backlog(cluster: Cluster, worker: PlannedWorker, name: str) -> int | None:
+    try:
+        return cluster.backlog(worker.config.group, name)
+    except (NotPermittedError, RunError):
+        return None

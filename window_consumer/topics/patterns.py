@@ -1,0 +1,92 @@
+"""Topics by patterns: which of the cluster's topics a worker should read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+
+from window_consumer.config import (
+    ENTRY,
+    Config,
+    WorkerConfig,
+)
+from window_consumer.config.units import DURATION_UNITS
+
+_ANY_TOPIC, _ANY_DELAY = "\0", "\1"  # no part of any name
+_WILD = {
+    _ANY_TOPIC: ".+",
+    _ANY_DELAY: f"(?:{ENTRY}|[0-9]+(?:[.][0-9]+)?(?:{'|'.join(DURATION_UNITS)}))",
+}
+
+
+def matching_topics(config: Config, worker: WorkerConfig, names: Sequence[str]) -> list[str]:
+    """Return those of the cluster's topics that a worker's patterns mean."""
+    copies = {
+        copy
+        for each in config.workers.values()
+        for name in names
+        for copy in (
+            *each.ladder_topics(name, config.topics),
+            each.retry_topic(name, ENTRY, config.topics),
+        )
+    }
+    for each in config.workers.values():
+        copies.update(_own_of_topics_that_are_gone(config, each, names))
+    return matching(worker.patterns, names, copies)
+
+
+def _own_of_topics_that_are_gone(
+    config: Config, worker: WorkerConfig, names: Sequence[str]
+) -> list[str]:
+    """Return the topics of a worker's ladder by their form: what they were made for may be gone.
+
+    A template needs a word of its own for that: by a form like ``<group>.<topic>`` alone, sources
+    would be taken for copies.
+    """
+    topics = config.topics
+    forms = (
+        (topics.dlq, worker.dlq_topic(_ANY_TOPIC, topics)),
+        (topics.retry, worker.retry_topic(_ANY_TOPIC, _ANY_DELAY, topics)),
+    )
+    patterns = [
+        re.compile(
+            "".join(_WILD.get(part) or re.escape(part) for part in re.split("([\0\1])", form))
+        )
+        for template, form in forms
+        if re.search(r"[^\W_]", re.sub(r"\{\w+\}", "", template))
+    ]
+    return [name for name in names if any(each.fullmatch(name) for each in patterns)]
+
+
+def matching(patterns: Sequence[str], names: Sequence[str], copies: Container[str]) -> list[str]:
+    """Return the topics that a pattern is found in; topics for copies never match.
+
+    Patterns are searched here, not by the broker: the two group protocols disagree about what
+    matches. Topics for copies are those in ``copies`` (ours), and whatever ends in ``.dlq`` or
+    ``.retry.<level>`` behind a group and the name of a topic that exists, whoever made it. What
+    ends in ``.dlq.state`` and the cluster's internal topics do not match either.
+    """
+    there = set(names)
+    compiled = [re.compile(pattern) for pattern in patterns]
+    return [
+        name
+        for name in names
+        if any(pattern.search(name) for pattern in compiled)
+        and not name.startswith("__")
+        and name not in copies
+        and not _looks_like_a_copy(name, there)
+    ]
+
+
+def _looks_like_a_copy(name: str, there: Container[str]) -> bool:
+    """Tell whether ``<group>.<topic>`` stands before the ending; both may contain dots."""
+    parts = name.split(".")
+    if parts[-2:] == ["dlq", "state"]:
+        return True  # a group's memory of resolved dead letters
+    if parts[-1] == "dlq":
+        middle = parts[:-1]
+    elif parts[-2:-1] == ["retry"]:
+        middle = parts[:-2]
+    else:
+        return False
+    return any(".".join(middle[start:]) in there for start in range(1, len(middle)))

@@ -1,0 +1,363 @@
+"""All topics of the ladder that a configuration needs, and the permissions: for ``topics plan``.
+
+The settings of the topics follow from their source topics. The cluster is asked for those, or the
+user says how many partitions and replicas there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import define, evolve, field, frozen
+
+from window_consumer.app.application import App
+from window_consumer.app.clients import Clients
+from window_consumer.config import (
+    Loaded,
+    Mask,
+    WorkerConfig,
+    effective_kafka,
+    load,
+)
+from window_consumer.kafka import settings
+from window_consumer.kafka.cluster import Cluster
+from window_consumer.kafka.cluster.topics import (
+    NewCopyTopic,
+    Topic,
+)
+from window_consumer.kafka.oauth import OauthToken
+from window_consumer.model.errors import (
+    ConfigError,
+    MissingTopicError,
+    NotPermittedError,
+    UsageError,
+)
+from window_consumer.topics.acls import (
+    Right,
+    merged,
+    rights_of,
+    rights_of_telemetry,
+)
+from window_consumer.topics.event_topics import (
+    event_properties,
+    event_topics,
+)
+from window_consumer.topics.ladder_topics import (
+    Model,
+    copy_topics,
+    new_copy_topic,
+    new_entry,
+    new_state,
+    writes_dead_letters,
+)
+from window_consumer.topics.patterns import matching_topics
+
+_TELEMETRY: Final = "telemetry"
+"""Stands for workers where only the trace and the audit are written to."""
+
+
+@frozen
+class Sizes:
+    """What is taken for granted of the source topics instead of asking the cluster."""
+
+    partitions: int
+    replication: int
+
+
+@frozen
+class PlannedTopic:
+    """A topic for copies, and what it is for."""
+
+    new: NewCopyTopic
+    what: str
+    is_read: bool = False
+    """The worker reads it together with its source, which it has to be as wide as."""
+    partitions_now: int | None = None
+    """None where it is not there, or nobody asked."""
+
+    @property
+    def is_too_narrow(self) -> bool:
+        """Whether it is a retry topic with fewer partitions than its source."""
+        now = self.partitions_now
+        return self.is_read and now is not None and now < self.new.partitions
+
+
+@define
+class ClusterPlan:
+    """What has to be there on one cluster."""
+
+    bootstrap: str
+    """Empty where the configuration does not say."""
+    workers: list[str] = field(factory=list)
+    groups: list[str] = field(factory=list)
+    topics: list[PlannedTopic] = field(factory=list)
+    rights: list[Right] = field(factory=list)
+    notes: list[str] = field(factory=list)
+    """What the reader should know of it, a sentence each."""
+
+    @property
+    def is_for_telemetry(self) -> bool:
+        """No worker reads there; only events and counts are written to it."""
+        return self.workers == [_TELEMETRY]
+
+
+@frozen
+class Planner:
+    """Works the topics and permissions of workers out."""
+
+    loaded: Loaded
+    workers: Mapping[str, bool]
+    """By name: whether the worker writes dead letters."""
+    sizes: Sizes | None
+    """None: the cluster is asked."""
+    oauth_token: OauthToken | None = None
+    timeout_s: float = 10.0
+
+    @classmethod
+    def of_application(
+        cls,
+        app: App,
+        file: Path,
+        *,
+        only: Sequence[str] = (),
+        overrides: Sequence[str] = (),
+        sizes: Sizes | None = None,
+        timeout_s: float = 10.0,
+    ) -> Planner:
+        """Return it for the workers that ``run`` would run; raises ConfigError."""
+        plan = app.plan(file, only=only, overrides=overrides)
+        workers = {each.name: each.writes_dead_letters for each in plan.workers}
+        return cls(plan.loaded, workers, sizes, app.token_function, timeout_s)
+
+    @classmethod
+    def of_config(
+        cls,
+        file: Path,
+        *,
+        only: Sequence[str] = (),
+        overrides: Sequence[str] = (),
+        sizes: Sizes | None = None,
+        timeout_s: float = 10.0,
+    ) -> Planner:
+        """Return it for a configuration that says all by itself; raises UsageErrors."""
+        try:
+            loaded = load(file, {}, overrides, without_handlers=True)
+        except ConfigError as error:
+            raise ConfigError(f"{error}\n{_NAME_IT}") from error
+        known = loaded.config.workers
+        for name in only:
+            if name not in known:
+                raise UsageError(
+                    f"--only {name}: there is no such worker; there are {', '.join(sorted(known))}"
+                )
+        chosen = [each for name, each in known.items() if (name in only if only else each.enabled)]
+        for worker in chosen:
+            if not worker.topics and not worker.patterns:
+                where = loaded.where(("workers", worker.name))
+                raise ConfigError(f"{where}: workers.{worker.name}.topics: is missing\n{_NAME_IT}")
+        return cls(loaded, {each.name: _may_write(each) for each in chosen}, sizes, None, timeout_s)
+
+    def plans(self) -> list[ClusterPlan]:
+        """Return what each cluster of the workers needs, in the order of the configuration.
+
+        Raises what a start raises where the cluster has to be asked and does not answer, a source
+        topic is missing or may not be seen; and UsageError for patterns without a cluster.
+        """
+        found: dict[str, ClusterPlan] = {}
+        models: dict[str, dict[str, list[Model]]] = {}
+        clusters: dict[str, Cluster] = {}
+        replication: dict[str, int] = {}
+        for name in self.workers:
+            worker = self.loaded.config.workers[name]
+            bootstrap = self._bootstrap(worker)
+            plan = found.setdefault(bootstrap, ClusterPlan(bootstrap))
+            cluster = None if self.sizes is not None else self._connect(worker)
+            sources = self._sources(worker, cluster, plan)
+            if cluster is not None:
+                clusters[bootstrap] = cluster
+            safest = max((model.replication for model in sources.values()), default=1)
+            replication[bootstrap] = max(safest, replication.get(bootstrap, 1))
+            plan.workers.append(name)
+            if worker.group not in plan.groups:
+                plan.groups.append(worker.group)
+            topics = [
+                topic
+                for source, model in sources.items()
+                for topic in self._of_source(worker, source, model)
+            ]
+            plan.topics += topics if cluster is None else _compared(topics, cluster)
+            plan.rights += self._rights(worker, sources)
+            plan.notes += _covered(worker, sources)
+            if self.workers[name]:
+                groups = models.setdefault(bootstrap, {})
+                groups.setdefault(worker.group, []).extend(sources.values())
+        self._add_telemetry(found, clusters, replication)
+        for bootstrap, plan in found.items():
+            plan.topics += _states(models.get(bootstrap, {}))
+            plan.rights = merged(plan.rights)
+            plan.notes = list(dict.fromkeys([*self._assumed(), *plan.notes]))
+        return list(found.values())
+
+    def _add_telemetry(
+        self,
+        found: dict[str, ClusterPlan],
+        clusters: Mapping[str, Cluster],
+        replication: Mapping[str, int],
+    ) -> None:
+        """Add the topics of trace and audit to the plan of the cluster that they are on."""
+        topics = list(event_topics(self.loaded.config))
+        if not topics:
+            return
+        first = self.loaded.config.workers[next(iter(self.workers))]
+        bootstrap = self._shown(event_properties(self.loaded.config, first, "admin"))
+        plan = found.setdefault(bootstrap, ClusterPlan(bootstrap, workers=[_TELEMETRY]))
+        new = [
+            PlannedTopic(each.as_new(replication.get(bootstrap, 1)), each.what) for each in topics
+        ]
+        cluster = clusters.get(bootstrap)
+        plan.topics += new if cluster is None else _compared(new, cluster)
+        plan.rights += rights_of_telemetry(self.loaded.config)
+
+    def _bootstrap(self, worker: WorkerConfig) -> str:
+        properties = effective_kafka(
+            self.loaded.config,
+            worker,
+            "admin",
+            consumer_only=settings.CONSUMER_ONLY,
+            producer_only=settings.PRODUCER_ONLY,
+        )
+        return self._shown(properties)
+
+    def _shown(self, properties: Mapping[str, Any]) -> str:
+        address = str(properties.get("bootstrap.servers", ""))
+        is_secret = Mask(self.loaded.secrets)(address) != address
+        return "" if is_secret else address
+
+    def _connect(self, worker: WorkerConfig) -> Cluster:
+        return Clients.connect(self.loaded, worker, self.oauth_token, self.timeout_s).cluster
+
+    # ---- the source topics
+
+    def _sources(
+        self, worker: WorkerConfig, cluster: Cluster | None, plan: ClusterPlan
+    ) -> dict[str, Model]:
+        if self.sizes is not None:
+            if worker.patterns:
+                where = self.loaded.where(("workers", worker.name, "patterns"))
+                raise UsageError(
+                    f"{where}: workers.{worker.name}.patterns: only the cluster knows which topics"
+                    " match: leave out --partitions and --replication-factor so that it is asked,"
+                    " or choose other workers with --only"
+                )
+            model = Model(self.sizes.partitions, self.sizes.replication)
+            return dict.fromkeys(worker.topics, model)
+        assert cluster is not None  # without sizes it is asked
+        return self._asked(worker, cluster, plan)
+
+    def _asked(self, worker: WorkerConfig, cluster: Cluster, plan: ClusterPlan) -> dict[str, Model]:
+        names = worker.topics
+        if worker.patterns:
+            names = tuple(matching_topics(self.loaded.config, worker, cluster.topic_names()))
+            matched = ", ".join(names) or "no topic yet"
+            plan.notes.append(
+                f"{worker.name} reads by patterns, which match {matched}. A topic that appears"
+                " later needs all of this, too."
+            )
+        there = self._described(worker, names, cluster)
+        models = {}
+        for name in names:
+            theirs = cluster.topic_config(name)
+            models[name] = Model.of(there[name], theirs)
+            if not theirs:
+                plan.notes.append(
+                    f"The cluster does not tell the settings of {name} (DESCRIBE_CONFIGS). {_USUAL}"
+                )
+        return models
+
+    def _described(
+        self, worker: WorkerConfig, names: Sequence[str], cluster: Cluster
+    ) -> dict[str, Topic]:
+        where = self.loaded.where(("workers", worker.name, "topics"))
+        try:
+            there = cluster.topics(names)
+        except NotPermittedError as error:
+            raise NotPermittedError(
+                f"{where}: workers.{worker.name}: not authorised: needs DESCRIBE on topics"
+                f" {', '.join(names)} ({error}): ask with other rights, or {_OFFLINE}"
+            ) from error
+        missing = [name for name in names if name not in there]
+        if missing:
+            raise MissingTopicError(
+                f"{where}: workers.{worker.name}: the cluster at {cluster.bootstrap} has no topic"
+                f" {', '.join(missing)}: create it, correct the name, or {_OFFLINE}"
+            )
+        return there
+
+    # ---- what they need
+
+    def _of_source(self, worker: WorkerConfig, source: str, model: Model) -> Iterator[PlannedTopic]:
+        topics = self.loaded.config.topics
+        dead_letters = self.workers[worker.name]
+        for each in copy_topics(worker, topics, source, dead_letters=dead_letters):
+            what = f"retry level {each.level.name}" if each.level else "dead letters"
+            new = new_copy_topic(each, model, topics)
+            yield PlannedTopic(new, f"{what} of {source} ({worker.name})", each.level is not None)
+        if dead_letters:
+            what = f"where dead letters of {source} are put back ({worker.name})"
+            yield PlannedTopic(new_entry(worker, source, model, topics), what, is_read=True)
+
+    def _rights(self, worker: WorkerConfig, sources: Mapping[str, Model]) -> Iterator[Right]:
+        create = self.loaded.config.topics.create
+        dead_letters = self.workers[worker.name]
+        yield from rights_of(worker, list(sources), create=create, dead_letters=dead_letters)
+
+    def _assumed(self) -> list[str]:
+        if self.sizes is None:
+            return []
+        return [f"The cluster was not asked for the settings of the source topics. {_USUAL}"]
+
+
+def _may_write(worker: WorkerConfig) -> bool:
+    """Tell whether a worker writes dead letters, as far as the configuration says."""
+    is_conditional = all(handler in worker.routes for handler in worker.handlers)
+    return writes_dead_letters(worker, may_be_unroutable=is_conditional)
+
+
+def _compared(topics: Sequence[PlannedTopic], cluster: Cluster) -> list[PlannedTopic]:
+    """Say of each topic how many partitions it has; one that we may not see counts as missing."""
+    names = set(cluster.topic_names())
+    there = cluster.topics([each.new.name for each in topics if each.new.name in names])
+    return [
+        evolve(each, partitions_now=there[each.new.name].partitions)
+        if each.new.name in there
+        else each
+        for each in topics
+    ]
+
+
+def _states(models: Mapping[str, Sequence[Model]]) -> Iterator[PlannedTopic]:
+    """Yield each group's memory of resolved dead letters, as safe as the safest source."""
+    for group, theirs in models.items():
+        if theirs:
+            model = max(theirs, key=lambda each: each.replication)
+            what = f"which dead letters of the group {group} are resolved"
+            yield PlannedTopic(new_state(group, model), what)
+
+
+def _covered(worker: WorkerConfig, sources: Mapping[str, Model]) -> Iterator[str]:
+    prefix = f"{worker.group}."
+    for name in sources:
+        if name.startswith(prefix):
+            yield f"The permissions on the prefix {prefix} cover the source topic {name}, too."
+
+
+_NAME_IT = (
+    "(where decorators of an application give what is missing, name it:"
+    " window-consumer topics plan MODULE:APP)"
+)
+_OFFLINE = "say --partitions and --replication-factor"
+_USUAL = (
+    "max.message.bytes is 64 KiB above Kafka's default, min.insync.replicas that of the brokers."
+)

@@ -1,0 +1,66 @@
+"""What is said of topics: those that cannot be made ready, each once, and those that do not fit.
+
+What belongs here is words. What is asked of the cluster is in ``preflight``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping
+
+from window_consumer.app.start_timeout import LOGGER
+from window_consumer.config import WorkerConfig
+from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.kafka.cluster.topics import Topic
+from window_consumer.model.errors import WindowConsumerError
+
+_NOT_READ = "%s: topic %s is not read until this is put right; all others are: %s"
+_STILL_READ = "%s: topic %s is read as before until this is put right: %s"
+
+
+class TopicTroubles:
+    """Remembers which topics are in trouble. Owner: one thread at a time."""
+
+    def __init__(self, worker: str, mask: Callable[[str], str]):
+        self._worker = worker
+        self._mask = mask
+        self._reported: set[str] = set()
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._reported
+
+    def report(
+        self,
+        errors: Mapping[str, WindowConsumerError],
+        there: Container[str],
+        read: Container[str],
+    ) -> None:
+        """Log which topics are in trouble now, and which are not any more, where that is news.
+
+        ``there`` are all topics that the worker should read, ``read`` those that it does read.
+        """
+        for topic, error in errors.items():
+            if topic not in self._reported:
+                text = _STILL_READ if topic in read else _NOT_READ
+                LOGGER.warning(text, self._worker, topic, self._mask(str(error)))
+        for topic in sorted(self._reported - errors.keys()):
+            if topic in there:
+                LOGGER.info("%s: topic %s: the trouble is over", self._worker, topic)
+        self._reported = set(errors)
+
+
+def wider_copies(
+    worker: WorkerConfig, rungs: Mapping[str, Rung], topics: Mapping[str, Topic]
+) -> Iterator[str]:
+    """Yield a warning for each retry topic of an ordered worker that is wider than its source."""
+    if worker.ordering == "unordered":
+        return
+    for name, rung in rungs.items():
+        copies, source = topics.get(name), topics.get(rung.source)
+        if copies is not None and source is not None and copies.partitions > source.partitions:
+            yield (
+                f"{name} has {copies.partitions} partitions and {rung.source} {source.partitions}:"
+                " the group may give a partition's copies to another member than the partition,"
+                " and they wait until one member has both, at the latest when a single one runs."
+                f" Give {rung.source} as many partitions, or read {name} to its end and delete it:"
+                " it is recreated at the next start"
+            )

@@ -1,0 +1,1 @@
+"""The commands of ``window-consumer trace``, one module each."""

@@ -1,0 +1,102 @@
+"""``window-consumer trace delete``: forgets the records of a key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import click
+from attrs import frozen
+
+from window_consumer.cli.output import (
+    OK,
+    explain,
+)
+from window_consumer.config.sections.pipeline import (
+    LoadedPipeline,
+    load_pipeline,
+)
+from window_consumer.model.errors import UsageError
+from window_consumer.model.redaction import Mask
+from window_consumer.spark.commands.maintain import maintenance
+from window_consumer.spark.commands.plans import plan_of, session_for
+from window_consumer.spark.commands.run import config_option
+from window_consumer.spark.plan import Plan
+from window_consumer.trace.lookup import Journeys
+
+
+@click.command("delete")
+@config_option
+@click.option("--key", metavar="KEY", required=True, help="The key of the records.")
+@click.option("--dry-run", is_flag=True, help="Only count; delete nothing.")
+@click.option("--yes", is_flag=True, help="Delete: without it nothing is.")
+@click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
+def delete_command(*, config: Path, key: str, dry_run: bool, yes: bool, master: str | None) -> int:
+    """Delete all steps and dead letters of the records with a key from the tables, for good.
+
+    The files that had them go, too. Kafka's topics keep them until their own retention, and what
+    is not in the tables yet comes in with the next run: delete again after that.
+    """
+    loaded = load_pipeline(config)
+    try:
+        plan = plan_of(loaded, master)
+        found = _find(loaded, plan, key)
+        if dry_run:
+            click.echo(found.text)
+            return OK
+        if yes:
+            click.echo(_delete(plan, key, found))
+            return OK
+    except BaseException as error:
+        return explain(error, Mask(loaded.secrets))
+    raise UsageError(f"{found.text}: add --yes to delete them for good")
+
+
+@frozen
+class _Found:
+    """What the tables have of a key."""
+
+    form: str | None
+    """The key as the trace has it; None where the trace has no keys, or there is none."""
+    letters: tuple[str, ...]
+    """Its forms in the table of dead letters."""
+    text: str
+
+
+def _find(loaded: LoadedPipeline, plan: Plan, key: str) -> _Found:
+    """Look into the tables that are there; raises UsageError where none can have the key."""
+    letters_of_key = _letters_of_key()
+    told, form, records = [], None, []
+    has_trace = letters_of_key.is_there(plan, "trace") and loaded.config.trace.keys != "off"
+    if has_trace or not letters_of_key.is_there(plan, "dead_letters"):
+        journeys = Journeys(loaded, indexed_only=True)
+        form = journeys.key(key)
+        records = journeys.records_of_key(form)
+        told.append(f"{journeys.count_of_key(form):,} steps with this key are in {journeys.path}")
+    letters = letters_of_key.find(plan, key, records)
+    if letters is not None:
+        told.append(f"{letters.count:,} dead letters with this key are in {letters.path}")
+    return _Found(form, () if letters is None else letters.forms, "\n".join(told))
+
+
+def _letters_of_key() -> ModuleType:
+    try:
+        from window_consumer.dlq.spark import deletion as letters_of_key  # noqa: PLC0415 - optional, and slow
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"there is no {error.name}: pip install 'window-consumer[spark]'"
+        ) from error
+    return letters_of_key
+
+
+def _delete(plan: Plan, key: str, found: _Found) -> str:
+    """Delete them; return what was done, and what was not."""
+    upkeep = maintenance()
+    with session_for(plan) as spark:
+        gone = upkeep.forget(spark, plan, key, found.form, found.letters)
+    return (
+        f"deleted: {gone.steps:,} steps, {gone.letters:,} dead letters, {gone.quarantined:,}"
+        " records of the quarantine, and the files that had them\nwhat stays: in Kafka,"
+        f" {plan.trace_topic} and the dead-letter topics have theirs until their retention takes"
+        " them (`dlq purge`: earlier), and what is not in the tables yet comes in with the next run"
+    )

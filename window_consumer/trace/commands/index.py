@@ -1,0 +1,81 @@
+"""What the commands on the trace have in common: opening what answers, and printing events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import attrs
+import click
+from rich.console import Console
+from rich.table import Table
+
+from window_consumer.cli.output import printable_line
+from window_consumer.config.sections.pipeline import LoadedPipeline
+from window_consumer.model.redaction import Mask
+from window_consumer.trace.event import TraceEvent
+from window_consumer.trace.lookup import Journeys
+
+indexed_only_option = click.option(
+    "--indexed-only", is_flag=True, help="Do not look into Kafka for what is not in the table yet."
+)
+cluster_option = click.option(
+    "--cluster",
+    metavar="BOOTSTRAP",
+    default=None,
+    help="Only steps whose writers name this cluster, where several write one trace.",
+)
+
+
+def open_journeys(loaded: LoadedPipeline, *, indexed_only: bool) -> Journeys:
+    """Open the table; raises UsageError where it, or what reads it, is missing."""
+    return Journeys(loaded, indexed_only=indexed_only)
+
+
+def say_notes(notes: Iterable[str], loaded: LoadedPipeline) -> None:
+    """Print what has to be said of an answer, beside it."""
+    mask = Mask(loaded.secrets)
+    for note in notes:
+        click.echo(f"note: {mask(note)}", err=True)
+
+
+def console() -> Console:
+    """Return where answers go: as wide as the terminal, and wide enough for a file."""
+    return Console(width=None if Console().is_terminal else 200)
+
+
+def print_json(events: Iterable[TraceEvent]) -> None:
+    """Print events, one JSON object a line."""
+    for event in events:
+        click.echo(json.dumps(attrs.asdict(event)))
+
+
+def print_events(events: Iterable[TraceEvent]) -> None:
+    """Print events as a table."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("time (UTC)", "step", "status", "place", "record", "by", "attempt", "ms", "error"):
+        table.add_column(name, justify="right" if name in {"attempt", "ms"} else "left")
+    for event in events:
+        table.add_row(*map(printable_line, _row(event)))
+    console().print(table, markup=False)
+
+
+def _row(event: TraceEvent) -> tuple[str, ...]:
+    time = datetime.fromtimestamp(event.time_us / 1e6, UTC)
+    place = event.topic if event.partition is None else f"{event.topic}[{event.partition}]"
+    if event.offset is not None:
+        place += f"@{event.offset}"
+    who = "/".join(filter(None, (event.group, event.handler))) or event.client_id or ""
+    error = " ".join(filter(None, (event.error_class, event.error_fingerprint)))
+    return (
+        f"{time:%Y-%m-%d %H:%M:%S.%f}"[:-3],
+        event.step,
+        event.status,
+        place,
+        event.record_id or "",
+        who,
+        "" if event.attempt is None else str(event.attempt),
+        "" if event.duration_us is None else f"{event.duration_us / 1000:,.1f}",
+        error,
+    )

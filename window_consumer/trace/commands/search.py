@@ -1,0 +1,121 @@
+"""``window-consumer trace search``: steps of records, by what is known of them."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from window_consumer.cli.options import Duration, Time
+from window_consumer.cli.output import (
+    FOUND,
+    OK,
+)
+from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.spark.commands.run import config_option
+from window_consumer.trace.commands.index import (
+    cluster_option,
+    indexed_only_option,
+    open_journeys,
+    print_events,
+    print_json,
+    say_notes,
+)
+from window_consumer.trace.event import Step
+from window_consumer.trace.question import Question
+
+_PLACE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(/(?P<partition>\d+)(/(?P<offset>\d+))?)?")
+
+
+@click.command("search")
+@config_option
+@click.option("--key", metavar="KEY", default=None, help="Records with this key.")
+@click.option(
+    "--at",
+    metavar="TOPIC[/PARTITION[/OFFSET]]",
+    default=None,
+    help="Records of a topic, one of its partitions, or the one at an offset.",
+)
+@click.option(
+    "--since", type=Duration(), metavar="DURATION", default=None, help="As long ago as this."
+)
+@click.option(
+    "--from",
+    "from_us",
+    type=Time(1_000_000),
+    metavar="TIME",
+    default=None,
+    help="From this time on.",
+)
+@click.option(
+    "--to", "to_us", type=Time(1_000_000), metavar="TIME", default=None, help="Before this time."
+)
+@click.option("--tag", metavar="TAG", default=None, help="Records with this tag.")
+@click.option("--group", metavar="GROUP", default=None, help="Steps of this consumer group.")
+@click.option(
+    "--step",
+    type=click.Choice([str(step) for step in Step]),
+    default=None,
+    help="Only these steps.",
+)
+@click.option("--status", metavar="STATUS", default=None, help="ok, retry, RETRIES_EXHAUSTED ...")
+@click.option("--error", metavar="FINGERPRINT", default=None, help="Steps with this error.")
+@cluster_option
+@indexed_only_option
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The latest."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def search_command(  # noqa: PLR0913 - an argument for each option
+    *,
+    config: Path,
+    key: str | None,
+    at: str | None,
+    since: float | None,
+    from_us: int | None,
+    to_us: int | None,
+    limit: int,
+    as_json: bool,
+    indexed_only: bool,
+    **equal: Any,
+) -> int:
+    """Find steps of records: of a key, a place, a time, a group, with a status or an error."""
+    loaded = load_pipeline(config)
+    if since is not None:
+        if from_us is not None:
+            raise click.UsageError("--since and --from exclude each other")
+        from_us = int((time.time() - since) * 1e6)
+    if from_us is not None and to_us is not None and to_us <= from_us:
+        begin = "--from" if since is None else "--since"
+        raise click.UsageError(f"--to has to lie after {begin}: no step fits")
+    place: dict[str, Any] = {}
+    if at is not None:
+        match = _PLACE.fullmatch(at)
+        if match is None:
+            raise click.UsageError(f"--at {at}: write orders, orders/0 or orders/0/17")
+        place = {
+            name: value if name == "topic" else int(value)
+            for name, value in match.groupdict().items()
+            if value is not None
+        }
+    journeys = open_journeys(loaded, indexed_only=indexed_only)
+    asked = Question(
+        key=None if key is None else journeys.key(key),
+        since_us=from_us,
+        until_us=to_us,
+        **place,
+        **equal,
+    )
+    answer = journeys.find(asked, limit)
+    say_notes(answer.notes, loaded)
+    if not answer.events:
+        click.echo("no step fits", err=True)
+        return FOUND
+    if as_json:
+        print_json(answer.events)
+    else:
+        print_events(answer.events)
+    return OK

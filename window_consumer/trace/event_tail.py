@@ -1,0 +1,142 @@
+"""The end of a topic of trace events: what no table has yet.
+
+Bounded in time and in size. What could not be looked at is said, and is no error: the answers from
+the table stand without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.topic_reader import (
+    Span,
+    TopicReader,
+)
+from window_consumer.model.errors import (
+    MissingTopicError,
+    WindowConsumerError,
+)
+from window_consumer.model.record import TopicPartition
+from window_consumer.trace.event import TraceEvent
+from window_consumer.trace.event_batch import (
+    UnreadableBatchError,
+    decoded,
+)
+
+MOST_RECORDS: Final = 2_000
+"""Kafka records that are looked at, the newest ones: some million events."""
+
+MOST_S: Final = 5.0
+"""How long the looking takes at most, once Kafka has answered: somebody waits for it."""
+
+ANSWER_S: Final = 3.0
+"""So long Kafka may say nothing before the answer comes from the table alone."""
+
+
+@frozen
+class Tail:
+    """What was found."""
+
+    events: tuple[TraceEvent, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was not looked at, and why; a sentence each."""
+    is_away: bool = False
+    """Kafka did not answer."""
+
+
+@frozen
+class EventTail:
+    """Reads the end of one topic of events, with a connection of its own each time."""
+
+    topic: str
+    settings: Mapping[str, Any]
+    """The user's Kafka properties."""
+    log: ClientLog
+
+    def read(
+        self,
+        since: Mapping[int, int] | None,
+        may_have: Callable[[bytes], bool],
+        fits: Callable[[TraceEvent], bool],
+    ) -> Tail:
+        """Return the events that fit from ``since`` on: the next offset of each partition.
+
+        A partition that is not named begins at its first offset; None stands for "nobody knows",
+        by which the newest are read. ``may_have`` tells of a batch as it was written whether it is
+        worth a look.
+        """
+        try:
+            with TopicReader(self.settings, self.log, patience_s=ANSWER_S) as reader:
+                held = reader.spans(self.topic)
+                spans, notes = _spans(held, since)
+                events, unread, broken = _read(reader, spans, may_have, fits)
+        except MissingTopicError:
+            return Tail()
+        except WindowConsumerError as error:
+            return Tail(notes=(f"only what is in the table: {error}",), is_away=True)
+        if unread:
+            notes.append(
+                f"{self.topic}: reading stopped after {MOST_S:g} s, {unread:,} of its last records"
+                " were not looked at: events of late may be missing"
+            )
+        if broken:
+            notes.append(f"{self.topic}: {broken} of its last records cannot be read")
+        return Tail(tuple(events), tuple(notes))
+
+
+def _spans(
+    held: Mapping[TopicPartition, Span], since: Mapping[int, int] | None
+) -> tuple[dict[TopicPartition, Span], list[str]]:
+    """Return what is to be read, and what is to be said of the rest."""
+    notes: list[str] = []
+    spans: dict[TopicPartition, Span] = {}
+    for name, span in held.items():
+        first = span.first if since is None else since.get(name.partition, span.first)
+        if first > span.end:
+            notes.append(f"{name} was made anew, or cut, after the table had read from it")
+            first = span.first
+        spans[name] = Span(max(first, span.first), span.end)
+    total = sum(span.count for span in spans.values())
+    if total > MOST_RECORDS:
+        share = MOST_RECORDS // len(spans)
+        spans = {name: Span(max(it.first, it.end - share), it.end) for name, it in spans.items()}
+        looked_at = sum(span.count for span in spans.values())
+        topic = next(iter(spans)).topic
+        notes.append(
+            f"{topic}: {total:,} records are not in the table yet, the newest {looked_at:,} were"
+            " looked at: `window-consumer pipeline run trace` is behind"
+        )
+    return spans, notes
+
+
+def _read(
+    reader: TopicReader,
+    spans: Mapping[TopicPartition, Span],
+    may_have: Callable[[bytes], bool],
+    fits: Callable[[TraceEvent], bool],
+) -> tuple[list[TraceEvent], int, int]:
+    """Return the events that fit, how many records were not read, how many could not be."""
+    found: list[TraceEvent] = []
+    broken, nexts = 0, {name: span.first for name, span in spans.items()}
+    deadline = time.monotonic() + MOST_S
+    for messages in reader.read(spans):
+        for message in messages:
+            name = TopicPartition(message.topic() or "", message.partition() or 0)
+            nexts[name] = (message.offset() or 0) + 1
+            value = message.value()
+            if value is None or not may_have(value):
+                continue
+            try:
+                found += [event for event in decoded(value) if fits(event)]
+            except UnreadableBatchError:
+                broken += 1
+            if time.monotonic() > deadline:
+                break
+        if time.monotonic() > deadline:
+            return found, sum(span.end - nexts[name] for name, span in spans.items()), broken
+    return found, 0, broken

@@ -1,0 +1,158 @@
+"""What the web page tells of journeys: plain values, masked as everything there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from window_consumer.config.sections.mask import MaskRules
+from window_consumer.config.sections.pipeline import (
+    LoadedPipeline,
+    load_pipeline,
+)
+from window_consumer.model.redaction import Mask
+from window_consumer.trace.event import TraceEvent
+from window_consumer.trace.journey import (
+    Hop,
+    Journey,
+    Passage,
+    Place,
+    Stop,
+    Way,
+)
+from window_consumer.trace.lookup import (
+    Answer,
+    Journeys,
+)
+from window_consumer.trace.question import Question
+
+MOST_FOUND: Final = 2_000
+"""Steps of a key that are looked at; the page lists their records."""
+
+
+class JourneyPages:
+    """Answers the page's questions. Owner: one thread at a time.
+
+    Raises WindowConsumerErrors that say what is wrong with the table, or with the question.
+    """
+
+    def __init__(self, loaded: LoadedPipeline, rules: MaskRules):
+        self._loaded = loaded
+        self._rules = rules
+        self._journeys: Journeys | None = None
+
+    @classmethod
+    def of_config(cls, file: Path, rules: MaskRules) -> JourneyPages:
+        """Read the pipeline's configuration; raises ConfigError."""
+        return cls(load_pipeline(file), rules)
+
+    def journey(self, record: str) -> dict[str, Any]:
+        """Return a record's journey: ``passages`` (none where nothing is known) and ``notes``."""
+        return self._masked(lambda journeys: self._told(journeys.of(record)))
+
+    def records_of(self, key: str) -> dict[str, Any]:
+        """Return ``records`` with a key, the latest first, and ``notes``."""
+
+        def find(journeys: Journeys) -> dict[str, Any]:
+            answer = journeys.find(Question(key=journeys.key(key)), MOST_FOUND)
+            latest: dict[str, TraceEvent] = {}
+            for event in answer.events:
+                if event.record_id is not None:
+                    latest.pop(event.record_id, None)
+                    latest[event.record_id] = event
+            return {
+                "records": [
+                    {
+                        "record": name,
+                        "time_us": last.time_us,
+                        "step": last.step,
+                        "topic": last.topic,
+                    }
+                    for name, last in reversed(latest.items())
+                ],
+                "notes": list(answer.notes),
+            }
+
+        return self._masked(find)
+
+    def _masked(self, ask: Callable[[Journeys], dict[str, Any]]) -> dict[str, Any]:
+        if self._journeys is None:
+            self._journeys = Journeys(self._loaded)
+        else:
+            self._journeys.refresh()
+        mask = Mask(self._loaded.secrets)
+        found = ask(self._journeys)
+        return {**found, "notes": [mask(note) for note in found["notes"]]}
+
+    def _told(self, answer: Answer) -> dict[str, Any]:
+        journey = Journey.of(answer.events)
+        if journey is None:
+            return {"passages": [], "notes": list(answer.notes)}
+        return {
+            "began_us": journey.began_us,
+            "lasted_us": journey.lasted_us,
+            "steps": len(answer.events),
+            "has_skew": journey.has_skew,
+            "passages": [self._passage(each) for each in journey.passages],
+            "notes": list(answer.notes),
+        }
+
+    def _passage(self, passage: Passage) -> dict[str, Any]:
+        topics = [passage.place[0], *(hop.place[0] for way in passage.ways for hop in way.hops)]
+        key = None if passage.key is None else passage.key.encode()
+        told = self._rules.told_key(topics, key)
+        return {
+            "record": passage.record_id,
+            "key": told.decode() if isinstance(told, bytes) else told,
+            "tags": passage.tags,
+            "place": _place(passage.place),
+            "sent": [_stop(stop) for stop in passage.sent],
+            "ways": [_way(way) for way in passage.ways],
+        }
+
+
+def _way(way: Way) -> dict[str, Any]:
+    events = [stop.event for hop in way.hops for stop in hop.stops]
+    return {
+        "group": way.group,
+        "handlers": _distinct(event.handler for event in events),
+        "apps": _distinct(event.app for event in events),
+        "end": way.end,
+        "went_wrong": way.went_wrong,
+        "attempts": way.attempts,
+        "redrives": way.redrives,
+        "hops": [_hop(hop) for hop in way.hops],
+    }
+
+
+def _hop(hop: Hop) -> dict[str, Any]:
+    return {"place": _place(hop.place), "stops": [_stop(stop) for stop in hop.stops]}
+
+
+def _stop(stop: Stop) -> dict[str, Any]:
+    event = stop.event
+    return {
+        "after_us": stop.after_us,
+        "is_early": stop.is_early,
+        "time_us": event.time_us,
+        "step": event.step,
+        "status": event.status,
+        "attempt": event.attempt,
+        "duration_us": event.duration_us,
+        "host": event.host,
+        "client": event.client_id,
+        "cluster": event.cluster,
+        "error": event.error_class,
+        "fingerprint": event.error_fingerprint,
+    }
+
+
+def _place(place: Place) -> str:
+    topic, partition, offset = place
+    named = topic if partition is None else f"{topic}[{partition}]"
+    return named if offset is None else f"{named}@{offset}"
+
+
+def _distinct(texts: Iterable[str | None]) -> list[str]:
+    return [text for text in dict.fromkeys(texts) if text]

@@ -1,0 +1,183 @@
+"""What became of records: from the table of trace events, and from Kafka what is not in it yet."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from window_consumer.config.sections.pipeline import LoadedPipeline
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.model.errors import UsageError
+from window_consumer.model.key_forms import (
+    CODE,
+    key_form,
+)
+from window_consumer.model.redaction import Mask
+from window_consumer.spark.plan import Plan
+from window_consumer.trace.event import TraceEvent
+from window_consumer.trace.event_batch import may_have
+from window_consumer.trace.event_tail import (
+    EventTail,
+    Tail,
+)
+from window_consumer.trace.question import Question
+
+if TYPE_CHECKING:
+    from window_consumer.trace.spark.search import Index
+
+_QUIET: Final = logging.getLogger("window_consumer.journeys")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False  # a note of the answer says what was wrong
+
+_AWAY_S: Final = 10.0
+"""So long a Kafka that did not answer is not asked again: each time takes seconds."""
+
+_PLACE: Final = re.compile(
+    r"(?P<topic>[a-zA-Z0-9._-]+)/(?P<partition>\d{1,9})/(?P<offset>\d{1,18})"
+)
+
+
+@frozen
+class Answer:
+    """The steps that were found, by their times, and what has to be said of them."""
+
+    events: tuple[TraceEvent, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Journeys:
+    """Answers questions about the trace. Owner: one thread at a time.
+
+    Raises UsageError where the table, or what reads it (the extra ``spark``), is missing.
+    """
+
+    def __init__(self, loaded: LoadedPipeline, *, indexed_only: bool = False):
+        """``indexed_only`` leaves Kafka alone."""
+        search = _search()
+        plan = Plan(kafka={}, directory=loaded.directory)
+        self._loaded = loaded
+        self.path = plan.table("trace")
+        self._index: Index = search.Index(self.path)
+        self._most_steps: int = search.MOST_STEPS
+        self._in_order: Callable[..., list[TraceEvent]] = search.in_order
+        self._checkpoint = partial(plan.checkpoint, "trace")
+        self._indexed_only = indexed_only
+        self._away: tuple[float, Tail] | None = None
+
+    def refresh(self) -> None:
+        """Look at the table as it is now; questions before were answered as of then."""
+        self._index.refresh()
+
+    def of(self, record: str, cluster: str | None = None) -> Answer:
+        """Return all steps of a record, and of the records that came of it.
+
+        ``record`` is its ``wc-id``, or where it was delivered first: ``topic/partition/offset``.
+        """
+        answer = self._at_id_or_place(record, cluster)
+        clusters = sorted({event.cluster for event in answer.events if event.cluster is not None})
+        if len(clusters) <= 1:
+            return answer
+        note = (
+            f"writers of these steps name their clusters {' and '.join(clusters)}: where these are"
+            " not one cluster, --cluster chooses"
+        )
+        return Answer(answer.events, (*answer.notes, note))
+
+    def _at_id_or_place(self, record: str, cluster: str | None) -> Answer:
+        answer = self._of_id(record, cluster)
+        place = _PLACE.fullmatch(record)
+        if answer.events or place is None:
+            return answer
+        # What lies there may have an id of its own.
+        there = Question(
+            topic=place["topic"],
+            partition=int(place["partition"]),
+            offset=int(place["offset"]),
+            cluster=cluster,
+        )
+        found = self.find(there, self._most_steps).events
+        names = {event.record_id: None for event in found if event.topic == place["topic"]}
+        answers = [self._of_id(name, cluster) for name in names if name is not None]
+        if not answers:
+            return answer
+        events = self._in_order([event for each in answers for event in each.events])
+        notes = dict.fromkeys(note for each in answers for note in each.notes)
+        return Answer(tuple(events), tuple(notes))
+
+    def _of_id(self, record: str, cluster: str | None) -> Answer:
+        wanted = [Question(root=record, cluster=cluster), Question(record=record, cluster=cluster)]
+        place = _PLACE.fullmatch(record)
+
+        def in_batch(data: bytes) -> bool:
+            if may_have(data, [record]):
+                return True
+            return place is not None and may_have(data, [place["topic"]], int(place["offset"]))
+
+        tail = self._tail(in_batch, lambda event: any(each.fits(event) for each in wanted))
+        found = self._index.journey(record, cluster)
+        events = self._in_order([*found, *tail.events])
+        notes = list(tail.notes)
+        if len(events) >= self._most_steps:
+            notes.append(f"these are {len(events):,} steps; there may be more")
+        return Answer(tuple(events), tuple(notes))
+
+    def find(self, question: Question, most: int) -> Answer:
+        """Return the latest ``most`` events that fit."""
+        named = ("record", "root", "key", "topic", "tag", "group", "step", "error", "cluster")
+        texts = [text for name in named if (text := getattr(question, name)) is not None]
+        tail = self._tail(lambda data: may_have(data, texts, question.offset), question.fits)
+        found = self._index.find(question, most)
+        return Answer(tuple(self._in_order([*found, *tail.events])[-most:]), tail.notes)
+
+    def key(self, key: str) -> str:
+        """Return a key as the trace has it; raises UsageError where the trace has none."""
+        return form_of_key(key, self._loaded)
+
+    def count_of_key(self, form: str) -> int:
+        """Return how many steps with a key, in the form of the trace, are in the table."""
+        return self._index.count(Question(key=form))
+
+    def records_of_key(self, form: str) -> list[str]:
+        """Return the ids of the records with a key, in the form of the trace."""
+        return self._index.records(Question(key=form))
+
+    def _tail(self, in_batch: Callable[[bytes], bool], fits: Callable[[TraceEvent], bool]) -> Tail:
+        if self._indexed_only:
+            return Tail()
+        config = self._loaded.config
+        client = {**config.kafka.common, **config.kafka.consumer}
+        if self._away is not None and time.monotonic() < self._away[0]:
+            return self._away[1]
+        log = ClientLog(_QUIET, Mask(self._loaded.secrets))
+        since = self._index.read_up_to(self._checkpoint, config.trace.topic)
+        tail = EventTail(config.trace.topic, client, log).read(since, in_batch, fits)
+        self._away = (time.monotonic() + _AWAY_S, tail) if tail.is_away else None
+        return tail
+
+
+def form_of_key(key: str, loaded: LoadedPipeline) -> str:
+    """Return a key as the trace has it; raises UsageError where the trace has none."""
+    trace = loaded.config.trace
+    if trace.keys == "off":
+        raise UsageError("trace.keys is off: the trace has no keys to look for")
+    if key.startswith(CODE):
+        return key
+    form = key_form(trace.keys, (trace.key_secret or "").encode())(key.encode())
+    assert form is not None  # only a record without a key has none
+    return form
+
+
+def _search() -> Any:
+    try:
+        from window_consumer.trace.spark import search  # noqa: PLC0415 - optional, and slow
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"there is no {error.name}: pip install 'window-consumer[spark]'"
+        ) from error
+    return search

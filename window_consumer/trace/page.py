@@ -1,0 +1,102 @@
+"""The page of a record's journey, and what it asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from window_consumer.admin.guard import (
+    Json,
+    error,
+)
+from window_consumer.model.errors import WindowConsumerError
+from window_consumer.runtime.log import own_logger
+
+FILES: Final = Path(__file__).parents[1] / "admin" / "static"
+
+_LONGEST: Final = 1_000
+"""Characters of an id or a key."""
+
+_NOT_HERE: Final = (
+    "no journeys are told here: admin: {pipeline: pipeline.yaml} in the configuration says where"
+    " the table of the trace is"
+)
+
+_log = own_logger()
+
+
+class Trace(Protocol):
+    """Answers what is asked of the message trace. One thread asks at a time.
+
+    Raises WindowConsumerErrors for what can be mended.
+    """
+
+    def journey(self, record: str) -> dict[str, Any]:
+        """Return a record's journey as plain values."""
+
+    def records_of(self, key: str) -> dict[str, Any]:
+        """Return the records with a key as plain values."""
+
+
+class TracePages:
+    """Answers at /trace and below /api/trace. Owner: the server's event loop."""
+
+    def __init__(self, trace: Trace | None):
+        self._trace = trace
+        # A search needs memory, and a core that handlers need: one at a time.
+        self._turn = asyncio.Semaphore(1)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is anything to ask."""
+        return self._trace is not None
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return what is answered where."""
+        return [
+            Route("/trace", self._page),
+            Route("/trace/{record:path}", self._record),
+            Route("/api/trace", self._search),
+            Route("/api/trace/{record:path}", self._journey),
+        ]
+
+    async def _page(self, _: Request) -> Response:
+        if not self.is_there:
+            return error(HTTPStatus.NOT_FOUND, _NOT_HERE)
+        return FileResponse(FILES / "trace.html")
+
+    async def _record(self, request: Request) -> Response:
+        # The page's own addresses are relative: something before it may have a prefix.
+        record = request.path_params["record"]
+        up = "../" * (request.scope["path"].count("/") - 1)
+        return RedirectResponse(f"{up}trace?record={quote(record, safe='')}", HTTPStatus.SEE_OTHER)
+
+    async def _journey(self, request: Request) -> Response:
+        record = request.path_params["record"]
+        return await self._answer(record, lambda trace: trace.journey(record))
+
+    async def _search(self, request: Request) -> Response:
+        key = request.query_params.get("key", "")
+        return await self._answer(key, lambda trace: trace.records_of(key))
+
+    async def _answer(self, asked: str, ask: Callable[[Trace], dict[str, Any]]) -> Response:
+        trace = self._trace
+        if trace is None:
+            return error(HTTPStatus.NOT_FOUND, _NOT_HERE)
+        if not 0 < len(asked) <= _LONGEST:
+            return error(HTTPStatus.BAD_REQUEST, f"an id or a key has 1 to {_LONGEST} characters")
+        try:
+            async with self._turn:
+                return Json(await asyncio.to_thread(ask, trace))
+        except WindowConsumerError as problem:
+            _log.warning("admin: the trace does not answer: %s", problem)
+            why = "the trace does not answer, the log says why"
+            return error(HTTPStatus.SERVICE_UNAVAILABLE, why)

@@ -1,0 +1,138 @@
+"""The trace of a producer: hears what becomes of the records that it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from attrs import frozen
+
+from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.record import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Record,
+)
+from window_consumer.trace.event import Step
+from window_consumer.trace.recording.batch_builder import ROOT
+from window_consumer.trace.recording.notes import (
+    Group,
+    Note,
+    Writer,
+)
+from window_consumer.trace.recording.writer import TraceWriter
+from window_consumer.trace.sampling import Sampling
+
+_NOWHERE = -1
+
+
+@frozen
+class Sent:
+    """A record that was sent: what its events need of it, in the form of a delivered one."""
+
+    topic_name: str
+    key_bytes: bytes | None
+    pairs: Sequence[tuple[str, bytes | None]]
+    began: float
+    """When produce was called, in monotonic seconds."""
+    is_traced: bool
+    place: int = _NOWHERE
+
+    def __len__(self) -> int:
+        return 0
+
+    def topic(self) -> str:
+        """Return the topic's name."""
+        return self.topic_name
+
+    def partition(self) -> int:
+        """Return no partition: its events are grouped by that."""
+        return _NOWHERE
+
+    def offset(self) -> int:
+        """Return the record's offset, -1 where it has none."""
+        return self.place
+
+    def key(self) -> bytes | None:
+        """Return the key's bytes or None."""
+        return self.key_bytes
+
+    def value(self) -> None:
+        """Return nothing: the value is not kept."""
+
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        """Return the headers, and the root where there is one."""
+        return self.pairs
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return no time."""
+        return TIMESTAMP_NOT_AVAILABLE, _NOWHERE
+
+
+class ProducerTrace:
+    """Notes what was sent. Any thread may call it."""
+
+    def __init__(
+        self,
+        writer: TraceWriter,
+        about: Writer,
+        sampling: Sampling,
+        current: Callable[[], Record | None],
+        *,
+        all_failures: bool = True,
+    ):
+        """``current`` tells which record the calling thread is about, if any."""
+        self._writer = writer
+        self._inbox = writer.shared_inbox()
+        self._about = about
+        self._sampling = sampling
+        self._current = current
+        self._all_failures = all_failures
+
+    def began(
+        self,
+        topic: str,
+        key: bytes | None,
+        record_id: bytes,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> Sent:
+        """Hear of a record that is about to be sent."""
+        name = (key or b"") if self._sampling.by == "key" else record_id
+        is_traced = self._sampling.takes_all or self._sampling.takes(name)
+        root = self._current()
+        if root is not None:
+            headers = [*headers, (ROOT, root.id.encode())]
+        return Sent(topic, key, headers, monotonic(), is_traced)
+
+    def acked(self, token: Sent, partition: int, offset: int) -> None:
+        """Note that the broker has it; where it does not say so, as with acks=0, without place."""
+        if token.is_traced:
+            knows = offset >= 0
+            sent = Sent(
+                token.topic_name, token.key_bytes, token.pairs, token.began, True, place=offset
+            )
+            place = partition if knows else None
+            group = Group(self._about, Step.SENT, token.topic_name, place, self._sampling.ratio)
+            self._note(group, sent)
+
+    def failed(self, token: Sent, error: BufferError | PublishFailedError) -> None:
+        """Note that it was not acked."""
+        if token.is_traced or self._all_failures:
+            group = Group(
+                self._about,
+                Step.SEND_FAILED,
+                token.topic_name,
+                None,
+                1.0 if self._all_failures else self._sampling.ratio,
+                status="refused" if _is_refused(error) else "unknown",
+                error_class=type(error).__name__,
+            )
+            self._note(group, token)
+
+    def _note(self, group: Group, sent: Sent) -> None:
+        now = monotonic()
+        duration = int((now - sent.began) * 1e6)
+        self._writer.note(self._inbox, Note(group, [sent], self._writer.time_us(now), duration))
+
+
+def _is_refused(error: BufferError | PublishFailedError) -> bool:
+    return isinstance(error, BufferError) or error.refused

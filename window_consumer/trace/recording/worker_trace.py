@@ -1,0 +1,176 @@
+"""The trace of one worker: hears what becomes of its records, and writes it down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from window_consumer.engine.observer import Observer
+from window_consumer.engine.partition import Partition
+from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.model.outcome import Outcome
+from window_consumer.model.record import Message
+from window_consumer.trace.event import Step
+from window_consumer.trace.recording.deliveries import (
+    Deliveries,
+    Kind,
+)
+from window_consumer.trace.recording.notes import (
+    Group,
+    Line,
+    Note,
+    Writer,
+)
+from window_consumer.trace.recording.writer import TraceWriter
+from window_consumer.trace.sampling import Sampling
+
+_STEPS = {
+    Outcome.DONE: Step.PROCESSED,
+    Outcome.SKIPPED: Step.SKIPPED,
+    Outcome.FILTERED: Step.FILTERED,
+    Outcome.MOVED: Step.RETRIED,
+    Outcome.DEAD_LETTERED: Step.DEAD_LETTERED,
+    Outcome.EXPIRED: Step.EXPIRED,
+    Outcome.DROPPED: Step.DROPPED,
+}
+
+_RECEIVED: Kind = (Outcome.OPEN, None, None)
+
+
+class ConsumerTrace(Observer):
+    """Notes steps of records. Owner: poll thread."""
+
+    def __init__(
+        self,
+        writer: TraceWriter,
+        about: Writer,
+        sampling: Sampling,
+        *,
+        all_failures: bool,
+        handlers: Sequence[str],
+    ):
+        self._writer = writer
+        self._inbox = writer.inbox()
+        self._about = about
+        self._sampling = sampling
+        self._all_failures = all_failures
+        self._handlers = ",".join(handlers)
+        self._partitions: dict[Partition, Deliveries] = {}
+
+    def assigned(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
+        """Begin with a partition."""
+        self._partitions[partition] = Deliveries(partition, self._sampling)
+
+    def given_up(self, partition: Partition, now: float) -> None:  # noqa: ARG002 - as declared
+        """Forget a partition."""
+        known = self._partitions.pop(partition, None)
+        for line in () if known is None else known.lines.values():
+            line.is_over = True
+
+    def taken(self, partition: Partition, messages: Sequence[Message], now: float) -> None:
+        """Note that records came."""
+        known = self._partitions.get(partition)
+        if known is None:
+            return
+        traced = known.add(messages, now)
+        if traced:
+            group = known.groups.get(_RECEIVED) or self._remembered(known, _RECEIVED)
+            self._note(group, traced, now, None)
+
+    def finished(
+        self,
+        partition: Partition,
+        messages: Sequence[Message],
+        outcome: Outcome,
+        slice_: Slice | None,
+        now: float,
+    ) -> None:
+        """Note that records were processed or skipped."""
+        known = self._partitions.get(partition)
+        if known is None or not messages:
+            return
+        traced = known.traced(messages)
+        if not traced:
+            return
+        attempt = None if slice_ is None else slice_.call.attempt
+        handler: str | None = self._handler(slice_)
+        if outcome is Outcome.FILTERED:  # nobody was called
+            attempt, handler = None if attempt is None else attempt - 1, None
+        kind = outcome, attempt, handler
+        if len(traced) == 1:
+            line = known.lines.get(kind) or self._line(known, kind)
+            self._writer.note_single(self._inbox, line, traced[0], now, known.came(traced[0]))
+            return
+        group = known.groups.get(kind) or self._remembered(known, kind)
+        self._note(group, traced, now, known.durations_us(traced, now))
+
+    def failed(self, failed: FailedRecord, now: float) -> None:
+        """Note a failed call."""
+        self._of_failed(failed, Step.FAILED, now)
+
+    def left(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
+        """Note that a record has left."""
+        self._of_failed(failed, _STEPS[outcome], now)
+
+    def _of_failed(self, failed: FailedRecord, step: Step, now: float) -> None:
+        known = self._partitions.get(failed.partition)
+        if known is None:
+            return
+        messages = [failed.message]
+        if not self._all_failures and not known.traced(messages):
+            return
+        fault = failed.failure.fault
+        handler = failed.failure.handler or self._handler(None)
+        group = evolve(
+            self._new_group(known, step, failed.calls, handler),
+            status="retry" if failed.reason is None else str(failed.reason),
+            error_class=fault.error_class,
+            error_fingerprint=fault.fingerprint,
+            sample=1.0 if self._all_failures else self._sampling.ratio,
+        )
+        self._note(group, messages, now, known.durations_us(messages, now))
+
+    def _remembered(self, known: Deliveries, kind: Kind) -> Group:
+        """Return what events of a kind have in common, and keep it: it is asked for each slice."""
+        outcome, attempt, handler = kind
+        step = _STEPS.get(outcome, Step.RECEIVED)
+        group = known.groups[kind] = self._new_group(known, step, attempt, handler)
+        return group
+
+    def _line(self, known: Deliveries, kind: Kind) -> Line:
+        group = known.groups.get(kind) or self._remembered(known, kind)
+        line = known.lines[kind] = self._inbox.line(group)
+        return line
+
+    def _new_group(
+        self, known: Deliveries, step: Step, attempt: int | None, handler: str | None
+    ) -> Group:
+        return Group(
+            self._about,
+            step,
+            known.topic,
+            known.partition,
+            self._sampling.ratio,
+            attempt=attempt,
+            handler=handler,
+            is_copy=known.rung.is_copy,
+            may_be_redriven=step is Step.RECEIVED and known.rung.level is None,
+        )
+
+    def _handler(self, slice_: Slice | None) -> str:
+        """Return the handler that was called, or all of them where nobody can tell."""
+        if slice_ is not None and len(slice_.messages) == 1 and slice_.call.handler:
+            return slice_.call.handler
+        return self._handlers
+
+    def _note(
+        self,
+        group: Group,
+        messages: Sequence[Message],
+        now: float,
+        durations_us: int | Sequence[int | None] | None,
+    ) -> None:
+        time_us = self._writer.time_us(now)
+        self._writer.note(self._inbox, Note(group, messages, time_us, durations_us))

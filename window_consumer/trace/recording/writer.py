@@ -1,0 +1,198 @@
+"""The thread that makes batches of notes, and hands them to the way out.
+
+The address of this host.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+import uuid
+from collections import defaultdict
+from typing import Final
+
+from window_consumer.metrics.measures import TraceFigures
+from window_consumer.model.key_forms import KeyForm
+from window_consumer.model.record import Message
+from window_consumer.runtime.log import Trouble
+from window_consumer.trace.recording.batch_builder import BatchMaker
+from window_consumer.trace.recording.exporter import (
+    Way,
+    Written,
+)
+from window_consumer.trace.recording.notes import (
+    Group,
+    Inbox,
+    Line,
+    Note,
+    SharedInbox,
+)
+
+MAX_RECORDS: Final = 20_000
+"""Of one inbox: a fifteenth of a second of a handler that does nothing, which is more than a flush
+takes, and some megabytes."""
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Of the records that wait in one inbox, and of batches that wait to be written."""
+
+_WAKE_RECORDS: Final = MAX_RECORDS // 4
+"""The thread is woken before its time when a quarter of an inbox is full."""
+
+_CLOSE_S: Final = 3.0
+"""So long an end takes where brokers do not answer: within the grace that `check` works out."""
+
+_WAY_CLOSES_S: Final = 2.0
+
+
+class TraceWriter:
+    """Takes notes from any number of inboxes. Nobody who makes a note ever waits for it.
+
+    Where the thread falls behind, which only takes place where the processor has nothing to spare,
+    whoever makes a note makes its batch as well: that costs about a microsecond an event, and has
+    an end. Where the way out falls behind, events are lost and counted.
+    """
+
+    def __init__(self, way: Way, form_key: KeyForm | None, flush_s: float, logger: logging.Logger):
+        self._way = way
+        self._flush_s = flush_s
+        self._batches = BatchMaker.of(uuid.uuid4().hex[:16], lambda: self.dropped, form_key)
+        self._inboxes: list[Inbox] = []
+        self._unwritten = 0
+        self.written = 0
+        """How many events were handed to the way out."""
+        self._trouble = Trouble(logger, "trace: events are written again")
+        self._wake = threading.Event()
+        self._ends = False
+        self._wall_us = 0.0
+        self._set_clock()
+        self._thread = threading.Thread(target=self._run, name="wc-trace-writer", daemon=True)
+
+    @property
+    def dropped(self) -> int:
+        """How many events were lost since the start. Any thread may ask."""
+        lost = sum(inbox.lost for inbox in self._inboxes)
+        return lost + self._unwritten + self._way.lost
+
+    def figures(self) -> TraceFigures:
+        """Return what has become of the events of this process. Any thread may ask."""
+        way = self._way.figures()
+        lost = {"memory": sum(inbox.lost for inbox in self._inboxes), "made": self._unwritten}
+        return TraceFigures(
+            self.written,
+            {**lost, **way.lost},
+            way.torn,
+            way.held_bytes,
+            max(way.blocked_s, self._trouble.seconds),
+        )
+
+    def inbox(self) -> Inbox:
+        """Return a place for the notes of one thread."""
+        inbox = Inbox(MAX_RECORDS, MAX_BYTES)
+        self._inboxes.append(inbox)
+        return inbox
+
+    def shared_inbox(self) -> Inbox:
+        """Return a place for the notes of any number of threads."""
+        inbox = SharedInbox(MAX_RECORDS, MAX_BYTES)
+        self._inboxes.append(inbox)
+        return inbox
+
+    def time_us(self, now: float) -> int:
+        """Return the time of the wall, in microseconds since 1970, at a monotonic one."""
+        return int(self._wall_us + now * 1e6)
+
+    def _set_clock(self) -> None:
+        self._wall_us = time.time() * 1e6 - time.monotonic() * 1e6
+
+    def start(self) -> None:
+        """Begin to make batches of notes."""
+        self._thread.start()
+
+    def close(self, timeout_s: float = _CLOSE_S) -> None:
+        """Write what is there, and end; gives up after ``timeout_s``."""
+        self._ends = True
+        self._wake.set()
+        self._thread.join(timeout_s)
+
+    def note(self, inbox: Inbox, note: Note) -> None:
+        """Write a note down; called by the inbox's own thread. Never waits."""
+        if inbox.put(note):
+            if inbox.waiting > _WAKE_RECORDS and not self._wake.is_set():
+                self._wake.set()
+        elif inbox.may_make:
+            inbox.put_made(self._batches.batches(note.group, [note]))
+        else:
+            inbox.lost += len(note.messages)
+
+    def note_single(
+        self, inbox: Inbox, line: Line, message: Message, now: float, came: float | None
+    ) -> None:
+        """Write down what happened to one record, as ``note`` does for half the cost.
+
+        It was delivered when it ``came``, None where nobody knows.
+        """
+        waiting = inbox.put_single(line, message, now, came)
+        if not waiting:
+            duration = None if came is None else max(0, int((now - came) * 1e6))
+            self.note(inbox, Note(line.group, [message], self.time_us(now), duration))
+        elif waiting > _WAKE_RECORDS and not self._wake.is_set():
+            self._wake.set()
+
+    def _run(self) -> None:
+        self._way.start()
+        while True:
+            ends = self._ends
+            if not ends:
+                self._wake.wait(self._flush_s)
+            self._wake.clear()
+            try:
+                self.flush()
+            except Exception as error:
+                self._trouble.begins(f"trace: events are lost: {error!r}")
+            else:
+                self._trouble.ends()
+            if ends:
+                break
+        self._way.close(_WAY_CLOSES_S)
+
+    def flush(self) -> None:
+        """Make batches of everything that waits, and hand them on. Owner: the thread.
+
+        Raises the last of what was raised for events that are lost and counted by then.
+        """
+        ready: list[Written] = []
+        groups: defaultdict[Group, list[Note]] = defaultdict(list)
+        for inbox in self._inboxes:
+            ready += inbox.take_made()
+            for note in inbox.take(self.time_us):
+                groups[note.group].append(note)
+        # Not before: records that came at once would be told microseconds apart.
+        self._set_clock()
+        broken: Exception | None = None
+        for group, notes in groups.items():
+            try:
+                ready += self._batches.batches(group, notes)
+            except Exception as error:
+                self._unwritten += sum(len(note.messages) for note in notes)
+                broken = error
+        for batch in ready:
+            if batch.data:
+                self.written += batch.events
+            else:
+                self._unwritten += batch.events
+        self._way.write([batch for batch in ready if batch.data])
+        if broken is not None:
+            raise broken
+
+
+def host_address() -> str:
+    """Return the address of this host, as others may see it; asks nobody."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Sends nothing: it only looks into the routes. The address is one for documentation.
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()

@@ -1,0 +1,1 @@
+"""The trace on Spark: the table of events, and searching it."""

@@ -1,0 +1,199 @@
+"""``TracedProducer``: a producer whose records can be followed, for applications that produce."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from attrs import field, frozen
+from opentelemetry import trace as opentelemetry
+
+from window_consumer.kafka.client_log import ClientLog
+from window_consumer.kafka.event_writer import EventWriter
+from window_consumer.kafka.settings import (
+    CONSUMER_ONLY,
+    EventNeeds,
+)
+from window_consumer.kafka.traced_producer import WatchedProducer
+from window_consumer.model.errors import UsageError
+from window_consumer.model.key_forms import (
+    KeyMode,
+    key_form,
+)
+from window_consumer.model.sending import SendWatcher
+from window_consumer.runtime.context import current_record
+from window_consumer.runtime.log import own_logger
+from window_consumer.trace.event import Role
+from window_consumer.trace.recording.exporters import (
+    CLIENT_ID,
+    way_out,
+)
+from window_consumer.trace.recording.notes import Writer
+from window_consumer.trace.recording.producer_trace import ProducerTrace
+from window_consumer.trace.recording.writer import TraceWriter, host_address
+from window_consumer.trace.sampling import (
+    By,
+    Sampling,
+)
+
+LOGGER: Final = own_logger()
+
+_CALLABLES: Final = ("_cb", "logger", "on_delivery", "partitioner")
+"""Parts of the names of properties that are the application's own functions."""
+
+
+@frozen(kw_only=True)
+class TraceSettings:
+    """What of a producer's records is traced, and where to: as in the file's ``trace``."""
+
+    sample: float = 1.0
+    """The share of the records, or of the keys, from 0 to 1."""
+    by: By = "record"
+    failures: Literal["all", "sampled"] = "all"
+    topic: str = "wc.trace"
+    keys: KeyMode = "off"
+    key_secret: str = field(default="", repr=False)
+    """For ``keys="hmac"``, 16 characters or more: the same wherever events are to be compared."""
+    directory: str | Path | None = None
+    """The directory of the spool; None sends events straight to Kafka."""
+    max_bytes: int = 1024**3
+    flush_s: float = 1.0
+    acks: Literal["0", "1", "all"] = "1"
+    app: str | None = None
+    """The application's name, for the events."""
+
+
+class TracedProducer(WatchedProducer):
+    """confluent_kafka.Producer with a trace: what was sent, when, how long it took, what failed.
+
+    Every record gets ``wc-id`` (a UUID of version 7) and ``wc-sent-at``, and ``traceparent`` where
+    a span of OpenTelemetry is current; ``wc-tags`` where ``tags`` are given, words with commas
+    between them. What stands among the headers of a record already stays. ``watchers`` hear of
+    every record. ``trace=None`` traces nothing.
+
+    The topic for the events has to be there, and the same brokers are asked to take them; where
+    they do not, events are lost and counted. Sending is never slowed and never fails because of
+    the trace. ``produce_batch`` has no headers: its records are not traced. Events of the last
+    moment are written by ``close``, and at the end of the interpreter.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        *,
+        trace: TraceSettings | None = TraceSettings(),
+        watchers: Sequence[SendWatcher] = (),
+        tags: str = "",
+        **more: Any,
+    ):
+        """Make a producer; ``more`` is for confluent_kafka.
+
+        Raises UsageError for settings that contradict each other.
+        """
+        writer = None if trace is None else _writer(trace, conf)
+        sends = None
+        if trace is not None and writer is not None:
+            about = Writer(
+                role=Role.PRODUCER,
+                cluster=_text(conf.get("bootstrap.servers")),
+                client_id=_text(conf.get("client.id", "rdkafka")),
+                host=host_address(),
+                app=trace.app,
+            )
+            sends = ProducerTrace(
+                writer,
+                about,
+                Sampling(trace.sample, trace.by),
+                current_record,
+                all_failures=trace.failures == "all",
+            )
+        super().__init__(
+            conf, trace=sends, watchers=watchers, parent=current_parent, tags=tags, **more
+        )
+        self._writer = writer
+        self._end = None
+        if writer is not None:
+            writer.start()
+            self._end = weakref.finalize(self, writer.close)
+
+    @property
+    def events_dropped(self) -> int:
+        """How many events of its records were lost so far: for a metric of the application's."""
+        return 0 if self._writer is None else self._writer.dropped
+
+    def close(self, *args: Any, **more: Any) -> Any:
+        """Close the producer as confluent_kafka does, then write the last events."""
+        try:
+            return super().close(*args, **more)
+        finally:
+            if self._end is not None:
+                self._end()
+
+
+_WORDS: Final[Mapping[str, Sequence[str]]] = {
+    "by": get_args(By),
+    "failures": ("all", "sampled"),
+    "keys": get_args(KeyMode),
+    "acks": ("0", "1", "all"),
+}
+_SHORTEST_SECRET: Final = 16
+
+
+def _check(trace: TraceSettings) -> None:
+    """Raise UsageError for what stands in no configuration file either."""
+    for name, words in _WORDS.items():
+        given = getattr(trace, name)
+        if given not in words:
+            raise UsageError(f"TraceSettings: {name} is {given!r}; write {' or '.join(words)}")
+    sample: object = trace.sample  # in the file it is a text, "1%"
+    if not isinstance(sample, int | float) or not 0.0 <= sample <= 1.0:
+        raise UsageError(f"TraceSettings: sample is {sample!r}; write a share, from 0 to 1")
+    if not trace.flush_s > 0:
+        raise UsageError(f"TraceSettings: flush_s is {trace.flush_s!r}; write seconds, above 0")
+    if trace.keys == "hmac" and len(trace.key_secret) < _SHORTEST_SECRET:
+        raise UsageError(
+            "TraceSettings: keys is hmac, which needs a key_secret of"
+            f" {_SHORTEST_SECRET} characters or more"
+        )
+
+
+def _writer(trace: TraceSettings, conf: Mapping[str, Any]) -> TraceWriter:
+    _check(trace)
+    form = None if trace.keys == "off" else key_form(trace.keys, trace.key_secret.encode())
+    log = ClientLog(LOGGER.getChild("client"))
+    user = {
+        key: value
+        for key, value in conf.items()
+        if key not in CONSUMER_ONLY and not any(part in key for part in _CALLABLES)
+    }
+    tokens = conf.get("oauth_cb")
+
+    def events(acks: Literal["0", "1", "all"]) -> EventWriter:
+        own = user if tokens is None else {**user, "oauth_cb": tokens}
+        return EventWriter(own, EventNeeds(CLIENT_ID, acks), trace.topic, log)
+
+    directory = None if trace.directory is None else Path(trace.directory)
+    way = way_out(
+        events,
+        trace.topic,
+        LOGGER,
+        acks=trace.acks,
+        directory=directory,
+        max_bytes=trace.max_bytes,
+        ship_after_s=trace.flush_s,
+    )
+    return TraceWriter(way, form, trace.flush_s, LOGGER)
+
+
+def current_parent() -> str | None:
+    """Return the traceparent of OpenTelemetry's current span, None where there is none."""
+    context = opentelemetry.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
