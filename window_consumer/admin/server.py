@@ -1,6 +1,6 @@
-"""The admin address: a server on a thread of its own, from before the workers to after them.
+"""The admin address: a server thread that starts before the workers and stops after them.
 
-HTTP for the admin address: uvicorn's, with an end for those who are slow or silent.
+Clients that are slow or silent are disconnected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The application object: decorators, and ``start``.
-
-A worker's keys as arguments of a decorator, so that editors and type checkers know them.
-"""
+"""The application object: decorators, the keys that they take, and ``start``."""
 
 from __future__ import annotations
 

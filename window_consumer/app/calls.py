@@ -1,7 +1,4 @@
-"""What a slot calls for a record: a worker's handlers and the layers around them.
-
-Coroutines and plain functions: which of them can surround which.
-"""
+"""What a slot calls for a record: handlers and the layers around them, functions or coroutines."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""What makes a record's value into what a handler's annotation asks for.
+"""What turns a record's value into what a handler's annotation asks for.
 
-JSON is the default. Which library reads it follows from the type: pydantic and msgspec read their
-own models, cattrs everything else: attrs classes, dataclasses, TypedDicts, lists and dicts of them.
-None of the optional ones is imported here: whoever has a model of theirs has imported it.
+JSON is the default. The type decides which library reads it: pydantic and msgspec read their own
+models, cattrs reads attrs classes, dataclasses, TypedDicts, lists and dicts of them. No optional
+library is imported here: an application with such a model has imported it.
 
-Tells a decoder that could not ask from a value that cannot be decoded.
-
-A deserialiser of a schema registry has to fetch each schema once. Where the registry does not
-answer, nothing is known about the value: its record is tried again, as when a handler fails.
+A schema registry that does not answer says nothing about the value: its record is retried, as
+when a handler fails. A value that cannot be decoded is a dead letter.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the decorators collect: handlers with their defaults, middleware, the lifespan.
-
-Which handlers a worker runs, and for which records.
-"""
+"""What the decorators collect: handlers with defaults and routes, middleware, the lifespan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Lifespans as context managers, and where those of coroutines are entered and left.
-
-A task that enters a context, waits, and leaves it: what is within may belong to one task.
-"""
+"""Lifespans as context managers. An asynchronous one is entered and left by one task."""
 
 from __future__ import annotations
 

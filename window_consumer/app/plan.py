@@ -1,7 +1,4 @@
-"""The plan: configuration and handlers put together and checked, without a cluster.
-
-Workers whose handlers get lists of records: what has to fit together.
-"""
+"""The plan: configuration and handlers, merged and checked without a cluster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Counts dead letters that are put back.
-
-Counts what a worker writes: copies for the ladder, and results.
-"""
+"""Counts what is written: copies for the ladder, results, and dead letters that are put back."""
 
 from __future__ import annotations
 

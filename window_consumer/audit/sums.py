@@ -1,17 +1,11 @@
-"""What is summed of records: by what became of them and by the bucket of their timestamp.
+"""Sums of records by outcome and by time bucket: the hot path of the audit.
 
-The hot path of the audit. Records come by the slice, and only what differs within a slice costs a
-step in Python: buckets of latency, of which a slice has a few.
+Records come by the slice, and only what differs within a slice costs a step in Python. Slices too
+short to be counted alone are gathered, within a bound, because their messages are kept meanwhile.
 
-Records of slices that are too short to be counted each by itself: gathered until it pays.
-
-Their messages are kept meanwhile, and their values with them: so it is bounded.
-
-Whether the clock of a partition's producers and ours agree, from what cannot be otherwise.
-
-A record that came into the log after we had heard how long the log was is younger than that
-news. Where its timestamp says that it is much older, or that it is yet to come, the clocks differ,
-and no latency can be told: it would look like lag, or like none.
+A record that arrived after we had heard of the log's end is younger than that news. If its
+timestamp is much older, or in the future, the producer's clock differs from ours and no latency
+is reported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The command line's logging: text for people or JSON lines for machines, secrets masked.
-
-Settings of the interpreter that suit a consumer; only the command line changes them.
-"""
+"""Logging of the command line, text or JSON lines with secrets masked, and interpreter settings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""``window-consumer``: the commands, each in its module.
-
-``window-consumer schema`` and ``metrics``: what can be written, and what can be read.
-"""
+"""``window-consumer``: all commands by name, and ``schema`` and ``metrics``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Options and arguments that several commands share.
-
-Durations on the command line.
-
-Points in time on the command line.
-
-Groups of commands that are imported only when they are asked for.
+"""Options, arguments and lazily imported groups that commands share.
 
 A start takes as long as its imports, and no command needs what the others need.
 """

@@ -1,7 +1,4 @@
-"""How the command line ends: exit codes, and errors as one readable block.
-
-What strangers wrote into records, made fit for a terminal.
-"""
+"""What commands print at the end: exit codes, errors as one readable block, safe text."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Files that dead letters are exported to. They appear under their name when they are complete.
-
-Dead letters as lines of JSON: what ``dlq export`` writes, and reading it back.
+"""Files of exported dead letters, one JSON line each. They appear under their name when complete.
 
 A line has the record as it is (``position``, ``timestamp``, ``key``, ``value``, ``headers``), and
-beside it what its headers say, for programs that do not want to know about headers. Bytes are text
-where they are UTF-8, else ``{"base64": "..."}``. Reading needs the record alone.
+beside it what its headers mean, for programs that do not parse headers. Bytes are text where they
+are UTF-8, else ``{"base64": "..."}``. Reading uses the record alone.
 """
 
 from __future__ import annotations

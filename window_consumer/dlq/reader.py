@@ -1,7 +1,4 @@
-"""The dead-letter topics that a command looks at, and reading what they hold.
-
-A dead letter for people and programs that look at it: decoded, and masked where wanted.
-"""
+"""Reading dead-letter topics, and dead letters prepared for display."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""The memory of resolved dead letters: the compacted topic ``<group>.dlq.state``.
+"""Which dead letters are resolved: the compacted topic ``<group>.dlq.state``.
 
-A dead letter is never changed or deleted when somebody deals with it: a record of this topic says
-so. Its key is the dead letter's place, ``topic/partition/offset``; its value is JSON.
-
-Which dead letters of a cluster were put back, for reports on many groups at once.
+A dead letter is never changed or deleted when somebody deals with it. A record of this topic says
+so: its key is the place of the dead letter, ``topic/partition/offset``, its value is JSON.
 """
 
 from __future__ import annotations

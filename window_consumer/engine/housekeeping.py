@@ -1,7 +1,4 @@
-"""What is looked at every few milliseconds: buffers, pauses, commits, cells that hover.
-
-Start cells that make no progress: who is reported, and how often.
-"""
+"""Periodic work of the engine: buffers, pauses, commits, and cells that make no progress."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """What the client's consume returns: records of several partitions, and errors between them.
 
-Header names that are not UTF-8, found before anybody else can ask for a record's headers.
-
-``Message.headers()`` of the client (2.16) raises SystemError at such a name, and what it returns
-when it is called once more holds a NULL: whoever looks at it ends the process. So it is called once
-for each record, on the thread that has read it, and what it left behind is replaced.
+The client's ``Message.headers()`` (2.16) raises SystemError at a header name that is not UTF-8,
+and what a second call returns holds a NULL that crashes the process. So it is called once per
+record, on the thread that read it, and what it left behind is replaced.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Metrics as text, the way that Prometheus scrapes it.
+"""Metrics in Prometheus' text format, and their reference page.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (text, version 0.0.4). Names
-are made of OpenTelemetry's as its compatibility specification says: dots become underscores, the
-unit and, for counters, ``_total`` are put behind them.
-
-The reference page of the metrics, made from their list.
+follow OpenTelemetry's compatibility rules: dots become underscores, the unit and, for counters,
+``_total`` are appended.
 """
 
 from __future__ import annotations

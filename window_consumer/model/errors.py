@@ -1,7 +1,4 @@
-"""Every error that the framework raises, and the exceptions that a handler may raise on purpose.
-
-Exception groups: what they stand for.
-"""
+"""Every error the framework raises, and the exceptions a handler may raise on purpose."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""What a failed handler call says of itself.
+"""What a failed call reports: its class, text, stack and fingerprint.
 
-Fingerprints of errors: equal for errors of one class from one place, for grouping.
-
-The place is the functions on the way to the error without line numbers: those change with each
-version of the application.
+Errors of one class from one place share a fingerprint. The place is the chain of functions
+without line numbers, because those change with each version of the application.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Keys, values and headers made fit to be shown: decoded, and masked where that is wanted.
+"""Keys, values and headers prepared for display: decoded, and masked where configured.
 
-Half a pair of surrogates: texts of Python and JSON may hold one, and no UTF-8 can.
-
-Whoever cuts a text of UTF-16 in the middle of an emoji leaves one behind. It must not stop what
-writes texts to Kafka, to tables or to a terminal.
+Python and JSON strings may hold half a surrogate pair, for example where text was cut inside an
+emoji. UTF-8 cannot encode it, so it is escaped before text goes to Kafka, a table or a terminal.
 """
 
 from __future__ import annotations

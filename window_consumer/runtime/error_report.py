@@ -1,10 +1,7 @@
-"""What an exception says of itself, for headers and logs: cheap, bounded, secrets masked.
+"""What an exception reports in headers and logs: cheap, bounded, secrets masked.
 
-What handlers raise may quote records. So its text goes through the application's redactor, or
-stays out altogether, and what ``mask`` hides of records is hidden in it; what is told in our own
-words holds nothing of records.
-
-Where what a handler raised for one record becomes what became of it.
+What handlers raise may quote records, so its text passes the application's redactor or is left
+out, and fields hidden by ``mask`` are hidden in it. Our own messages quote nothing of a record.
 """
 
 from __future__ import annotations

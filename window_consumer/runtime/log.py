@@ -1,9 +1,7 @@
-"""Loggers of ours: what an application's filters and handlers raise ends here.
+"""Loggers that no application can break, and trouble that is reported once.
 
-They run on whichever thread writes a line. A poll thread, a supervisor or a keeper of a child
-process must not end because of it: the line is lost, and stderr says so.
-
-Trouble that is said once when it begins, and once when it is over.
+An application's filters and handlers run on the thread that writes the line. They must not end a
+poll thread, a supervisor or a keeper of a child process: the line is lost, and stderr says so.
 """
 
 from __future__ import annotations

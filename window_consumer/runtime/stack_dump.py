@@ -1,7 +1,4 @@
-"""Where calls stand that run: on which line, on threads, on an event loop, in child processes.
-
-What a child process does at a moment, for people: SIGUSR1 shows it.
-"""
+"""Where running calls stand: on threads, on an event loop, in child processes (SIGUSR1)."""
 
 from __future__ import annotations
 

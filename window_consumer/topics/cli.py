@@ -1,7 +1,4 @@
-"""``window-consumer topics``: the topics that workers write to, for those who make them by hand.
-
-``window-consumer topics plan``: all ladder topics with their settings, and the ACLs.
-"""
+"""``window-consumer topics plan``: all ladder topics with their settings, and the ACLs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What contradicts itself in a worker's retries: warnings of ``check``.
-
-What a worker with ``pool: processes`` takes from itself: said by ``check`` and at the start.
-"""
+"""Warnings of ``check``: retries that contradict each other, and what a process pool costs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The audit's report, as tables for people or as JSON.
-
-Which records a bucket's difference is about, for people or as JSON.
-"""
+"""The audit's report, and the records behind a difference, as tables or as JSON."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The audit's report: the table of counts, what is found in it, and how long records took.
-
-How long records took from their producer to their end: pure, DataFrame to DataFrame.
-
-Which records a bucket's difference is about: pure, DataFrame to DataFrame.
-"""
+"""The audit's report: counts, findings, latencies, and the records behind a difference."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Kafka properties as the file gives them: read, and put together for one client of a worker.
+"""Kafka properties of the file: read, merged for one client of a worker, secrets known by name.
 
-Which properties exist, and which would break a guarantee, is for ``kafka`` to know.
-
-Which Kafka properties are secret, by their names.
+Which properties exist, and which would break a guarantee, is decided in ``kafka.settings``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Where the process listens: addresses, and the sections that have them.
-
-Whether the files of ``admin.tls`` can be used, before anything starts.
-"""
+"""The sections with addresses to listen on, and a check of the files of ``admin.tls``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""``window-consumer dlq debug``: the handler under pdb, with the record of a dead letter.
-
-Python's debugger, for handlers of either kind.
-"""
+"""``window-consumer dlq debug``: the handler under pdb, with the record of a dead letter."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Dead letters of any origin as rows: ``model.read_dead_letter`` over batches of Arrow.
+"""Dead letters of any origin as rows: ``read_dead_letter`` over batches of Arrow.
 
-What must not be told is taken out here, before anything is written: tables and reports never have
-it. The forms of foreign headers are rules in Python, so this is Python, batch by batch.
-
-What is kept of dead letters: a choice as plain values, which goes to the executors.
+Masked fields are removed here, before anything is written, so tables and reports never hold them.
+Foreign headers are parsed by rules in Python, hence Python, batch by batch.
 """
 
 from __future__ import annotations

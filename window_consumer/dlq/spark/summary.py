@@ -1,9 +1,7 @@
-"""Runs what a report on dead letters needs, and puts the answers together.
+"""Runs the queries of a report on dead letters and assembles their results.
 
-Which dead letters were put back: from what redrives remember of them to a column.
-
-They remember runs of offsets. Offsets stand side by side as the bits of numbers here, so that a
-million of them that were chosen one by one are some ten thousand rows.
+Redrives remember runs of offsets. Neighbouring offsets become the bits of numbers here, so that a
+million single ones make some ten thousand rows.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""What the circuit breaker goes by: how new records ended lately.
+"""What the circuit breaker judges by: how new records ended lately.
 
-Lanes whose records fail one after another: what they say of an outage, they have said once.
-
-The records of a hot key that always fail stand in one line. When all others are done, they are all
-that is left: by them alone it looks like an outage, and held back they would never leave. So where
-many lanes go well, a failed record behind another failed one of its lane is no evidence. Where few
-lanes are known, each of them counts: an outage would look the same.
+A lane that fails again and again counts once. The records of a hot key that always fail leave one
+by one. When everything else is done they are all that is left, and by themselves they would look
+like an outage. So where many lanes succeed, a failure right behind another one of its lane is no
+evidence. Where few lanes are known each failure counts, because an outage would look the same.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Failed records on their way down the ladder: who waits for its next call, who for an ack.
+"""Failed records: who waits for the next call, who waits for an acknowledged copy.
 
-Waiting occupies no slot. A record that leaves is finished only when the broker has acked its
-copy; until then it is open, its lane is busy and its offset is held.
-
-What the failed records of one batch have in common.
+Waiting occupies no slot. A record that leaves is finished only when the broker has acknowledged
+its copy. Until then it is open, its lane is busy and its offset is held.
 """
 
 from __future__ import annotations

@@ -1,24 +1,17 @@
-"""Which copies may start: those whose lane is ours, because its home is.
+"""Which copies may start: only those whose lane belongs to this member.
 
-The home of a lane is the partition of the source that its records came from. Whoever owns it calls
-all of them, the copies in retry topics included. While all members of a group read the same topics
-the copies' partitions have the same owner anyway. Where they do not, which happens while the levels
-of a ladder change, a copy's partition may be ours and its home somebody else's: then its copies
-wait here, *away* from home, until one of the two has moved. A partition that has no home, because
-its source has fewer partitions or is not read at all, starts its copies like any other.
+The home of a lane is the source partition of its records. The owner of that partition calls all
+of them, including copies in retry topics. While all members of a group read the same topics, a
+copy's partition and its home have the same owner. While the levels of a ladder change, they may
+differ: the copies then wait here, *away* from home, until one of the two has moved. A partition
+without a home (its source has fewer partitions, or is not read) starts its copies like any other.
 
-Copies that lie in another partition than their lane's are strays: none is called where it lies, see
-``lane_ownership``.
+A stray is a copy that lies in another partition than its lane: it was written by key, by hand, or
+while its topic had fewer partitions than the source. It is not called where it lies. It is
+written, unchanged, to the partition with its source's number, and called there.
 
-What belongs here is who waits. What waits stays where it is: in the buffer, in the ordering, and
-records that were called before beside their partition.
-
-Strays: copies that lie in another partition than the records of their lane.
-
-They were written by key: by an earlier version, by hand, or while their topic had fewer partitions
-than the source. Whoever reads that partition need not own the source's, and a lane has one owner.
-So they are not called where they lie: each is written, as it is, to the partition of its topic that
-has the number of its source's, and is called there.
+Waiting records stay where they are: in the buffer, in the ordering, or, once called, beside their
+partition.
 """
 
 from __future__ import annotations

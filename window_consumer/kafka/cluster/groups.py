@@ -1,7 +1,4 @@
-"""Which consumer groups read a topic: those that committed for it, and those whose members do.
-
-What a group has committed, asked from outside of the group.
-"""
+"""Consumer groups seen from outside: who reads a topic, and what a group has committed."""
 
 from __future__ import annotations
 

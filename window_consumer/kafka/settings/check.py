@@ -1,7 +1,4 @@
-"""Trying settings out: librdkafka itself says which ones it refuses. Nothing is connected to.
-
-Names of librdkafka's properties that are for every client: to find what was probably meant.
-"""
+"""Settings checked offline: librdkafka says which ones it refuses, and names near a misspelling."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""The names of attributes: OpenTelemetry's conventions for messaging, and our own beside them.
+"""Names of attributes (OpenTelemetry's messaging conventions, and ours), and propagation.
 
 https://opentelemetry.io/docs/specs/semconv/messaging/kafka/
 
-How contexts stand in headers: as ``OTEL_PROPAGATORS`` says, else as W3C does.
-
-OpenTelemetry reads that variable while it is imported, and raises where it names a propagator that
-is not installed. A worker runs all the same.
+OpenTelemetry reads ``OTEL_PROPAGATORS`` on import and raises if one is not installed. A worker
+runs all the same, with W3C propagation.
 """
 
 from __future__ import annotations

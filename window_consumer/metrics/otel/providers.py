@@ -1,9 +1,4 @@
-"""The SDK's providers, put together; the one place that imports the SDK, with its neighbours.
-
-The ids of spans: random, but where a trace's ids follow from its record.
-
-What the SDK's samplers go by, where that can be told without asking them each time.
-"""
+"""The SDK's providers with their span ids and samplers; with ``exporting``, the only SDK import."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The layer around a worker's handlers that keeps expired records from them.
-
-When a record is too old for its handler.
-"""
+"""The layer around handlers that keeps expired records from them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Layers on both sides of middleware: results must not get lost in one that returns nothing.
+"""Layers on both sides of middleware that keep results from getting lost.
 
-Middleware that was written for handlers without results calls the next one and forgets to return
-what that has returned. The record would be finished, and nothing produced.
-
-What a call returned: whether it wants something produced. Every kind of pool asks this.
+Middleware written for handlers without results calls the next one and forgets to return its
+result. The record would finish with nothing produced.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Slots as tasks of one event loop: each takes a slice, calls the coroutine handler, reports back.
+"""Slots as tasks of one event loop: each takes a slice, awaits the handler and reports back.
 
-A slot is a ``CallTask``, which lives on from slice to slice and goes on with whatever is queued.
-There are only as many as there were slices to take at once.
-
-Where a coroutine stands that waits: its own frames, and those of what it waits for.
+A slot is a ``CallTask``, which lives from slice to slice and takes whatever is queued. There are
+only as many as there were slices to run at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Watches dead-letter copies: when they are written, what they hold, when they are acked.
-
-What a copy has to look like, compared with the record that it is a copy of.
-"""
+"""Watches copies: when they are written, what they hold, when they are acknowledged."""
 
 from __future__ import annotations
 

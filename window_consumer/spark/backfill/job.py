@@ -1,7 +1,4 @@
-"""The job: records of Kafka in, what became of each of them out.
-
-Reading with Spark's Kafka source, where records have to be dealt out by their keys.
-"""
+"""The job of a backfill: Kafka records in, outcomes out."""
 
 from __future__ import annotations
 

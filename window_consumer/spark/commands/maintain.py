@@ -1,7 +1,4 @@
-"""``window-consumer pipeline maintain``: keeps the tables small and quick.
-
-What tidies up tables, imported when it is wanted.
-"""
+"""``window-consumer pipeline maintain``: keeps the tables small and fast."""
 
 from __future__ import annotations
 

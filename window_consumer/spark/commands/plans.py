@@ -1,7 +1,4 @@
-"""From the configuration of the pipeline to its plan.
-
-A Spark session for commands.
-"""
+"""From the pipeline's configuration to its plan, and to a Spark session."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""``window-consumer trace show``: the whole way of a record.
-
-A record's journey for the terminal: a tree of places, with the steps at each of them.
-"""
+"""``window-consumer trace show``: a record's journey as a tree of places and steps."""
 
 from __future__ import annotations
 

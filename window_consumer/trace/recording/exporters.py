@@ -1,8 +1,7 @@
-"""Which way out there is: straight to Kafka, or through a spool.
+"""Where trace events go: straight to Kafka, or through a spool of files.
 
-Straight to Kafka: what the broker does not take in time is lost, and counted.
-
-Through files: what was written survives the process, and waits while brokers are away.
+Straight to Kafka, events that the broker does not take in time are lost and counted. A spool
+survives the process and waits while brokers are away.
 """
 
 from __future__ import annotations

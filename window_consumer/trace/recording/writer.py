@@ -1,7 +1,4 @@
-"""The thread that makes batches of notes, and hands them to the way out.
-
-The address of this host.
-"""
+"""The thread that makes batches of notes and hands them to an exporter."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
-"""A batch in a child process: one call for all of its records, and what is told of it.
+"""A batch in a child process: one call for all of its records.
 
-It has one token for all of its records: once the child has taken it, nothing is taken back. What
-became of the records crosses in one message.
+One token stands for the whole batch: once the child has it, nothing is taken back. All outcomes
+return in one message.
 
-What a handler forks within a child process: it is no slot, and says nothing for one.
-
-It has the child's pipes and the memory that it shares with the parent. Left alone, one that comes
-back from the handler would go on with the slot's records, beside the slot.
+A process that a handler forks inherits the child's pipes and shared memory. If it returned from
+the handler it would go on with the slot's records beside the slot, so it is stopped there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""One slot of a pool of processes: keeps a child alive, and knows what it has.
+"""One slot of a process pool: it keeps a child alive and knows which slices the child has.
 
-When a child that has ended is replaced: what dies again and again must not keep a core busy.
+A child that dies again and again is replaced after a growing delay, so that it cannot occupy a
+core.
 """
 
 from __future__ import annotations

@@ -1,21 +1,16 @@
-"""Where a child process and its parent meet: a few words of shared memory and a count of tokens.
+"""The memory that a child process shares with its parent: a few words and token counts.
 
-A child has two *berths*, so that its next slice lies ready while it works on one. One token stands
-for the whole slice: the child takes it when it begins, or the parent, to give the slice to somebody
-else. Beside it there is one token a record. Whoever wants a record takes a token: the child one,
-for the first record that nobody has; the parent all that are left, for as many from the end.
-Taking is one atomic step: a record goes to one side, and neither a child that
-dies nor one that is stopped in the middle can hold anything up. A record that the child has taken
-a token for has begun.
+A child has two *berths*, so that its next slice is ready while it works on one. One token stands
+for the whole slice: the child takes it to begin, or the parent takes it to give the slice to
+another slot. There is also one token per record: the child takes one for the next record, the
+parent takes all that are left, counted from the end. Taking a token is one atomic step, so that
+no process that is killed or stopped in the middle can block the other. A record whose token the
+child took has begun.
 
-What the child did stands where only it writes: how many records are over, of how many it has told
-that their handler did not just return, which of several handlers it has called last. The parent
-writes only ``cancelled``.
+The child alone writes how many records are finished, how many of those it has reported, and which
+of several handlers it called last. The parent writes only ``cancelled``.
 
-Numbers in shared memory that several processes take from and add to, one at a time.
-
-A *tally* is a POSIX semaphore without a name. Each step is one atomic instruction of the processor:
-a process that is killed or stopped between two of them holds nothing.
+A *tally* is an unnamed POSIX semaphore; each step is one atomic instruction.
 """
 
 from __future__ import annotations
