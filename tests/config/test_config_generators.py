@@ -22,8 +22,8 @@ from window_consumer.config import (
     example,
     json_schema,
 )
+from window_consumer.config.kinds import Kind
 from window_consumer.config.options import options
-from window_consumer.config.value_types import Kind
 
 Load = Callable[..., Loaded]
 

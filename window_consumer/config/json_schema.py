@@ -9,6 +9,7 @@ import attrs
 from attrs import Attribute
 
 from window_consumer.config import names
+from window_consumer.config.kinds import Kind
 from window_consumer.config.options import (
     Option,
     options,
@@ -22,7 +23,6 @@ from window_consumer.config.sections.kafka_properties import (
     KafkaConfig,
 )
 from window_consumer.config.sections.mask import MaskRule
-from window_consumer.config.value_types import Kind
 
 _KAFKA: Final = {"$ref": "#/$defs/kafka"}
 _PROPERTIES: Final = {"$ref": "#/$defs/properties"}

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from window_consumer.config.value_types import Kind
+from window_consumer.config.kinds import Kind
 
 
 @frozen

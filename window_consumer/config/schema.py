@@ -13,10 +13,8 @@ from typing import Literal
 from attrs import field, frozen
 
 from window_consumer.config import (
+    kinds,
     names,
-)
-from window_consumer.config import (
-    value_types as kinds,
 )
 from window_consumer.config.options import about
 from window_consumer.config.sections import (

@@ -22,10 +22,8 @@ from window_consumer.dlq.spark.summary import (
 )
 from window_consumer.spark import (
     class_archive,
+    quarantine,
     session,
-)
-from window_consumer.spark import (
-    quarantine as quality,
 )
 from window_consumer.spark.jobs import JOBS
 from window_consumer.spark.plan import Plan
@@ -56,9 +54,9 @@ def rehearse(spark: SparkSession, directory: str) -> None:
         broken = BROKEN.make(spark, plan)
         for job in JOBS.values():
             judged = job.judge(records)
-            rows = job.rows(quality.readable(judged), plan)
+            rows = job.rows(quarantine.readable(judged), plan)
             job.table.append(rows, job.table.make(spark, plan), job.name, batch)
-            BROKEN.append(quality.quarantined(judged, job.name), broken, job.name, batch)
+            BROKEN.append(quarantine.quarantined(judged, job.name), broken, job.name, batch)
 
     writer = given.selectExpr(*_RECORD).writeStream.foreachBatch(write)
     place = str(Path(directory, "checkpoint"))

@@ -6,7 +6,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from window_consumer.config import value_types as kinds
+from window_consumer.config import kinds
 from window_consumer.config.options import about
 from window_consumer.config.sections.mask import field_names_kind
 
@@ -199,7 +199,9 @@ class RetryConfig:
             "Exception classes that retrying cannot help. Subclasses count; where classes of both "
             "lists fit, the most specific one decides.",
             kind=kinds.list_of(
-                kinds.exception_class(), "dotted names of exception classes", may_be_empty=True
+                kinds.exception_class(),
+                "dotted names of exception classes",
+                may_be_empty=True,
             ),
             reason="which errors are hopeless, only the application knows",
         ),
@@ -209,7 +211,9 @@ class RetryConfig:
         metadata=about(
             "Exception classes to retry although a base class of theirs is fatal.",
             kind=kinds.list_of(
-                kinds.exception_class(), "dotted names of exception classes", may_be_empty=True
+                kinds.exception_class(),
+                "dotted names of exception classes",
+                may_be_empty=True,
             ),
             reason="what is not fatal is retried anyway",
         ),

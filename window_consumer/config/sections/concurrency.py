@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from window_consumer.config import value_types as kinds
+from window_consumer.config import kinds
+from window_consumer.config.kinds import Kind
 from window_consumer.config.problems import (
     InvalidError,
     Problem,
     did_you_mean,
 )
-from window_consumer.config.value_types import Kind
 
 MOST: Final = 10_000
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from window_consumer.config import value_types as kinds
+from window_consumer.config import kinds
 from window_consumer.config.options import about
 
 HOUR_S = 3600.0

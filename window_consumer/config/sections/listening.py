@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from attrs import field, frozen
 
-from window_consumer.config import value_types as kinds
+from window_consumer.config import kinds
 from window_consumer.config.options import about
 
 _LARGEST_PORT = 65535

@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from window_consumer.config import value_types as kinds
+from window_consumer.config import kinds
 from window_consumer.config.options import about
 from window_consumer.model.field_mask import (
     FieldMask,

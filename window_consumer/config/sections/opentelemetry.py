@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-from window_consumer.config import value_types as kinds
+from window_consumer.config import kinds
 from window_consumer.config.options import about
 
 

@@ -10,12 +10,11 @@ from typing import Any, Final, Literal
 from attrs import field, frozen
 
 from window_consumer.config import (
+    kinds,
     names,
 )
-from window_consumer.config import (
-    value_types as kinds,
-)
 from window_consumer.config.interpolation import Interpolation
+from window_consumer.config.kinds import Kind
 from window_consumer.config.options import about
 from window_consumer.config.problems import (
     InvalidError,
@@ -37,7 +36,6 @@ from window_consumer.config.tree import (
     Tree,
     walk,
 )
-from window_consumer.config.value_types import Kind
 from window_consumer.config.yaml_file import read_file
 from window_consumer.model.redaction import Mask
 

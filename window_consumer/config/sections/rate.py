@@ -9,14 +9,14 @@ from typing import Any, Final, Literal, get_args
 
 from attrs import frozen
 
-from window_consumer.config import value_types as kinds
+from window_consumer.config import kinds
+from window_consumer.config.kinds import Kind
 from window_consumer.config.problems import (
     InvalidError,
     Problem,
     did_you_mean,
 )
 from window_consumer.config.units import UnitError
-from window_consumer.config.value_types import Kind
 
 Per = Literal["worker", "key", "partition"]
 

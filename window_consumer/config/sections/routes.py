@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from window_consumer.config import value_types as kinds
+from window_consumer.config import kinds
+from window_consumer.config.kinds import (
+    REFERENCE,
+    Kind,
+)
 from window_consumer.config.problems import (
     InvalidError,
     Problem,
-)
-from window_consumer.config.value_types import (
-    REFERENCE,
-    Kind,
 )
 from window_consumer.model.conditions.expressions import (
     Expression,

@@ -7,18 +7,16 @@ from typing import Any, Final, Literal
 from attrs import field, frozen
 
 from window_consumer.config import (
+    kinds,
     units,
 )
-from window_consumer.config import (
-    value_types as kinds,
-)
+from window_consumer.config.kinds import Kind
 from window_consumer.config.options import about
 from window_consumer.config.problems import (
     InvalidError,
     Problem,
     did_you_mean,
 )
-from window_consumer.config.value_types import Kind
 
 _MIB: Final = 1024**2
 

@@ -7,17 +7,15 @@ from typing import Any, Final, Literal
 from attrs import frozen
 
 from window_consumer.config import (
+    kinds,
     units,
 )
-from window_consumer.config import (
-    value_types as kinds,
-)
+from window_consumer.config.kinds import Kind
 from window_consumer.config.problems import (
     InvalidError,
     Problem,
     did_you_mean,
 )
-from window_consumer.config.value_types import Kind
 
 _FOREVER_S: Final = 36500 * 86400.0
 

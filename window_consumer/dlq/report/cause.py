@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from window_consumer.dlq.report import charts
-from window_consumer.dlq.report import wording as words
+from window_consumer.dlq.report import charts, wording
 from window_consumer.dlq.report.markup import (
     Inner,
     Markup,
@@ -35,20 +34,20 @@ _MOST_KEYS = 5
 
 def cause_card(number: int, cause: Cause, findings: Findings, workers_file: str) -> Markup:
     """Return the card of a cause; ``number`` counts from 0."""
-    state = words.state_of(cause, findings.asked_ms)
-    version = words.began_with(cause, findings)
+    state = wording.state_of(cause, findings.asked_ms)
+    version = wording.began_with(cause, findings)
     return tag(
         "section",
         tag(
             "header",
             tag("span", class_=f"swatch {charts.style_of(number)}"),
-            tag("h3", words.name_of(cause)),
+            tag("h3", wording.name_of(cause)),
             tag("span", state, class_=f"chip {'on' if state == 'going on' else 'over'}"),
             tag("span", cause.reason, class_="chip plain") if cause.reason else None,
             tag("span", version, class_="chip version") if version else None,
             tag(
                 "span",
-                f"{cause.count:,}, {words.percent(cause.count, findings.count)} of all",
+                f"{cause.count:,}, {wording.percent(cause.count, findings.count)} of all",
                 class_="count",
             ),
         ),
@@ -64,11 +63,11 @@ def cause_card(number: int, cause: Cause, findings: Findings, workers_file: str)
 
 def _about(number: int, cause: Cause, findings: Findings) -> Markup:
     lines = [
-        f"began {words.moment(cause.first_ms)}, last {words.moment(cause.last_ms)}",
-        words.version_in_words(cause, findings),
-        f"keys: {words.keys_in_words(cause.keys)}",
-        words.put_back_in_words(cause.put_back, cause.count),
-        words.again_in_words(cause.failed_again),
+        f"began {wording.moment(cause.first_ms)}, last {wording.moment(cause.last_ms)}",
+        wording.version_in_words(cause, findings),
+        f"keys: {wording.keys_in_words(cause.keys)}",
+        wording.put_back_in_words(cause.put_back, cause.count),
+        wording.again_in_words(cause.failed_again),
         f"fingerprint: {cause.fingerprint or 'none'}",
     ]
     chart: Inner = None
@@ -90,8 +89,8 @@ def _about(number: int, cause: Cause, findings: Findings) -> Markup:
 
 def _tables(cause: Cause) -> Iterator[Inner]:
     for side in _SIDES:
-        name_of = words.partition_name if side == "partition" else words.share_name
-        yield shares_table(words.SIDE_NAMES[side], cause.sides[side], cause.count, name_of)
+        name_of = wording.partition_name if side == "partition" else wording.share_name
+        yield shares_table(wording.SIDE_NAMES[side], cause.sides[side], cause.count, name_of)
     yield keys_table(cause.keys, _MOST_KEYS)
 
 
@@ -112,7 +111,7 @@ def _way_back(cause: Cause, findings: Findings, workers_file: str) -> Markup:
 def _example(example: Example, workers_file: str, *, is_open: bool) -> Markup:
     told = [
         ("record", example.id),
-        ("failed", f"{words.moment(example.failed_ms)} UTC"),
+        ("failed", f"{wording.moment(example.failed_ms)} UTC"),
         ("by", _who(example)),
         ("attempts", None if example.attempts is None else f"{example.attempts:,}"),
         ("put back", f"{example.redrives:,} times" if example.redrives else None),
@@ -128,7 +127,7 @@ def _example(example: Example, workers_file: str, *, is_open: bool) -> Markup:
         stack = tag("pre", text(example.error_stack.rstrip(), lines=True))
     return tag(
         "details",
-        tag("summary", f"Example {example.dead_letter}, {words.moment(example.failed_ms)}"),
+        tag("summary", f"Example {example.dead_letter}, {wording.moment(example.failed_ms)}"),
         tag("dl", *pairs),
         stack,
         open="" if is_open else None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from window_consumer.dlq.report import wording as words
+from window_consumer.dlq.report import wording
 from window_consumer.dlq.report.markup import (
     Markup,
     tag,
@@ -96,7 +96,7 @@ def small(counts: Mapping[int, int], period_ms: int, first: int, last: int, styl
     base = tag("line", x1=0, x2=width, y1=height, y2=height, class_="grid")
     return tag(
         "svg",
-        tag("title", f"by {words.length(period_ms)}"),
+        tag("title", f"by {wording.length(period_ms)}"),
         tag("g", *bars, class_=style),
         base,
         viewBox=f"0 0 {width} {height + 1}",
@@ -112,7 +112,7 @@ def shares(parts: Sequence[tuple[str, str, int]], title: str) -> Markup:
     left, pieces = 0.0, []
     for name, style, count in parts:
         width = _WIDTH * count / whole
-        told = f"{name}: {count:,} ({words.percent(count, whole)})"
+        told = f"{name}: {count:,} ({wording.percent(count, whole)})"
         pieces.append(
             tag(
                 "g",
@@ -120,7 +120,7 @@ def shares(parts: Sequence[tuple[str, str, int]], title: str) -> Markup:
                 tag(
                     "rect", x=f"{left:.2f}", y=0, width=f"{max(width - 2, 1):.2f}", height=34, rx=3
                 ),
-                tag("text", words.percent(count, whole), x=f"{left + 9:.2f}", y=22)
+                tag("text", wording.percent(count, whole), x=f"{left + 9:.2f}", y=22)
                 if width > 60
                 else None,
                 class_=style,
@@ -189,7 +189,7 @@ def _bar(scale: _Scale, begin: int, period_ms: int, low: int, count: int, name: 
     gap = min(1.5, (right - left) * 0.15)
     return tag(
         "rect",
-        tag("title", f"{words.moment(begin)}: {count:,} {name}"),
+        tag("title", f"{wording.moment(begin)}: {count:,} {name}"),
         x=f"{left + gap / 2:.2f}",
         y=f"{top:.2f}",
         width=f"{right - left - gap:.2f}",
@@ -216,7 +216,7 @@ def _days(scale: _Scale) -> list[Markup]:
     at = -(-scale.first // step) * step
     found = []
     while at < scale.last:
-        moment = words.moment(at)
+        moment = wording.moment(at)
         label = moment[5:10] if at % _DAY_MS == 0 else moment[11:]
         x = f"{scale.x(at):.1f}"
         base = _HEIGHT - _BOTTOM

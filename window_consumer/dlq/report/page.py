@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 
-from window_consumer.dlq.report import charts
-from window_consumer.dlq.report import wording as words
+from window_consumer.dlq.report import charts, wording
 from window_consumer.dlq.report.cause import cause_card
 from window_consumer.dlq.report.markup import (
     Inner,
@@ -70,7 +69,7 @@ def _body(findings: Findings, workers_file: str) -> Iterable[Inner]:
         )
     yield tag(
         "footer",
-        f"Made {words.moment(findings.asked_ms)} UTC by window-consumer dlq report. All times are"
+        f"Made {wording.moment(findings.asked_ms)} UTC by window-consumer dlq report. All times are"
         " UTC. A cause is a fingerprint: errors of one class from one place in the code. It is"
         " going on when its last dead letter is younger than an hour, or than three times what"
         " lay between them on average.",
@@ -78,11 +77,11 @@ def _body(findings: Findings, workers_file: str) -> Iterable[Inner]:
 
 
 def _figures(findings: Findings) -> Markup:
-    states = [words.state_of(cause, findings.asked_ms) for cause in findings.causes]
+    states = [wording.state_of(cause, findings.asked_ms) for cause in findings.causes]
     top = findings.causes[0]
     told: list[tuple[str, str, str]] = [
-        ("Dead letters", f"{findings.count:,}", f"last {words.moment(findings.last_ms)}"),
-        ("Causes", f"{findings.distinct_causes:,}", f"most: {words.name_of(top)}"),
+        ("Dead letters", f"{findings.count:,}", f"last {wording.moment(findings.last_ms)}"),
+        ("Causes", f"{findings.distinct_causes:,}", f"most: {wording.name_of(top)}"),
         (
             "Still going on",
             f"{states.count('going on'):,}",
@@ -90,7 +89,9 @@ def _figures(findings: Findings) -> Markup:
         ),
     ]
     if findings.put_back is None:
-        told.append(("Largest share", words.percent(top.count, findings.count), words.name_of(top)))
+        told.append(
+            ("Largest share", wording.percent(top.count, findings.count), wording.name_of(top))
+        )
     else:
         waiting = findings.count - findings.put_back
         told.insert(1, ("Waiting", f"{waiting:,}", f"{findings.put_back:,} were put back"))
@@ -106,7 +107,7 @@ def _figures(findings: Findings) -> Markup:
 
 def _overview(findings: Findings) -> Markup:
     parts = [
-        (words.name_of(cause), charts.style_of(number), cause.count)
+        (wording.name_of(cause), charts.style_of(number), cause.count)
         for number, cause in enumerate(findings.causes[: charts.COLOURS])
     ]
     told = sum(count for _, _, count in parts)
@@ -117,7 +118,7 @@ def _overview(findings: Findings) -> Markup:
         rows.append(
             [
                 join(tag("span", class_="swatch rest"), "less frequent causes"),
-                words.percent(findings.others, findings.count),
+                wording.percent(findings.others, findings.count),
                 f"{findings.others:,}",
             ]
         )
@@ -135,9 +136,9 @@ def _overview(findings: Findings) -> Markup:
 
 
 def _cause_row(number: int, cause: Cause, findings: Findings) -> list[Cell]:
-    state = words.state_of(cause, findings.asked_ms)
+    state = wording.state_of(cause, findings.asked_ms)
     version = findings.began_with(cause)
-    name = tag("a", breakable(words.name_of(cause)), href=f"#cause-{number + 1}")
+    name = tag("a", breakable(wording.name_of(cause)), href=f"#cause-{number + 1}")
     return [
         join(
             tag("span", class_=f"swatch {charts.style_of(number)}"),
@@ -145,13 +146,13 @@ def _cause_row(number: int, cause: Cause, findings: Findings) -> list[Cell]:
             " ",
             tag("code", cause.fingerprint or "no fingerprint"),
         ),
-        words.percent(cause.count, findings.count),
+        wording.percent(cause.count, findings.count),
         f"{cause.count:,}",
-        words.waiting(cause),
-        words.moment(cause.first_ms),
-        words.moment(cause.last_ms),
+        wording.waiting(cause),
+        wording.moment(cause.first_ms),
+        wording.moment(cause.last_ms),
         tag("span", state, class_=f"chip {'on' if state == 'going on' else 'over'}"),
-        "" if version is None else f"version {words.share_name(version)}",
+        "" if version is None else f"version {wording.share_name(version)}",
         {"one": "one key", "few": "few keys", "many": "many keys"}.get(cause.keys.spread, ""),
     ]
 
@@ -161,7 +162,7 @@ def _over_time(findings: Findings) -> Markup | None:
         return None
     causes = findings.causes[: charts.COLOURS]
     bands = [
-        charts.Band(words.name_of(cause), charts.style_of(number), cause.periods)
+        charts.Band(wording.name_of(cause), charts.style_of(number), cause.periods)
         for number, cause in enumerate(causes)
     ]
     rest = {
@@ -171,10 +172,10 @@ def _over_time(findings: Findings) -> Markup | None:
     rest = {begin: count for begin, count in rest.items() if count}
     if rest:
         bands.append(charts.Band("all others", "rest", rest))
-    each = words.length(findings.period_ms)
+    each = wording.length(findings.period_ms)
     rows: list[Sequence[Cell]] = [
         [
-            words.moment(begin),
+            wording.moment(begin),
             f"{count:,}",
             *(f"{band.counts.get(begin, 0):,}" for band in bands),
         ]
@@ -214,14 +215,14 @@ def _versions(findings: Findings) -> Markup | None:
     for cause in findings.causes:
         version = findings.began_with(cause)
         if version is not None:
-            begun.setdefault((version.value, version.of), []).append(words.name_of(cause))
+            begun.setdefault((version.value, version.of), []).append(wording.name_of(cause))
     rows: list[Sequence[Cell]] = [
         [
             str(each.value),
-            each.of or words.UNKNOWN,
+            each.of or wording.UNKNOWN,
             f"{each.count:,}",
-            words.moment(each.first_ms),
-            words.moment(each.last_ms),
+            wording.moment(each.first_ms),
+            wording.moment(each.last_ms),
             ", ".join(begun.get((each.value, each.of), ())) or "none",
         ]
         for each in sorted(versions, key=lambda each: each.first_ms or 0)
@@ -245,7 +246,7 @@ def _versions(findings: Findings) -> Markup | None:
 
 
 def _key_card(findings: Findings) -> Markup:
-    sentence = words.keys_in_words(findings.keys)
+    sentence = wording.keys_in_words(findings.keys)
     return _card(
         "Is it one customer?",
         tag("p", sentence[:1].upper() + sentence[1:] + "."),
@@ -254,17 +255,17 @@ def _key_card(findings: Findings) -> Markup:
 
 
 def _sides(findings: Findings) -> Markup:
-    name_of: dict[str, Callable[..., str]] = {"partition": words.partition_name}
+    name_of: dict[str, Callable[..., str]] = {"partition": wording.partition_name}
     return _card(
         "Where they come from",
         tag(
             "div",
             *(
                 shares_table(
-                    words.SIDE_NAMES[side],
+                    wording.SIDE_NAMES[side],
                     findings.sides[side],
                     findings.count,
-                    name_of.get(side, words.share_name),
+                    name_of.get(side, wording.share_name),
                 )
                 for side in _SIDES
             ),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from window_consumer.dlq.report import charts
-from window_consumer.dlq.report import wording as words
+from window_consumer.dlq.report import charts, wording
 from window_consumer.dlq.report.markup import (
     Markup,
     tag,
@@ -50,7 +49,7 @@ def shares_table(
     title: str,
     shares: Sequence[Share],
     whole: int,
-    name_of: Callable[[Share], str] = words.share_name,
+    name_of: Callable[[Share], str] = wording.share_name,
 ) -> Markup | None:
     """Return the most frequent values of one side, with bars; None where there is none."""
     if not shares:
@@ -70,7 +69,7 @@ def _bars(title: str, rows: Sequence[tuple[str, int]], whole: int) -> Markup:
             tag("td", name, class_="name"),
             tag("td", charts.meter(count, whole), class_="bar"),
             tag("td", f"{count:,}", class_="number"),
-            tag("td", words.percent(count, whole), class_="number"),
+            tag("td", wording.percent(count, whole), class_="number"),
         )
         for name, count in rows
     ]

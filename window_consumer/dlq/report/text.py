@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from window_consumer.cli.output import printable_line
-from window_consumer.dlq.report import wording as words
+from window_consumer.dlq.report import wording
 from window_consumer.dlq.report.suggested_commands import (
     expires_again,
     redrive_of,
@@ -46,9 +46,9 @@ def _parts(findings: Findings, workers_file: str) -> Iterator[RenderableType]:
     yield ""
     yield _causes(findings)
     yield ""
-    each = words.length(findings.period_ms)
+    each = wording.length(findings.period_ms)
     yield _text(f"by {each}: {bars(findings.periods, findings)}")
-    yield _text(f"keys: {words.keys_in_words(findings.keys)}")
+    yield _text(f"keys: {wording.keys_in_words(findings.keys)}")
     yield _sides(findings.sides, findings.count)
     for number, cause in enumerate(findings.causes, 1):
         yield ""
@@ -58,7 +58,7 @@ def _parts(findings: Findings, workers_file: str) -> Iterator[RenderableType]:
 def headline(findings: Findings) -> Iterator[str]:
     """Yield the lines that say what the report is about."""
     if findings.count:
-        began, ended = words.moment(findings.first_ms), words.moment(findings.last_ms)
+        began, ended = wording.moment(findings.first_ms), wording.moment(findings.last_ms)
         counted = f"{findings.count:,} dead letters of {findings.distinct_causes:,} causes"
         yield f"{counted}, failed from {began} to {ended} UTC"
     else:
@@ -66,7 +66,7 @@ def headline(findings: Findings) -> Iterator[str]:
     yield from _ways_of_all(findings)
     limits = []
     if findings.since_ms is not None:
-        limits.append(f"since {words.moment(findings.since_ms)} UTC")
+        limits.append(f"since {wording.moment(findings.since_ms)} UTC")
     if findings.topics:
         limits.append(f"of topics {', '.join(findings.topics)}")
     if findings.groups:
@@ -82,12 +82,12 @@ def headline(findings: Findings) -> Iterator[str]:
 
 
 def _ways_of_all(findings: Findings) -> Iterator[str]:
-    put_back = words.put_back_in_words(findings.put_back, findings.count)
+    put_back = wording.put_back_in_words(findings.put_back, findings.count)
     if put_back is not None:
         yield put_back
     if findings.put_back_unknown is not None:
         yield f"how many of them were put back is not known: {findings.put_back_unknown}"
-    again = words.again_in_words(findings.failed_again)
+    again = wording.again_in_words(findings.failed_again)
     if again is not None:
         yield f"{again}: the earlier dead letters of their records are counted, too"
 
@@ -95,7 +95,7 @@ def _ways_of_all(findings: Findings) -> Iterator[str]:
 def bars(periods: Mapping[int, int], findings: Findings) -> str:
     """Return a line of bars, one for a period, over the time of all dead letters."""
     if not findings.periods:
-        return words.UNKNOWN
+        return wording.UNKNOWN
     first, last = min(findings.periods), max(findings.periods)
     number = (last - first) // findings.period_ms + 1
     join = -(-number // _MOST_BARS)
@@ -112,17 +112,17 @@ def _causes(findings: Findings) -> Table:
     for name in (*right, "cause", "fingerprint", "reason", "began", "last", "state"):
         table.add_column(name, justify="right" if name in right else "left")
     for number, cause in enumerate(findings.causes, 1):
-        state = words.state_of(cause, findings.asked_ms)
+        state = wording.state_of(cause, findings.asked_ms)
         table.add_row(
             str(number),
-            words.percent(cause.count, findings.count),
+            wording.percent(cause.count, findings.count),
             f"{cause.count:,}",
-            words.waiting(cause),
-            _text(words.name_of(cause)),
+            wording.waiting(cause),
+            _text(wording.name_of(cause)),
             _text(cause.fingerprint or "none"),
-            _text(cause.reason or words.UNKNOWN),
-            words.moment(cause.first_ms),
-            words.moment(cause.last_ms),
+            _text(cause.reason or wording.UNKNOWN),
+            wording.moment(cause.first_ms),
+            wording.moment(cause.last_ms),
             Text(state, style="bold red" if state == "going on" else ""),
         )
     return table
@@ -132,31 +132,31 @@ def _sides(sides: Mapping[str, tuple[Share, ...]], count: int) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for side in _SIDES:
         shares = sides.get(side, ())
-        name_of = words.partition_name if side == "partition" else words.share_name
+        name_of = wording.partition_name if side == "partition" else wording.share_name
         told = [
-            f"{name_of(each)} {words.percent(each.count, count)}" for each in shares[:_MOST_ROWS]
+            f"{name_of(each)} {wording.percent(each.count, count)}" for each in shares[:_MOST_ROWS]
         ]
         if len(shares) > _MOST_ROWS:
             told.append("...")
-        table.add_row(words.SIDE_NAMES[side].lower(), _text(", ".join(told)))
+        table.add_row(wording.SIDE_NAMES[side].lower(), _text(", ".join(told)))
     return table
 
 
 def _cause(
     number: int, cause: Cause, findings: Findings, workers_file: str
 ) -> Iterator[RenderableType]:
-    title = f"{number}. {words.name_of(cause)}"
+    title = f"{number}. {wording.name_of(cause)}"
     if cause.error_message:
         title += f": {cause.error_message}"
     yield Text(printable_line(title), style="bold")
     yield _text(f"   {bars(cause.periods, findings)}")
-    version = words.version_in_words(cause, findings)
+    version = wording.version_in_words(cause, findings)
     if version is not None:
         yield _text(f"   {version}")
-    yield _text(f"   keys: {words.keys_in_words(cause.keys)}")
+    yield _text(f"   keys: {wording.keys_in_words(cause.keys)}")
     for line in (
-        words.put_back_in_words(cause.put_back, cause.count),
-        words.again_in_words(cause.failed_again),
+        wording.put_back_in_words(cause.put_back, cause.count),
+        wording.again_in_words(cause.failed_again),
     ):
         if line is not None:
             yield _text(f"   {line}")

@@ -13,9 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from window_consumer.dlq.spark import table as dead_letters
 from window_consumer.dlq.spark.summary import Wishes
 from window_consumer.spark import (
-    quarantine as quality,
-)
-from window_consumer.spark import (
+    quarantine,
     snapshots,
     sources,
 )
@@ -81,7 +79,7 @@ def kafka(session: SparkSession, plan: Plan, wishes: Wishes) -> Iterator[Place]:
     seen = Observation()
     judged = dead_letters.judge(sources.bounded(session, given))
     unreadable = F.count(F.when(F.col("reason").isNotNull(), 1)).alias("unreadable")
-    readable = quality.readable(judged.observe(seen, unreadable))
+    readable = quarantine.readable(judged.observe(seen, unreadable))
     letters = wishes.of(dead_letters.letters(readable, plan.dlq_reading)).persist()
     try:
         letters.count()

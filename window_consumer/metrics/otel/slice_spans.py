@@ -21,7 +21,7 @@ from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.metrics.otel import attributes as names
+from window_consumer.metrics.otel import attributes
 from window_consumer.metrics.otel.spans import (
     Budget,
     Spans,
@@ -220,11 +220,11 @@ class SliceSpans(Observer):
     def _write_slice(self, ran: _Ran) -> None:
         try:
             end_ns = _wall_ns()(ran.started + ran.elapsed)
-            more: dict[str, Any] = {names.ATTEMPT: ran.attempt}
+            more: dict[str, Any] = {attributes.ATTEMPT: ran.attempt}
             if ran.failed:
-                more[names.FAILED] = ran.failed
+                more[attributes.FAILED] = ran.failed
             if ran.handler:
-                more[names.HANDLER] = ran.handler
+                more[attributes.HANDLER] = ran.handler
             start_ns = end_ns - round(ran.elapsed * 1e9)
             span = self._spans.of_many(ran.messages, ran.count, more, start_ns, ran.trace_id)
             if span.is_recording():
@@ -236,23 +236,23 @@ class SliceSpans(Observer):
     def _write_copy(self, left: _Left) -> None:
         offset = left.message.offset()
         about: dict[str, Any] = {
-            names.OUTCOME: left.outcome.name.lower(),
-            names.REASON: left.reason,
-            names.ATTEMPT: left.calls,
+            attributes.OUTCOME: left.outcome.name.lower(),
+            attributes.REASON: left.reason,
+            attributes.ATTEMPT: left.calls,
         }
         if left.topic is None:
             name, kind = f"settle {left.name.topic}", SpanKind.INTERNAL
             about |= self._about(left.name, offset)
-            about |= {names.OPERATION: "settle", names.OPERATION_TYPE: "settle"}
+            about |= {attributes.OPERATION: "settle", attributes.OPERATION_TYPE: "settle"}
         else:
             name, kind = f"send {left.topic}", SpanKind.PRODUCER
             # Partition and offset would be read as the copy's, and only the source's are known.
             about |= {
                 **self._spans.about,
-                names.OPERATION: "send",
-                names.OPERATION_TYPE: "send",
-                names.DESTINATION: left.topic,
-                names.SOURCE: f"{left.name}@{offset}",
+                attributes.OPERATION: "send",
+                attributes.OPERATION_TYPE: "send",
+                attributes.DESTINATION: left.topic,
+                attributes.SOURCE: f"{left.name}@{offset}",
             }
         wall_ns = _wall_ns()
         start_ns, end_ns = wall_ns(left.since), wall_ns(left.until)
@@ -274,9 +274,9 @@ class SliceSpans(Observer):
         wall_ns = _wall_ns()
         context = Context() if place is None else context_below(place, message)
         links: list[Link] = links_of(place, message)
-        about = {**self._about(stalled.name, stalled.offset), names.ATTEMPT: stalled.attempt}
+        about = {**self._about(stalled.name, stalled.offset), attributes.ATTEMPT: stalled.attempt}
         if failure.handler:
-            about[names.HANDLER] = failure.handler
+            about[attributes.HANDLER] = failure.handler
         span = self._spans.tracer.start_span(
             f"stall {stalled.name.topic}",
             context,
@@ -294,9 +294,9 @@ class SliceSpans(Observer):
     def _about(self, name: TopicPartition, offset: int) -> dict[str, Any]:
         return {
             **self._spans.about,
-            names.DESTINATION: name.topic,
-            names.PARTITION: str(name.partition),
-            names.OFFSET: offset,
+            attributes.DESTINATION: name.topic,
+            attributes.PARTITION: str(name.partition),
+            attributes.OFFSET: offset,
         }
 
 

@@ -9,9 +9,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from window_consumer.model import (
-    copy_headers as hop,
-)
-from window_consumer.model import (
+    copy_headers,
     header_values,
     headers,
 )
@@ -201,7 +199,7 @@ def _from_headers(group: Group, given: _Given) -> dict[str, AnyColumn]:
 
 def _from_hops(group: Group, messages: Sequence[Message]) -> dict[str, AnyColumn]:
     """Return the columns that only copies have: where they come from, and the calls before."""
-    hops = [hop.of_copy(message) for message in messages]
+    hops = [copy_headers.of_copy(message) for message in messages]
     columns: dict[str, AnyColumn] = {
         "record_id": _column([_short(each.record_id) for each in hops]),
         "orig_topic": _column([each.origin.topic for each in hops]),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.scheduling.ordering import ByKey
-from window_consumer.model import copy_headers as hop
+from window_consumer.model import copy_headers
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import Message
 from window_consumer.model.record_identity import given_id
@@ -92,7 +92,7 @@ class Deliveries:
         """Tell whether a record is traced that may have an id of its own."""
         sampling = self._sampling
         if self.rung.is_copy:
-            before = hop.of_copy(message)
+            before = copy_headers.of_copy(message)
             place = f"{before.origin.topic}/{before.origin.partition}/{before.offset}"
             if before.record_id == place.encode():
                 return sampling.takes_place(seed_of(*before.origin), before.offset)
