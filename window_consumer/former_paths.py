@@ -25,6 +25,7 @@ MOVED: Final = MappingProxyType(
         "pipeline.dead_letter_report": "dlq.spark.report",
         "pipeline.dead_letters": "dlq.spark.table",
         "pipeline.schemas": "spark.schemas",
+        "pipeline.trace": "trace.spark.table",
         "telemetry.audit.audit": "audit.process_audit",
         "telemetry.audit.consumer": "audit.consumer",
         "telemetry.otel.sdk": "metrics.otel.sdk",
