@@ -21,7 +21,7 @@ MOVED: Final = MappingProxyType(
         "model.dead_letter_lines": "dlq.files",
         "pipeline.audit": "audit.spark.counts",
         "pipeline.audit_findings": "audit.spark.findings",
-        "pipeline.dead_letter_reading": "dlq.spark.reader",
+        "pipeline.dead_letter_reading": "dlq.spark.reading",
         "pipeline.dead_letter_report": "dlq.spark.report",
         "pipeline.dead_letters": "dlq.spark.table",
         "pipeline.schemas": "spark.schemas",

@@ -18,7 +18,7 @@ from window_consumer.audit.count import (
 )
 from window_consumer.audit.spark import counts as audit
 from window_consumer.dlq.spark import table as dead_letters
-from window_consumer.dlq.spark.reader import Reading
+from window_consumer.dlq.spark.reading import Reading
 from window_consumer.spark import (
     maintenance,
     quarantine,

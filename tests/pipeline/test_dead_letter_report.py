@@ -19,7 +19,7 @@ from window_consumer.dlq.spark import (
     table as dead_letters,
 )
 from window_consumer.dlq.spark.findings import Findings
-from window_consumer.dlq.spark.reader import Reading
+from window_consumer.dlq.spark.reading import Reading
 from window_consumer.dlq.spark.summary import (
     Wishes,
     findings,

@@ -17,7 +17,7 @@ from window_consumer.dlq.dead_letter import (
     read_dead_letter,
 )
 from window_consumer.dlq.spark import table as dead_letters
-from window_consumer.dlq.spark.reader import Reading
+from window_consumer.dlq.spark.reading import Reading
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.record import TopicPartition
 from window_consumer.spark import quarantine

@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from window_consumer.dlq.spark.reader import Reading
+from window_consumer.dlq.spark.reading import Reading
 
 BUCKETS: Final = 8
 """Of the table of events, by the hash of the root's id: a record's whole way is in one."""

@@ -12,15 +12,15 @@ from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
-from attrs import field, frozen
 
 from window_consumer.dlq.dead_letter import (
     DeadLetter,
     read_dead_letter,
 )
+from window_consumer.dlq.spark.reading import Reading
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.field_mask import FieldMask
-from window_consumer.model.key_forms import KeyMode, key_form
+from window_consumer.model.key_forms import key_form
 from window_consumer.model.protocols import Headers
 from window_consumer.model.record import TopicPartition
 from window_consumer.model.record_contents import (
@@ -31,31 +31,6 @@ from window_consumer.model.record_contents import (
     look_into,
 )
 from window_consumer.model.redaction import MASKED
-
-MaskOf = Callable[[Iterable[str | None]], FieldMask]
-"""What hides what of a record, by the topics that it lies in and came from; None: not known."""
-
-
-@frozen(kw_only=True)
-class Reading:
-    """What is kept of dead letters, and how."""
-
-    mask_of: MaskOf | None = None
-    """None hides nothing."""
-    keys: KeyMode = "raw"
-    key_secret: bytes = field(default=b"", repr=False)
-    values: bool = False
-    """Whether the beginnings of values are kept."""
-
-    @property
-    def needs_values(self) -> bool:
-        """Whether values have to be looked at: to keep them, or for what texts quote of them."""
-        return self.values or self.mask_of is not None
-
-    def mask(self, topics: Iterable[str | None]) -> FieldMask:
-        """Return what hides what of one record."""
-        return FieldMask(()) if self.mask_of is None else self.mask_of(topics)
-
 
 MOST_JSON: Final = 256 * 1024
 """Bytes of a value in which fields are looked for; of a larger one nothing is told."""

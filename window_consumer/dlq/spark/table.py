@@ -15,9 +15,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from window_consumer.dlq.spark.reader import (
     MOST_JSON,
-    Reading,
     rows_of,
 )
+from window_consumer.dlq.spark.reading import Reading
 from window_consumer.model import headers as names
 from window_consumer.spark.schemas import (
     DEAD_LETTERS,

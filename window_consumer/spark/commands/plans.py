@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from window_consumer.config.sections.kafka_properties import as_text
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.config.sections.pipeline import LoadedPipeline
-from window_consumer.dlq.spark.reader import Reading
+from window_consumer.dlq.spark.reading import Reading
 from window_consumer.model.errors import (
     RunError,
     UsageError,
