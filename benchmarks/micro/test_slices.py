@@ -18,12 +18,10 @@ from window_consumer.engine.scheduling.slices import (
 )
 from window_consumer.model.errors import Skip
 from window_consumer.model.record import Record
+from window_consumer.runtime.calls.caller import Caller
+from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.context import Slot
 from window_consumer.runtime.error_report import Faults
-from window_consumer.runtime.pools.threads import (
-    Caller,
-    call_each,
-)
 
 RECORDS = 500
 

@@ -25,6 +25,7 @@ from window_consumer.model.errors import (
     PassedOver,
     UsageError,
 )
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.routing import (
     Route,
     routed,
@@ -32,7 +33,6 @@ from window_consumer.runtime.calls.routing import (
 from window_consumer.runtime.context import current_record
 from window_consumer.runtime.error_report import Faults
 from window_consumer.runtime.pools.processes.child_main import Equipment
-from window_consumer.runtime.pools.threads import Caller
 
 log = logging.getLogger("children")
 

@@ -10,10 +10,10 @@ from tests.engine.support import ORDERS, Driven, notes
 from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Record
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import Faults
 from window_consumer.runtime.pools.asyncio import AsyncPool
 from window_consumer.runtime.pools.event_loop import EventLoop
-from window_consumer.runtime.pools.threads import Caller
 
 PATIENCE_S = 30.0
 

@@ -14,11 +14,9 @@ from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import StalledError
 from window_consumer.model.record import Record
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import Faults
-from window_consumer.runtime.pools.threads import (
-    Caller,
-    ThreadPool,
-)
+from window_consumer.runtime.pools.threads import ThreadPool
 
 PATIENCE_S = 30.0
 

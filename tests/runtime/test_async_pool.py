@@ -22,6 +22,7 @@ from window_consumer.model.errors import (
     Skip,
 )
 from window_consumer.model.record import Record
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.coroutine_calls import (
     CallTask,
     apart,
@@ -32,7 +33,6 @@ from window_consumer.runtime.context import (
     current_record,
 )
 from window_consumer.runtime.error_report import Faults
-from window_consumer.runtime.pools.threads import Caller
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 

@@ -22,16 +22,14 @@ from window_consumer.runtime.calls.batch_calls import (
     MOST_SPARES,
     call_batch,
 )
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.context import (
     RecordContext,
     Slot,
     current_record,
 )
 from window_consumer.runtime.error_report import Faults
-from window_consumer.runtime.pools.threads import (
-    Caller,
-    ThreadPool,
-)
+from window_consumer.runtime.pools.threads import ThreadPool
 
 PATIENCE_S = 30.0
 

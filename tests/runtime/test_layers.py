@@ -17,11 +17,13 @@ from window_consumer.model.record import (
     Call,
     Record,
 )
+from window_consumer.runtime.calls.caller import Caller, Handler
 from window_consumer.runtime.calls.expiry import (
     ExpiryRules,
     TtlHeader,
     with_expiry,
 )
+from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.calls.routing import (
     Otherwise,
     Route,
@@ -29,11 +31,6 @@ from window_consumer.runtime.calls.routing import (
 )
 from window_consumer.runtime.context import Slot
 from window_consumer.runtime.error_report import Faults
-from window_consumer.runtime.pools.threads import (
-    Caller,
-    Handler,
-    call_each,
-)
 
 WRITTEN_MS = 1_700_000_000_000
 """The timestamp of a Note."""

@@ -41,14 +41,14 @@ def batch_in(berth: Berth) -> BatchParcel:
     slice_ = slice_of()
     slice_.is_batch = True
     parcel = BatchParcel(slice_, Condition(), lambda _parcel: None)
-    parcel.go_to(None, berth, 1)  # type: ignore[arg-type] # only the berth matters here
+    parcel.go_to(berth, 1)
     return parcel
 
 
 def parcel_in(berth: Berth, driven: Driven | None = None) -> Parcel:
     slice_ = slice_of(driven)
     parcel = Parcel(slice_, Condition(), lambda _parcel: None)
-    parcel.go_to(None, berth, 1)  # type: ignore[arg-type] # only the berth matters here
+    parcel.go_to(berth, 1)
     return parcel
 
 

@@ -25,11 +25,11 @@ from window_consumer.model.errors import (
     RetryLater,
     StalledError,
 )
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import Faults
 from window_consumer.runtime.pools.processes.pool import ProcessPool
 from window_consumer.runtime.pools.processes.remote_slice import Parcel
 from window_consumer.runtime.pools.processes.shared_memory import Berth
-from window_consumer.runtime.pools.threads import Caller
 
 PATIENCE_S = 60.0
 

@@ -36,6 +36,7 @@ from window_consumer.model.errors import (
     UsageError,
     WorkerStoppedError,
 )
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import Faults
 from window_consumer.runtime.pools.processes import (
     child_handle as process_slot,
@@ -47,7 +48,6 @@ from window_consumer.runtime.pools.processes import (
     pool as process_pool,
 )
 from window_consumer.runtime.pools.processes.pool import ProcessPool
-from window_consumer.runtime.pools.threads import Caller
 from window_consumer.runtime.stack_dump import ChildState
 
 PATIENCE_S = 60.0

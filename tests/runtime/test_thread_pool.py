@@ -22,17 +22,14 @@ from window_consumer.model.errors import (
     Skip,
 )
 from window_consumer.model.record import Record
+from window_consumer.runtime.calls.caller import Caller, Handler
+from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.context import (
     Slot,
     current_record,
 )
 from window_consumer.runtime.error_report import Faults
-from window_consumer.runtime.pools.threads import (
-    Caller,
-    Handler,
-    ThreadPool,
-    call_each,
-)
+from window_consumer.runtime.pools.threads import ThreadPool
 
 
 def a_slice(count: int, *, ordering: str = "unordered", keys: Any = None) -> Slice:

@@ -36,11 +36,11 @@ from window_consumer.metrics.otel.wire import (
 from window_consumer.model.conditions import Condition
 from window_consumer.model.copy_headers import attempts_before
 from window_consumer.model.errors import UsageError
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.spans import spanned
 from window_consumer.runtime.context import Whose
 from window_consumer.runtime.error_report import Faults
 from window_consumer.runtime.pools.processes.child_main import Equipment
-from window_consumer.runtime.pools.threads import Caller
 from window_consumer.runtime.worker import SystemClock
 
 if TYPE_CHECKING:

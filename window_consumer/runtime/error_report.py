@@ -10,14 +10,12 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from types import CodeType, FrameType, TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from window_consumer.engine.scheduling.slices import Work
 from window_consumer.model.errors import (
     NotCalled,
     ProcessCrashedError,
     ProcessDiedError,
-    Skip,
     StalledError,
     meant_by,
 )
@@ -29,10 +27,6 @@ from window_consumer.model.fault import (
 from window_consumer.model.record import Message
 from window_consumer.model.record_contents import escaped
 from window_consumer.runtime.calls import result_guard
-
-if TYPE_CHECKING:
-    from window_consumer.runtime.pools.threads import Caller
-
 
 _CACHED_PLACES = 256
 _MAX_FRAMES = 50
@@ -286,14 +280,3 @@ def _function_name(code: CodeType) -> str:
     # Fingerprints must not change where our files do: this one was called owed.py once.
     name = "owed.py" if file == result_guard.__file__ else file.rpartition("/")[2]
     return f"{name}:{code.co_qualname}"
-
-
-def note_raised(slice_: Work, message: Message, error: BaseException, caller: Caller) -> bool:
-    """Tell the slice; return whether the record is unfinished, so that its lane has to wait."""
-    meant = meant_by(error)
-    if isinstance(meant, Skip):
-        slice_.deviate().skip(message, meant)
-        return False
-    failure = caller.describe(error, slice_.call.handler, (message,))
-    slice_.deviate().failed.append((message, failure))
-    return True

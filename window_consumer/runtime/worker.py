@@ -51,6 +51,7 @@ from window_consumer.model.protocols import (
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import Assignments
 from window_consumer.runtime.calls.batch_calls import BatchHandler
+from window_consumer.runtime.calls.caller import Caller, Handler
 from window_consumer.runtime.context import (
     ToldKey,
     Whose,
@@ -72,11 +73,7 @@ from window_consumer.runtime.pools.pool import (
     PoolOfCoroutines,
     PoolOfProcesses,
 )
-from window_consumer.runtime.pools.threads import (
-    Caller,
-    Handler,
-    ThreadPool,
-)
+from window_consumer.runtime.pools.threads import ThreadPool
 from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.stack_dump import ChildPicture, Places
 from window_consumer.runtime.topic_watch import (

@@ -21,15 +21,13 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
 from window_consumer.runtime.calls.batch_calls import call_batch
+from window_consumer.runtime.calls.caller import Caller
+from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.context import (
     Slot,
     current_slot,
 )
 from window_consumer.runtime.pools.inline_event_loop import HandLoop
-from window_consumer.runtime.pools.threads import (
-    Caller,
-    call_each,
-)
 from window_consumer.testing.journal import (
     Journal,
     watched,

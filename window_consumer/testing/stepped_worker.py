@@ -23,9 +23,9 @@ from window_consumer.model.protocols import (
     Delivery,
 )
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.pools.inline_event_loop import HandLoop
-from window_consumer.runtime.pools.threads import Caller
 from window_consumer.runtime.topic_watch import TopicNews
 from window_consumer.runtime.worker import (
     Worker,

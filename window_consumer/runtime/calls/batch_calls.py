@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from window_consumer.engine.scheduling.slices import Work
 from window_consumer.model.errors import (
@@ -18,13 +18,11 @@ from window_consumer.model.record import (
     Message,
     Record,
 )
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.result_guard import note_results
 from window_consumer.runtime.context import Slot
 
-if TYPE_CHECKING:
-    from window_consumer.runtime.pools.threads import Caller
-
-__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 BatchHandler = Callable[[list[Record]], object]
 

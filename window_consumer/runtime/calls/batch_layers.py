@@ -41,7 +41,7 @@ from window_consumer.runtime.calls.expiry import (
 if TYPE_CHECKING:
     from window_consumer.runtime.calls.routing import Otherwise
 
-__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 LaneOfRecord = Callable[[Record], Hashable | None]
 

@@ -29,15 +29,14 @@ from window_consumer.runtime.calls.batch_calls import (
     note_answer,
     note_error,
 )
+from window_consumer.runtime.calls.caller import Caller, note_raised
 from window_consumer.runtime.calls.result_guard import note_results
 from window_consumer.runtime.context import (
     Slot,
     current_slot,
 )
-from window_consumer.runtime.error_report import note_raised
-from window_consumer.runtime.pools.threads import Caller
 
-__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 
 class Interrupted:

@@ -17,7 +17,7 @@ from window_consumer.model.errors import Expired
 from window_consumer.model.header_values import count_of_8_bytes
 from window_consumer.model.headers import MAX_SKEW_S
 from window_consumer.model.record import Record
-from window_consumer.runtime.pools.threads import Handler
+from window_consumer.runtime.calls.caller import Handler
 
 
 @frozen
@@ -58,7 +58,7 @@ class ExpiryRules:
         return overdue_s if overdue_s > self.max_skew_s else None
 
 
-__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 Warn = Callable[[str], None]
 

@@ -21,7 +21,7 @@ from window_consumer.model.record import (
     Record,
 )
 
-__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 Called = Callable[[Any], Any]
 """A handler of whatever kind: it gets a record, or a list of them."""

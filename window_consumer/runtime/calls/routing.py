@@ -12,9 +12,9 @@ from window_consumer.model.errors import (
     Unroutable,
 )
 from window_consumer.model.record import Record
-from window_consumer.runtime.pools.threads import Handler
+from window_consumer.runtime.calls.caller import Handler
 
-__handler_layer__ = True  # its frames are no part of a failure, see faults.py
+__handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
 Otherwise = Literal["dead_letter", "skip", "stop"]
 

@@ -28,6 +28,7 @@ from window_consumer.engine.guards.stalls import (
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.snapshot import LoopPicture
 from window_consumer.model.fault import Failure
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.coroutine_calls import (
     INTERRUPTED,
     CallTask,
@@ -41,7 +42,6 @@ from window_consumer.runtime.context import current_slot
 from window_consumer.runtime.error_report import Where, handlers_part
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.event_loop import EventLoop
-from window_consumer.runtime.pools.threads import Caller
 from window_consumer.runtime.stack_dump import Coroutines
 
 _MOST_TASKS = 5

@@ -13,7 +13,7 @@ from window_consumer.engine.guards.stalls import (
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.snapshot import LoopPicture
 from window_consumer.model.fault import Failure
-from window_consumer.runtime.pools.threads import Caller
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.stack_dump import ChildPicture, Coroutines
 
 

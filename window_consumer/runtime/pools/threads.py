@@ -4,64 +4,30 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from queue import SimpleQueue
 from time import perf_counter, thread_time
 from typing import Any, ClassVar
 
-from attrs import define, field, frozen
+from attrs import define
 
 from window_consumer.engine.guards.stalls import (
     Ending,
     Stalled,
 )
-from window_consumer.engine.scheduling.slices import (
-    LaneOf,
-    Slice,
-    Work,
-)
-from window_consumer.model.errors import Skip
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure
-from window_consumer.model.record import (
-    Message,
-    Record,
-)
 from window_consumer.runtime.calls.batch_calls import call_batch
-from window_consumer.runtime.calls.result_guard import note_results
+from window_consumer.runtime.calls.caller import Caller
+from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.context import (
     Slot,
-    Whose,
     current_slot,
 )
-from window_consumer.runtime.error_report import (
-    Faults,
-    Lines,
-    Where,
-    handlers_part,
-    note_raised,
-)
+from window_consumer.runtime.error_report import handlers_part
 from window_consumer.runtime.threads import WatchedThread
 
-__handler_slot__ = True  # its frames are no part of a failure, see faults.py
-
-Handler = Callable[[Record], object]
-
-
-@frozen
-class Caller:
-    """What a slot calls: the handler, middleware included, and who puts its errors into words."""
-
-    handler: Any
-    """A ``Handler``; a ``BatchHandler`` where slices are batches."""
-    describe: Callable[[BaseException, str, Sequence[Message]], Failure]
-    """Takes the name of the handler, too, empty where there is only one, and the call's records."""
-    describe_stall: Callable[[Where | Lines, float, str, str], Failure] = field(
-        factory=lambda: Faults().stalled
-    )
-    """Takes where a call stands that has not returned for so many seconds, its handler, and what
-    else is to be said of it."""
-    whose: Whose | None = None
-    """What log lines say that are written within its calls."""
+__handler_slot__ = True  # its frames are no part of a failure, see error_report.py
 
 
 @define
@@ -207,62 +173,3 @@ class ThreadPool:
             if not is_mine:
                 return  # another thread has taken this one's place
         progress.ended = True
-
-
-def call_each(slice_: Work, caller: Caller, slot: Slot) -> None:
-    """Call the handler for each record of the slice that is not taken back meanwhile.
-
-    The record object is used again for the next message unless the handler kept it, which its
-    reference count tells: making one for each message takes longer than everything else here
-    (84 ns a record against 47).
-    """
-    references = sys.getrefcount
-    handler = caller.handler
-    call = slice_.call
-    slot.record = record = Record()
-    record._call = call
-    nobody_else = references(record)
-    for message in slice_.unclaimed:
-        record._message = message
-        try:
-            returned = handler(record)
-            if (
-                returned is not None
-                and note_results(slice_, (message,), returned)
-                and slice_.lane_of is not None
-            ):
-                _call_around(slice_, caller, slot, slice_.lane_of, message)
-                break
-        except Skip as error:
-            slice_.deviate().skip(message, error)
-        except BaseException as error:
-            if note_raised(slice_, message, error, caller) and slice_.lane_of is not None:
-                _call_around(slice_, caller, slot, slice_.lane_of, message)
-                break
-        if references(record) != nobody_else:
-            slot.record = record = Record()
-            record._call = call
-    slot.record = None
-
-
-def _call_around(slice_: Work, caller: Caller, slot: Slot, lane_of: LaneOf, first: Message) -> None:
-    """Call the handler for the rest, but hold back the lanes in which a record is not finished.
-
-    It has failed, or its results are not acked.
-    """
-    held_lanes = {lane_of(first)}
-    for message in slice_.unclaimed:
-        lane = lane_of(message)
-        if lane is not None and lane in held_lanes:
-            slice_.deviate().held.append(message)
-            continue
-        slot.record = record = Record.of(message, slice_.call)
-        try:
-            returned = caller.handler(record)
-            if returned is not None and note_results(slice_, (message,), returned):
-                held_lanes.add(lane)
-        except Skip as error:
-            slice_.deviate().skip(message, error)
-        except BaseException as error:
-            if note_raised(slice_, message, error, caller):
-                held_lanes.add(lane)

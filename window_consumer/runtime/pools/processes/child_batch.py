@@ -19,11 +19,11 @@ from window_consumer.model.fault import Failure
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message
 from window_consumer.runtime.calls.batch_calls import call_batch
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.context import Slot
 from window_consumer.runtime.pools.processes.carried_errors import CarriedFailure, carried
 from window_consumer.runtime.pools.processes.serialization import Cargo, CrossedMessage, unpacked
 from window_consumer.runtime.pools.processes.shared_memory import TOLD, Berth
-from window_consumer.runtime.pools.threads import Caller
 
 came_back: Final[list[int]] = []
 """Holds the id of a process that a handler has forked; empty in a slot."""

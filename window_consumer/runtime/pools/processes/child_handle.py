@@ -174,7 +174,7 @@ class ProcessSlot:
         """Send a parcel."""
         assert self.child is not None
         berth = self._free.pop()
-        parcel.go_to(self, berth, self._pool.next_serial())
+        parcel.go_to(berth, self._pool.next_serial())
         if not self._berths:
             parcel.slice_.started = perf_counter()
         self._berths[parcel.serial] = berth

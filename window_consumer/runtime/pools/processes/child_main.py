@@ -40,6 +40,8 @@ from window_consumer.model.record import (
     Call,
     Message,
 )
+from window_consumer.runtime.calls.caller import Caller
+from window_consumer.runtime.calls.record_calls import call_each
 from window_consumer.runtime.context import (
     Slot,
     current_slot,
@@ -66,10 +68,6 @@ from window_consumer.runtime.pools.processes.shared_memory import (
     TOLD,
     Berth,
     Harbour,
-)
-from window_consumer.runtime.pools.threads import (
-    Caller,
-    call_each,
 )
 from window_consumer.runtime.running import lifespan_error
 

@@ -38,6 +38,7 @@ from window_consumer.model.fault import (
     Fault,
     fingerprint,
 )
+from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.coroutine_calls import INTERRUPTED
 from window_consumer.runtime.error_report import (
     class_name,
@@ -53,7 +54,6 @@ from window_consumer.runtime.pools.processes.remote_slice import (
     Parcel,
     WatchedCall,
 )
-from window_consumer.runtime.pools.threads import Caller
 from window_consumer.runtime.stack_dump import ChildPicture
 
 REST_S = 60.0
@@ -189,7 +189,7 @@ class ProcessPool:
         parcel = stalled.slice_.claims
         assert isinstance(parcel, Parcel)
         with self.news:
-            slot = parcel.slot
+            slot = self._slot_of(parcel)
             if slot is None or slot.child is None or not parcel.is_on(stalled.offset):
                 return None
             where = handlers_lines(slot.child.frames())
@@ -212,12 +212,18 @@ class ProcessPool:
     def interrupt(self, slices: Sequence[Slice]) -> bool:
         """Kill the processes that are on these slices, whose partitions are given up."""
         with self.news:
-            for slice_ in slices:
-                parcel = slice_.claims
-                if isinstance(parcel, Parcel) and parcel.slot and parcel.slot.child:
+            for parcel in [each.claims for each in slices if isinstance(each.claims, Parcel)]:
+                slot = self._slot_of(parcel)
+                if slot is not None and slot.child is not None:
                     parcel.ending = INTERRUPTED
-                    parcel.slot.child.kill()
+                    slot.child.kill()
         return True
+
+    def _slot_of(self, parcel: Parcel) -> ProcessSlot | None:
+        """Return the slot whose child has a parcel; None while it waits, and when it is over."""
+        return next(
+            (slot for slot in self._slots if slot.parcels.get(parcel.serial) is parcel), None
+        )
 
     def stop(self, timeout_s: float) -> int:
         """Let the children end after what they run, and kill those that do not; returns 0."""

@@ -28,7 +28,6 @@ from window_consumer.runtime.pools.processes.shared_memory import (
 )
 
 if TYPE_CHECKING:
-    from window_consumer.runtime.pools.processes.child_handle import ProcessSlot
     from window_consumer.runtime.pools.processes.child_main import Told
 
 
@@ -76,9 +75,8 @@ class Parcel:
         self.slice_ = slice_
         self.messages: list[Message] = list(slice_.messages)
         """Those that nobody has taken back."""
-        self.slot: ProcessSlot | None = None
-        """Where it is; None while it waits, and when it is over."""
         self.berth: Berth | None = None
+        """Where it is; None while it waits, and when it is over."""
         self.told = 0
         """Deviations that the child has told of."""
         self._known = 0
@@ -124,11 +122,11 @@ class Parcel:
 
     # ---- what the pool does; it holds the lock
 
-    def go_to(self, slot: ProcessSlot, berth: Berth, serial: int) -> None:
+    def go_to(self, berth: Berth, serial: int) -> None:
         """Note that a child is about to get it."""
         # First: an empty berth says that all of it is claimed, and whoever asks holds no lock.
         berth.load(1 if self.slice_.is_batch else len(self.messages))
-        self.slot, self.berth, self.serial, self.waits = slot, berth, serial, False
+        self.berth, self.serial, self.waits = berth, serial, False
         self.told = self._known = 0
         call = self.slice_.call
         if isinstance(call, WatchedCall):
@@ -240,6 +238,6 @@ class Parcel:
         return cut
 
     def _leave(self) -> None:
-        self.slot = self.berth = None
+        self.berth = None
         if isinstance(self.slice_.call, WatchedCall):
             self.slice_.call.berth = None
