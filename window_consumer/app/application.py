@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from window_consumer.app.batch_parameters import batch_parameters_of
 from window_consumer.app.calls import (
-    batch_handler_of,
-    handler_of,
-    refuse_batch_mixture,
-    refuse_mixture,
     refuse_mixtures,
 )
-from window_consumer.app.child_spec import Blueprint, blueprint_of
+from window_consumer.app.child_spec import Blueprint, blueprints_of
+from window_consumer.app.definition import AppDefinition, Token
 from window_consumer.app.handlers import (
     Around,
-    Handler,
     HandlerSpec,
     Layer,
     Middleware,
@@ -29,32 +24,20 @@ from window_consumer.app.handlers import (
     expect_arguments,
     name_of,
     refuse_unbound_method,
-    with_batch_middleware,
-    with_middleware,
 )
 from window_consumer.app.lifespans import (
     Lifespan,
-    Run,
-    as_context,
-    entered_alone,
-    entered_by,
-    is_async_lifespan,
     refuse_what_opens_nothing,
 )
 from window_consumer.app.parameters import parameters_of
-from window_consumer.app.plan import Plan, PlannedWorker, make_plan
+from window_consumer.app.plan import Plan, make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
 from window_consumer.app.start_timeout import Patience
 from window_consumer.app.startup import start
 from window_consumer.app.wiring import setup_of
-from window_consumer.config import TopicsConfig
 from window_consumer.metrics.replica_health import CopyOfMany
-from window_consumer.model.conditions.lookup import WallMs
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
-from window_consumer.runtime.calls.batch_calls import BatchHandler
-from window_consumer.runtime.calls.expiry import Warn
-from window_consumer.runtime.error_report import Redact
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
 
@@ -89,9 +72,6 @@ class WorkerKeys(TypedDict, total=False):
     kafka: Mapping[str, Any]
 
 
-Token = tuple[str, float]
-"""A token and when it expires, in seconds since 1970."""
-
 # Type checkers refuse functions of another form, and see the decorated ones as what they are.
 HandlerT = TypeVar("HandlerT", bound=Callable[[Any], object] | Callable[[Any, Any], object])
 BatchHandlerT = TypeVar(
@@ -103,26 +83,12 @@ TokenT = TypeVar("TokenT", bound=Callable[[str], Token])
 RedactT = TypeVar("RedactT", bound=Callable[[str], str])
 
 
-class App:
+class App(AppDefinition):
     """A named set of handlers and what surrounds their calls.
 
     ``version`` is written into the headers of dead-letter copies, so that one can see which
     version of the application failed.
     """
-
-    def __init__(self, name: str, *, version: str = ""):
-        self.name = name
-        self.version = version
-        self._handlers: dict[str, HandlerSpec] = {}
-        self._middleware: list[Layer] = []
-        self._lifespan: Lifespan | None = None
-        self._oauth_token: Callable[[str], Token] | None = None
-        self._redact: Redact | None = None
-
-    @property
-    def handlers(self) -> Mapping[str, HandlerSpec]:
-        """The decorated functions by name."""
-        return self._handlers
 
     def handler(  # noqa: PLR0913 - the keys of a worker, so that editors know them
         self,
@@ -324,11 +290,6 @@ class App:
         self._oauth_token = function
         return function
 
-    @property
-    def token_function(self) -> Callable[[str], Token] | None:
-        """What ``oauth_token`` has decorated, None where nothing is."""
-        return self._oauth_token
-
     def redact(self, function: RedactT) -> RedactT:
         """Take what is confidential out of the texts of exceptions.
 
@@ -342,11 +303,6 @@ class App:
         expect_arguments(function, "@app.redact", "text")
         self._redact = function
         return function
-
-    @property
-    def redactor(self) -> Redact | None:
-        """What ``redact`` has decorated, None where nothing is."""
-        return self._redact
 
     def plan(
         self,
@@ -416,11 +372,7 @@ class App:
 
         Raises UsageError where child processes could not import the application.
         """
-        return {
-            worker.name: blueprint_of(self, plan, worker)
-            for worker in plan.workers
-            if worker.config.pool == "processes"
-        }
+        return blueprints_of(self, plan)
 
     def prepare(
         self,
@@ -435,77 +387,6 @@ class App:
         A ``dry`` run changes nothing; without it missing dead-letter topics are made.
         """
         return prepare(plan, self._oauth_token, Patience(start_timeout, stop_asked), dry=dry)
-
-    def surrounded(self, handler: Handler, *, coroutines: bool = False) -> Handler:
-        """Return a handler within the application's middleware, the way that workers call it.
-
-        Raises UsageError for middleware that cannot surround a handler of that kind.
-        """
-        refuse_mixture("this application", self._middleware, coroutines=coroutines)
-        return with_middleware(handler, self._middleware, coroutines=coroutines)
-
-    def batch_surrounded(self, handler: BatchHandler, *, coroutines: bool = False) -> BatchHandler:
-        """Return a batch handler within the application's middleware for batches."""
-        refuse_batch_mixture("this application", self._middleware, coroutines=coroutines)
-        return with_batch_middleware(handler, self._middleware)
-
-    def calls_of(
-        self, worker: PlannedWorker, topics: TopicsConfig, wall_ms: WallMs, warn: Warn
-    ) -> Handler | BatchHandler:
-        """Return what a slot calls, see ``handler_of`` and ``batch_handler_of``.
-
-        It needs no whole plan: a child process has none.
-        """
-        make = batch_handler_of if worker.is_batch else handler_of
-        return make(worker, self._middleware, topics, wall_ms, warn)
-
-    def resources(self, run: Run | None = None) -> AbstractContextManager[Any]:
-        """Return the lifespan, not entered: what it yields is ``record.state``, None without one.
-
-        ``run`` runs coroutines on the loop on which handlers run, for an asynchronous lifespan.
-        Raises UsageError where the decorated function gives no context manager.
-        """
-        if run is not None and self._lifespan is not None and is_async_lifespan(self._lifespan):
-            return entered_by(run, self._lifespan)
-        return as_context(self._lifespan)
-
-    @property
-    def layers(self) -> Sequence[Layer]:
-        """Its middleware, from the outside in."""
-        return tuple(self._middleware)
-
-    @property
-    def lifespan_function(self) -> Lifespan | None:
-        """What ``lifespan`` has decorated, None where nothing is."""
-        return self._lifespan
-
-    @property
-    def surroundings(self) -> tuple[str, ...]:
-        """The names of its lifespan and of its middleware, from the outside in."""
-        lifespan = () if self._lifespan is None else (self._lifespan,)
-        functions = (*lifespan, *(layer.function for layer in self._middleware))
-        return tuple(getattr(each, "__qualname__", type(each).__name__) for each in functions)
-
-    def resources_of_child(self) -> AbstractContextManager[Any]:
-        """Return the lifespan for a child process, see ``resources``."""
-        if self._lifespan is not None and is_async_lifespan(self._lifespan):
-            return entered_alone(self._lifespan)
-        return as_context(self._lifespan)
-
-    def handler_of(
-        self, plan: Plan, worker: PlannedWorker, wall_ms: WallMs, warn: Warn = lambda _text: None
-    ) -> Handler:
-        """Return what is called for a worker's records: its routes, its middleware, its handlers.
-
-        ``wall_ms`` is the time by which records expire, in milliseconds since 1970.
-        """
-        return handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
-
-    def batch_handler_of(
-        self, plan: Plan, worker: PlannedWorker, wall_ms: WallMs, warn: Warn = lambda _text: None
-    ) -> BatchHandler:
-        """Return what is called for the batches of a worker, see ``handler_of``."""
-        return batch_handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
 
     def setup_of(
         self, plan: Plan, worker: PreparedWorker, clock: Clock | None = None

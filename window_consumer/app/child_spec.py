@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
+from window_consumer.app.definition import AppDefinition
 from window_consumer.app.handlers import PlannedRoute
 from window_consumer.app.plan import (
     Plan,
@@ -42,9 +42,6 @@ from window_consumer.runtime.context import Whose
 from window_consumer.runtime.error_report import Faults
 from window_consumer.runtime.pools.processes.child_main import Equipment
 from window_consumer.runtime.worker import SystemClock
-
-if TYPE_CHECKING:
-    from window_consumer.app.application import App
 
 
 @frozen
@@ -107,7 +104,19 @@ class Blueprint:
         return Equipment(caller, resources, attempts_before, self.config.handlers)
 
 
-def blueprint_of(app: App, plan: Plan, worker: PlannedWorker) -> Blueprint:
+def blueprints_of(app: AppDefinition, plan: Plan) -> Mapping[str, Blueprint]:
+    """Return what the children of workers with ``pool: processes`` are made of, by worker.
+
+    Raises UsageError where child processes could not import the application.
+    """
+    return {
+        worker.name: blueprint_of(app, plan, worker)
+        for worker in plan.workers
+        if worker.config.pool == "processes"
+    }
+
+
+def blueprint_of(app: AppDefinition, plan: Plan, worker: PlannedWorker) -> Blueprint:
     """Return what a worker's children need; UsageError where they could not import it."""
     conditions = {
         route.handler.name: route.when
@@ -130,7 +139,7 @@ def blueprint_of(app: App, plan: Plan, worker: PlannedWorker) -> Blueprint:
     )
 
 
-def import_path(app: App, plan: Plan, worker: PlannedWorker) -> str:
+def import_path(app: AppDefinition, plan: Plan, worker: PlannedWorker) -> str:
     """Return ``module:attribute`` by which a child process finds the application.
 
     Raises UsageError where there is none.
@@ -150,7 +159,7 @@ def import_path(app: App, plan: Plan, worker: PlannedWorker) -> str:
     )
 
 
-def _why_not(app: App, worker: PlannedWorker) -> str:
+def _why_not(app: AppDefinition, worker: PlannedWorker) -> str:
     where = worker.routes[0].handler.place
     if next(_names_of(app, "__main__"), None) is not None:
         return (
@@ -169,7 +178,7 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names) or "nothing"
 
 
-def _names_of(app: App, module: str) -> Iterator[str]:
+def _names_of(app: AppDefinition, module: str) -> Iterator[str]:
     attributes = vars(sys.modules[module]) if module in sys.modules else {}
     for name, value in list(attributes.items()):
         if value is app:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from attrs import frozen
 
+from window_consumer.app.definition import AppDefinition
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import (
     Prepared,
@@ -35,9 +36,6 @@ from window_consumer.trace.wire import (
     Tracing,
     tracing_of,
 )
-
-if TYPE_CHECKING:
-    from window_consumer.app.application import App
 
 
 class Listener(Protocol):
@@ -75,7 +73,9 @@ class Listeners:
         return sink if self.auditing is None else self.auditing.sink_of(worker, sink, clock)
 
 
-def listeners_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Listeners:
+def listeners_of(
+    app: AppDefinition, plan: Plan, prepared: Prepared, beside: ExitStack
+) -> Listeners:
     """Start what the configuration asks for; ``beside`` is left when all workers have ended."""
     spans = spanning(plan, beside)
     auditing = auditing_of(app, plan, prepared, beside)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from window_consumer.admin.wire import admin_board
+from window_consumer.app.child_spec import blueprints_of
+from window_consumer.app.definition import AppDefinition
 from window_consumer.app.lifespans import resources_on
 from window_consumer.app.limits.warnings import process_warnings
 from window_consumer.app.listeners import listeners_of
 from window_consumer.app.plan import Plan
-from window_consumer.app.start_timeout import LOGGER
+from window_consumer.app.preflight import prepare
+from window_consumer.app.start_timeout import LOGGER, Patience
 from window_consumer.app.wiring import (
     source_maker,
     wire,
@@ -23,12 +25,9 @@ from window_consumer.metrics.wire import answering
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.running import Running
 
-if TYPE_CHECKING:
-    from window_consumer.app.application import App
-
 
 def start(
-    app: App,
+    app: AppDefinition,
     plan: Plan,
     *,
     start_timeout: float | None,
@@ -36,7 +35,7 @@ def start(
     copy: CopyOfMany | None,
 ) -> Running:
     """Start what ``plan`` has checked, see ``App.start_plan``."""
-    blueprints = app.blueprints(plan)
+    blueprints = blueprints_of(app, plan)
     for worker in plan.workers:
         for warning in process_warnings(worker):
             LOGGER.warning("%s: %s", worker.name, warning)
@@ -46,7 +45,7 @@ def start(
         beside.enter_context(answering(health, where))
         board = admin_board(plan, copy, beside)
         beside.enter_context(metering(plan, health))
-        prepared = app.prepare(plan, start_timeout=start_timeout, stop_asked=stop_asked)
+        prepared = prepare(plan, app.token_function, Patience(start_timeout, stop_asked))
         listeners = listeners_of(app, plan, prepared, beside)
         if listeners.spanning is not None:
             health.spans_of = listeners.spanning.figures_of

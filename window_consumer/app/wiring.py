@@ -6,7 +6,7 @@ import pickle
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -15,6 +15,7 @@ from window_consumer.app.calls import (
     handler_of,
 )
 from window_consumer.app.child_spec import Blueprint
+from window_consumer.app.definition import AppDefinition
 from window_consumer.app.lifespans import StatesByWorker
 from window_consumer.app.listeners import Listeners
 from window_consumer.app.plan import (
@@ -54,12 +55,9 @@ from window_consumer.runtime.worker import (
     WorkerSetup,
 )
 
-if TYPE_CHECKING:
-    from window_consumer.app.application import App
-
 
 def wire(
-    app: App,
+    app: AppDefinition,
     plan: Plan,
     prepared: Prepared,
     loops: Mapping[str, EventLoop],
@@ -100,7 +98,7 @@ def _with_spans(setup: WorkerSetup, planned: PlannedWorker, calls: CallSpans) ->
 
 
 def setup_of(
-    app: App, plan: Plan, worker: PreparedWorker, clock: Clock | None = None
+    app: AppDefinition, plan: Plan, worker: PreparedWorker, clock: Clock | None = None
 ) -> WorkerSetup:
     """Return everything about a worker that is not a connection; by the process's own clock."""
     planned, config = worker.plan, worker.plan.config

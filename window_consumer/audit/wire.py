@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 
 from window_consumer.app.clients import Clients
+from window_consumer.app.definition import AppDefinition
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import (
     Prepared,
@@ -46,9 +47,6 @@ from window_consumer.topics.event_topics import (
     event_properties,
 )
 
-if TYPE_CHECKING:
-    from window_consumer.app.application import App
-
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -78,7 +76,9 @@ class Auditing:
         return CountingSink(sink, counter, clock)
 
 
-def auditing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Auditing | None:
+def auditing_of(
+    app: AppDefinition, plan: Plan, prepared: Prepared, beside: ExitStack
+) -> Auditing | None:
     """Start the audit, None where the configuration asks for none, or its disk is full.
 
     Raises UsageError where its directory cannot be written to.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from window_consumer.app.definition import AppDefinition
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import (
     Prepared,
@@ -35,9 +35,6 @@ from window_consumer.trace.recording.notes import Writer
 from window_consumer.trace.recording.worker_trace import ConsumerTrace
 from window_consumer.trace.recording.writer import TraceWriter, host_address
 from window_consumer.trace.sampling import Sampling
-
-if TYPE_CHECKING:
-    from window_consumer.app.application import App
 
 
 @frozen
@@ -71,7 +68,9 @@ class Tracing:
         )
 
 
-def tracing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Tracing | None:
+def tracing_of(
+    app: AppDefinition, plan: Plan, prepared: Prepared, beside: ExitStack
+) -> Tracing | None:
     """Start the trace, None where the configuration asks for none; never fails a start."""
     config = plan.config.trace
     if config.sample is None:

@@ -1,0 +1,137 @@
+"""What an application consists of: what its decorators have collected, and how it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from window_consumer.app.calls import (
+    batch_handler_of,
+    handler_of,
+    refuse_batch_mixture,
+    refuse_mixture,
+)
+from window_consumer.app.handlers import (
+    Handler,
+    HandlerSpec,
+    Layer,
+    with_batch_middleware,
+    with_middleware,
+)
+from window_consumer.app.lifespans import (
+    Lifespan,
+    Run,
+    as_context,
+    entered_alone,
+    entered_by,
+    is_async_lifespan,
+)
+from window_consumer.app.plan import Plan, PlannedWorker
+from window_consumer.config import TopicsConfig
+from window_consumer.model.conditions.lookup import WallMs
+from window_consumer.runtime.calls.batch_calls import BatchHandler
+from window_consumer.runtime.calls.expiry import Warn
+from window_consumer.runtime.error_report import Redact
+
+Token = tuple[str, float]
+"""A token and when it expires, in seconds since 1970."""
+
+
+class AppDefinition:
+    """What others need of an ``App``: no decorators, no start."""
+
+    def __init__(self, name: str, *, version: str = ""):
+        self.name = name
+        self.version = version
+        self._handlers: dict[str, HandlerSpec] = {}
+        self._middleware: list[Layer] = []
+        self._lifespan: Lifespan | None = None
+        self._oauth_token: Callable[[str], Token] | None = None
+        self._redact: Redact | None = None
+
+    @property
+    def handlers(self) -> Mapping[str, HandlerSpec]:
+        """The decorated functions by name."""
+        return self._handlers
+
+    @property
+    def token_function(self) -> Callable[[str], Token] | None:
+        """What ``oauth_token`` has decorated, None where nothing is."""
+        return self._oauth_token
+
+    @property
+    def redactor(self) -> Redact | None:
+        """What ``redact`` has decorated, None where nothing is."""
+        return self._redact
+
+    def surrounded(self, handler: Handler, *, coroutines: bool = False) -> Handler:
+        """Return a handler within the application's middleware, the way that workers call it.
+
+        Raises UsageError for middleware that cannot surround a handler of that kind.
+        """
+        refuse_mixture("this application", self._middleware, coroutines=coroutines)
+        return with_middleware(handler, self._middleware, coroutines=coroutines)
+
+    def batch_surrounded(self, handler: BatchHandler, *, coroutines: bool = False) -> BatchHandler:
+        """Return a batch handler within the application's middleware for batches."""
+        refuse_batch_mixture("this application", self._middleware, coroutines=coroutines)
+        return with_batch_middleware(handler, self._middleware)
+
+    def calls_of(
+        self, worker: PlannedWorker, topics: TopicsConfig, wall_ms: WallMs, warn: Warn
+    ) -> Handler | BatchHandler:
+        """Return what a slot calls, see ``handler_of`` and ``batch_handler_of``.
+
+        It needs no whole plan: a child process has none.
+        """
+        make = batch_handler_of if worker.is_batch else handler_of
+        return make(worker, self._middleware, topics, wall_ms, warn)
+
+    def resources(self, run: Run | None = None) -> AbstractContextManager[Any]:
+        """Return the lifespan, not entered: what it yields is ``record.state``, None without one.
+
+        ``run`` runs coroutines on the loop on which handlers run, for an asynchronous lifespan.
+        Raises UsageError where the decorated function gives no context manager.
+        """
+        if run is not None and self._lifespan is not None and is_async_lifespan(self._lifespan):
+            return entered_by(run, self._lifespan)
+        return as_context(self._lifespan)
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """Its middleware, from the outside in."""
+        return tuple(self._middleware)
+
+    @property
+    def lifespan_function(self) -> Lifespan | None:
+        """What ``lifespan`` has decorated, None where nothing is."""
+        return self._lifespan
+
+    @property
+    def surroundings(self) -> tuple[str, ...]:
+        """The names of its lifespan and of its middleware, from the outside in."""
+        lifespan = () if self._lifespan is None else (self._lifespan,)
+        functions = (*lifespan, *(layer.function for layer in self._middleware))
+        return tuple(getattr(each, "__qualname__", type(each).__name__) for each in functions)
+
+    def resources_of_child(self) -> AbstractContextManager[Any]:
+        """Return the lifespan for a child process, see ``resources``."""
+        if self._lifespan is not None and is_async_lifespan(self._lifespan):
+            return entered_alone(self._lifespan)
+        return as_context(self._lifespan)
+
+    def handler_of(
+        self, plan: Plan, worker: PlannedWorker, wall_ms: WallMs, warn: Warn = lambda _text: None
+    ) -> Handler:
+        """Return what is called for a worker's records: its routes, its middleware, its handlers.
+
+        ``wall_ms`` is the time by which records expire, in milliseconds since 1970.
+        """
+        return handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
+
+    def batch_handler_of(
+        self, plan: Plan, worker: PlannedWorker, wall_ms: WallMs, warn: Warn = lambda _text: None
+    ) -> BatchHandler:
+        """Return what is called for the batches of a worker, see ``handler_of``."""
+        return batch_handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
