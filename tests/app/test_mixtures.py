@@ -15,10 +15,8 @@ from tests.testing.shops import config
 from window_consumer import App, ConfigError, Record, UsageError
 from window_consumer.app.handlers import is_async
 from window_consumer.app.lifespans import is_async_lifespan
-from window_consumer.app.limits import (
-    RESIDENT_BYTES_PER_COROUTINE,
-    bounds_of,
-)
+from window_consumer.app.limits import bounds_of
+from window_consumer.runtime.pools.registry import KINDS
 from window_consumer.testing import (
     DONE,
     TestApp,
@@ -206,4 +204,4 @@ def test_what_ten_thousand_waiting_coroutines_hold_is_counted() -> None:
     app.handler("orders", group="b", name="refund", concurrency=10_000)(function)
     with TestApp(app, config(charge={}, refund={})) as wc_app:
         charge, refund = map(bounds_of, wc_app.plan.workers)
-    assert charge.resident_bytes - refund.resident_bytes == 10_000 * RESIDENT_BYTES_PER_COROUTINE
+    assert charge.resident_bytes - refund.resident_bytes == 10_000 * KINDS["asyncio"].slot_bytes

@@ -368,7 +368,7 @@ class App(AppDefinition):
         return start(self, plan, start_timeout=start_timeout, stop_asked=stop_asked, copy=copy)
 
     def blueprints(self, plan: Plan) -> Mapping[str, Blueprint]:
-        """Return what the children of workers with ``pool: processes`` are made of, by worker.
+        """Return what the children of workers are made of whose pools have such, by worker.
 
         Raises UsageError where child processes could not import the application.
         """

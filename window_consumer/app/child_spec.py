@@ -105,14 +105,14 @@ class Blueprint:
 
 
 def blueprints_of(app: AppDefinition, plan: Plan) -> Mapping[str, Blueprint]:
-    """Return what the children of workers with ``pool: processes`` are made of, by worker.
+    """Return what the children of workers are made of whose pools have such, by worker.
 
     Raises UsageError where child processes could not import the application.
     """
     return {
         worker.name: blueprint_of(app, plan, worker)
         for worker in plan.workers
-        if worker.config.pool == "processes"
+        if worker.pool.has_children
     }
 
 
@@ -155,7 +155,7 @@ def import_path(app: AppDefinition, plan: Plan, worker: PlannedWorker) -> str:
             return f"{name}:{found}"
     place = plan.where("workers", worker.name, "pool")
     raise UsageError(
-        f"{place}: workers.{worker.name}.pool is processes, and {_why_not(app, worker)}"
+        f"{place}: workers.{worker.name}.pool is {worker.pool.name}, and {_why_not(app, worker)}"
     )
 
 

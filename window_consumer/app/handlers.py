@@ -21,6 +21,7 @@ from window_consumer.runtime.calls.result_guard import (
     demanding,
     noting,
 )
+from window_consumer.runtime.pools.registry import kind_for
 
 F = TypeVar("F", bound=Callable[..., object])
 Handler = Callable[[Record], object]
@@ -306,18 +307,12 @@ def planned_routes(
             f" {kinds[False]} a plain function: one worker runs its handlers either on an event"
             " loop or on threads; write them alike, or give each kind a worker of its own"
         )
-    if worker.pool == "processes" and (why := _no_processes(routes[0].handler)):
+    first = routes[0].handler
+    if kind_for(worker.pool, coroutines=first.is_async) is None:
         where = loaded.where(("workers", worker.name, "pool"))
         raise ConfigError(
-            f"{where}: workers.{worker.name}.pool is processes, and {routes[0].handler.name} {why}"
+            f"{where}: workers.{worker.name}.pool is {worker.pool}, and {first.name} is a"
+            " coroutine, which runs on an event loop: write it as a plain function, or leave pool"
+            " out"
         )
     return tuple(routes)
-
-
-def _no_processes(handler: HandlerSpec) -> str | None:
-    if handler.is_async:
-        return (
-            "is a coroutine, which runs on an event loop: write it as a plain function, or leave"
-            " pool out"
-        )
-    return None

@@ -17,8 +17,8 @@ from window_consumer.app.handlers import expect_arguments, place_of
 from window_consumer.app.plan import Plan
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.model.errors import UsageError
+from window_consumer.runtime.error_report import lifespan_error
 from window_consumer.runtime.pools.event_loop import EventLoop
-from window_consumer.runtime.running import lifespan_error
 
 OnOver = Callable[[BaseException], None]
 """Hears why a lifespan is over that nobody has left. Called on the lifespan's loop."""
@@ -245,7 +245,7 @@ def resources_on(
 
     ``loops`` are those of the workers with coroutines, by their names.
     """
-    here = [worker for worker in plan.workers if worker.config.pool != "processes"]
+    here = [worker for worker in plan.workers if not worker.pool.has_children]
     if not here:
         return contextlib.nullcontext()
     if lifespan is not None and is_async_lifespan(lifespan):

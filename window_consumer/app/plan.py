@@ -51,6 +51,8 @@ from window_consumer.runtime.calls.expiry import (
     ExpiryRules,
     TtlHeader,
 )
+from window_consumer.runtime.pools.pool import PoolKind
+from window_consumer.runtime.pools.registry import kind_for
 from window_consumer.topics.ladder_topics import (
     levels_of,
     writes_dead_letters,
@@ -107,7 +109,7 @@ class PlannedWorker:
         config = self.config
         return EngineRules(
             slots=config.slots,
-            limit=_limit(config),
+            limit=_limit(config, self.pool),
             rate=_rate(config),
             ordering=config.ordering,
             retry=self.retry,
@@ -133,7 +135,7 @@ class PlannedWorker:
                 after_s=config.stall.after,
                 action=config.stall.action,
                 max_abandoned=config.max_abandoned,
-                ends=self.is_async or config.pool == "processes",
+                ends=self.pool.interruptible,
             ),
         )
 
@@ -141,6 +143,13 @@ class PlannedWorker:
     def is_async(self) -> bool:
         """Whether its handlers are coroutines, which run on an event loop."""
         return self.routes[0].handler.is_async
+
+    @property
+    def pool(self) -> PoolKind:
+        """The kind of pool that runs its calls."""
+        kind = kind_for(self.config.pool, coroutines=self.is_async)
+        assert kind is not None  # else ``planned_routes`` has refused it
+        return kind
 
     @property
     def is_batch(self) -> bool:
@@ -177,11 +186,11 @@ def _rate(config: WorkerConfig) -> RateRules | None:
     return None if rate is None else RateRules(rate.per_s, rate.per, rate.burst)
 
 
-def _limit(config: WorkerConfig) -> LimitRules | None:
+def _limit(config: WorkerConfig, pool: PoolKind) -> LimitRules | None:
     auto = config.concurrency
     if not isinstance(auto, AutoConcurrency):
         return None
-    if config.pool == "processes":  # which are for what computes
+    if pool.computes_in_parallel:
         return LimitRules(auto.lower, first=usable_cores())
     return LimitRules(auto.lower)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import attrs
@@ -42,9 +40,8 @@ from window_consumer.runtime.poll_loop import (
     LoopRules,
     Phase,
 )
-from window_consumer.runtime.pools.asyncio import AsyncPool
 from window_consumer.runtime.pools.event_loop import EventLoop
-from window_consumer.runtime.pools.processes.pool import ProcessPool
+from window_consumer.runtime.pools.pool import PoolParts
 from window_consumer.runtime.running import (
     MakeSource,
     MakeWorkers,
@@ -67,7 +64,7 @@ def wire(
     """Return what makes the workers once the lifespan has been entered.
 
     ``loops`` are the event loops of the workers with coroutines, ``blueprints`` what the children
-    of those whose slots are processes are made of.
+    of those are made of whose pools have such.
     """
 
     def make(state: Any, on_phase: Callable[[Worker, Phase], None]) -> Sequence[Worker]:
@@ -79,12 +76,8 @@ def wire(
             if listeners.spanning is not None:
                 calls = listeners.spanning.calls_of(each.plan, setup.faults)
                 setup = _with_spans(setup, each.plan, calls)
-            if name in loops:
-                setup = attrs.evolve(setup, make_pool=partial(AsyncPool, loop=loops[name]))
-            elif name in blueprints:
-                equip = pickle.dumps(blueprints[name])
-                pool = partial(ProcessPool, equip=equip, logger=setup.logger)
-                setup = attrs.evolve(setup, make_pool=pool)
+            parts = PoolParts(loops.get(name), blueprints.get(name), setup.logger)
+            setup = attrs.evolve(setup, make_pool=each.plan.pool.make(parts))
             own = StatesByWorker.state_for(state, name)
             workers.append(_worker(setup, prepared, each, own, on_phase, listeners))
         return workers

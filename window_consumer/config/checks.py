@@ -29,6 +29,7 @@ from window_consumer.config.tree import (
     Path,
     Tree,
 )
+from window_consumer.runtime.pools.registry import KINDS
 
 DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
 """librdkafka's."""
@@ -69,11 +70,8 @@ by dlq redrive, could be dealt to another member than its partition, and would w
   to keep the order, leave {key} out: it is range then
   to keep {value}, say ordering: unordered"""
 
-MAX_PROCESSES: Final = 256
-"""More than any machine has use for, and each is an interpreter with 40 MiB or more."""
-
 _TOO_MANY: Final = """\
-is {given}, and pool is processes, of which {most} are the most; choose about as many as there are \
+is {given}, and pool is {pool}, of which {most} are the most; choose about as many as there are \
 processor cores, or leave it out: then it is that"""
 
 _OPEN_TO_OTHERS: Final = """\
@@ -206,7 +204,7 @@ def _worker(worker: WorkerConfig, *, without_handlers: bool) -> Iterator[Problem
             yield Problem((*path, "routes", handler), f"{message}; {hint}" if hint else message)
     yield from _batch(worker)
     yield from _levels(worker)
-    yield from _processes(worker)
+    yield from _slots(worker)
     for index, name in enumerate(worker.retry.retryable):
         if name in worker.retry.fatal:
             message = "is in fatal too; keep it in one of the two lists"
@@ -221,12 +219,11 @@ def _batch(worker: WorkerConfig) -> Iterator[Problem]:
         yield Problem((*path, "min_records"), f"{message}{batch.max_records}")
 
 
-def _processes(worker: WorkerConfig) -> Iterator[Problem]:
-    path: Path = ("workers", worker.name, "concurrency")
-    if worker.pool != "processes":
-        return
-    if worker.slots > MAX_PROCESSES:
-        yield Problem(path, _TOO_MANY.format(given=worker.concurrency, most=MAX_PROCESSES))
+def _slots(worker: WorkerConfig) -> Iterator[Problem]:
+    most = KINDS[worker.pool].max_slots
+    if most is not None and worker.slots > most:
+        message = _TOO_MANY.format(given=worker.concurrency, pool=worker.pool, most=most)
+        yield Problem(("workers", worker.name, "concurrency"), message)
 
 
 def _levels(worker: WorkerConfig) -> Iterator[Problem]:

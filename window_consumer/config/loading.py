@@ -11,7 +11,6 @@ from typing import Final
 from attrs import evolve, field, frozen
 
 from window_consumer.config.checks import (
-    MAX_PROCESSES,
     check,
     with_defaults,
 )
@@ -30,7 +29,7 @@ from window_consumer.config.problems import (
     to_error,
 )
 from window_consumer.config.schema import Config
-from window_consumer.config.sections.concurrency import with_processes
+from window_consumer.config.sections.concurrency import MOST, with_cores
 from window_consumer.config.sections.kafka_properties import as_text, is_secret_key
 from window_consumer.config.structure import (
     is_property,
@@ -44,6 +43,7 @@ from window_consumer.config.tree import (
 )
 from window_consumer.config.yaml_file import read_file
 from window_consumer.model.redaction import Mask
+from window_consumer.runtime.pools.registry import KINDS
 
 _NONE: Final[HandlerDefaults] = MappingProxyType({})
 
@@ -110,13 +110,14 @@ def load(
 
 
 def _with_cores(config: Config, tree: Tree) -> Config:
-    """Fill in how many child processes there are where that is left to us."""
+    """Fill in how many slots compute in parallel where that is left to us."""
     workers = dict(config.workers)
     for name, worker in config.workers.items():
-        if worker.pool == "processes":
+        pool = KINDS[worker.pool]
+        if pool.computes_in_parallel:
             given = tree.get(("workers", name, "concurrency"))
-            cores = min(usable_cores(), MAX_PROCESSES)
-            concurrency = with_processes(given, worker.concurrency, cores)
+            cores = min(usable_cores(), pool.max_slots or MOST)
+            concurrency = with_cores(given, worker.concurrency, cores)
             workers[name] = evolve(worker, concurrency=concurrency)
     return evolve(config, workers=workers)
 

@@ -29,6 +29,7 @@ from window_consumer.config.sections.audit import AuditConfig
 from window_consumer.config.sections.concurrency import (
     AutoConcurrency,
     concurrency_kind,
+    pool_kind,
 )
 from window_consumer.config.sections.guards import (
     BreakerConfig,
@@ -64,6 +65,7 @@ from window_consumer.config.sections.ttl import (
     ttl_kind,
 )
 from window_consumer.config.units import format_duration
+from window_consumer.runtime.pools.registry import DEFAULT
 
 MIB = 1024**2
 ENTRY = "now"
@@ -144,12 +146,12 @@ class WorkerConfig:
             default="16; with pool: processes the processor cores that the process may use",
         ),
     )
-    pool: Literal["threads", "processes"] = field(
-        default="threads",
+    pool: str = field(
+        default=DEFAULT.name,
         metadata=about(
             "Where plain functions run: on threads, or in child processes, `concurrency` of them. "
             "Processes are for handlers that keep a processor busy, and for code that may crash.",
-            kind=kinds.choice("threads", "processes"),
+            kind=pool_kind(),
             reason="most handlers wait for something else, and threads cost little",
         ),
     )

@@ -6,13 +6,18 @@ out, and fields hidden by ``mask`` are hidden in it. Our own messages quote noth
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
+import contextlib
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Literal
 
 from window_consumer.model.errors import (
+    LifespanError,
     NotCalled,
     ProcessCrashedError,
     ProcessDiedError,
@@ -27,6 +32,13 @@ from window_consumer.model.fault import (
 from window_consumer.model.record import Message
 from window_consumer.model.record_contents import escaped
 from window_consumer.runtime.calls import result_guard
+
+_NOT_THE_USERS = (
+    str(Path(__file__).parents[1]),
+    contextlib.__file__,
+    *(path for module in (asyncio, concurrent.futures) for path in module.__path__),
+)
+"""Where frames between the supervisor and the lifespan come from."""
 
 _CACHED_PLACES = 256
 _MAX_FRAMES = 50
@@ -280,3 +292,14 @@ def _function_name(code: CodeType) -> str:
     # Fingerprints must not change where our files do: this one was called owed.py once.
     name = "owed.py" if file == result_guard.__file__ else file.rpartition("/")[2]
     return f"{name}:{code.co_qualname}"
+
+
+def lifespan_error(error: BaseException, what: str = "failed") -> LifespanError:
+    """Say where in the user's code the lifespan failed; its stack stays with the cause."""
+    error = meant_by(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [each for each in frames if not each.filename.startswith(_NOT_THE_USERS)]
+    place = f" at {users[0].filename}:{users[0].lineno}" if users else ""
+    failure = LifespanError(f"@app.lifespan {what}{place}: {class_name(type(error))}: {error}")
+    failure.__cause__ = error
+    return failure

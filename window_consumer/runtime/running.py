@@ -7,17 +7,14 @@ stops the others, and the whole ends with a failure.
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import contextlib
 import logging
 import os
 import threading
-import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from types import TracebackType
@@ -31,10 +28,9 @@ from window_consumer.model.errors import (
     RunError,
     WindowConsumerError,
     WrongProcessError,
-    meant_by,
 )
 from window_consumer.model.protocols import Source
-from window_consumer.runtime.error_report import class_name
+from window_consumer.runtime.error_report import class_name, lifespan_error
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.worker import Worker
 
@@ -47,12 +43,6 @@ MAX_RESTARTS: Final = 3
 MakeWorkers = Callable[[Any, Callable[[Worker, Phase], None]], Sequence[Worker]]
 """Gets what the lifespan yielded and where to report phases; returns workers, not started."""
 
-_NOT_THE_USERS = (
-    str(Path(__file__).parents[1]),
-    contextlib.__file__,
-    *(path for module in (asyncio, concurrent.futures) for path in module.__path__),
-)
-"""Where frames between the supervisor and the lifespan come from."""
 
 _ASK_S = 0.2
 _LOOK_S = 1.0
@@ -353,16 +343,5 @@ def _as_failure(error: BaseException, who: str) -> BaseException:
     if isinstance(error, Exception):
         return error
     failure = RunError(f"{who} has ended by {class_name(type(error))}")
-    failure.__cause__ = error
-    return failure
-
-
-def lifespan_error(error: BaseException, what: str = "failed") -> LifespanError:
-    """Say where in the user's code the lifespan failed; its stack stays with the cause."""
-    error = meant_by(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    users = [each for each in frames if not each.filename.startswith(_NOT_THE_USERS)]
-    place = f" at {users[0].filename}:{users[0].lineno}" if users else ""
-    failure = LifespanError(f"@app.lifespan {what}{place}: {class_name(type(error))}: {error}")
     failure.__cause__ = error
     return failure

@@ -70,10 +70,11 @@ from window_consumer.runtime.poll_loop import (
 )
 from window_consumer.runtime.pools.pool import (
     MakePool,
-    PoolOfCoroutines,
-    PoolOfProcesses,
+    PoolParts,
+    PoolWithChildren,
+    PoolWithEventLoop,
 )
-from window_consumer.runtime.pools.threads import ThreadPool
+from window_consumer.runtime.pools.registry import DEFAULT
 from window_consumer.runtime.publisher import Publisher
 from window_consumer.runtime.stack_dump import ChildPicture, Places
 from window_consumer.runtime.topic_watch import (
@@ -135,7 +136,7 @@ class WorkerSetup:
     is_async: bool = False
     """The handler makes coroutines: ``make_pool`` has to give a pool that runs them."""
     make_engine: MakeEngine = Engine
-    make_pool: MakePool = ThreadPool
+    make_pool: MakePool = field(factory=lambda: DEFAULT.make(PoolParts()))
     make_queue: Callable[[], SimpleQueue[Any]] = SimpleQueue
     """The test kit runs everything on one thread: its slots and its completions queue differ."""
     jitter: Jitter = random.random
@@ -231,7 +232,7 @@ class Worker:
 
     def stop_starting(self) -> None:
         """Let ``start`` raise StartStoppedError where it waits for child processes."""
-        if isinstance(self._pool, PoolOfProcesses):
+        if isinstance(self._pool, PoolWithChildren):
             self._pool.stop_starting()
 
     def stop(self) -> None:
@@ -267,7 +268,7 @@ class Worker:
         found = self.loop.snapshot(timeout_s, cells=cells)
         if found is None:
             return None
-        loop = self._pool.event_loop() if isinstance(self._pool, PoolOfCoroutines) else None
+        loop = self._pool.event_loop() if isinstance(self._pool, PoolWithEventLoop) else None
         return evolve(found, loop=loop, cannot_write=self.cannot_write)
 
     @property
@@ -291,11 +292,11 @@ class Worker:
 
     def children(self) -> Sequence[ChildPicture]:
         """Return what its child processes do at this moment; nothing where it has none."""
-        return self._pool.children() if isinstance(self._pool, PoolOfProcesses) else ()
+        return self._pool.children() if isinstance(self._pool, PoolWithChildren) else ()
 
     def places(self, children: Sequence[ChildPicture] | None = None) -> Places:
         """Return where its calls stand at this moment; ``children`` where they are known."""
-        if isinstance(self._pool, PoolOfCoroutines):
+        if isinstance(self._pool, PoolWithEventLoop):
             return Places(coroutines=self._pool.coroutines())
         return Places(self.children() if children is None else children)
 

@@ -161,7 +161,7 @@ def _simulate_worker(
         config.on_no_offset,
         config.on_out_of_range,
         task.values,
-        config.pool == "processes",
+        worker.pool.has_children,
     )
     tally = _Tally(len(task.seeds))
     for seed in task.seeds:

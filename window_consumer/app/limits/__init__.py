@@ -34,12 +34,6 @@ RESIDENT_FACTOR = 1.5
 RESIDENT_BYTES_PER_RECORD = 600
 """Resident memory is about 1.5 times the payload and 600 bytes a record (measured)."""
 
-CHILD_BYTES = 40 * 2**20
-"""A child process with an application that loads nothing else (measured: 38 MiB resident)."""
-
-RESIDENT_BYTES_PER_COROUTINE = 10_000
-"""A call that waits, two functions deep and with a timeout (measured: 9.2 kB)."""
-
 STOP_GRACE_S = 5.0
 _DEFAULT_FETCH_WAIT_MS = 500
 
@@ -161,7 +155,7 @@ def bounds_of(worker: PlannedWorker, times: GroupTimes | None = None) -> WorkerB
         max_bytes=config.memory,
         overshoot_bytes=int(rules.window_bytes * BATCH_SHARE),
         resident_bytes=_resident_bytes(worker, window),
-        children_bytes=config.slots * CHILD_BYTES if config.pool == "processes" else 0,
+        children_bytes=config.slots * worker.pool.slot_bytes if worker.pool.has_children else 0,
         metadata_bytes=metadata,
         metadata_fits=metadata <= MAX_BYTES,
         rerun_finished_s=commit_every + 1.0,
@@ -189,13 +183,13 @@ def bounds_of(worker: PlannedWorker, times: GroupTimes | None = None) -> WorkerB
 
 def _resident_bytes(worker: PlannedWorker, window: int) -> int:
     config = worker.config
-    calls = RESIDENT_BYTES_PER_COROUTINE * config.slots if worker.is_async else 0
+    slots = 0 if worker.pool.has_children else config.slots * worker.pool.slot_bytes
     records = RESIDENT_BYTES_PER_RECORD * window
-    return round(RESIDENT_FACTOR * config.memory + records) + calls
+    return round(RESIDENT_FACTOR * config.memory + records) + slots
 
 
 def _child_deaths(worker: PlannedWorker) -> tuple[int, int] | None:
-    if worker.config.pool != "processes":
+    if not worker.pool.has_children:
         return None
     alone, batch = worker.retry.crash_attempts, worker.engine.batch
     return alone, alone + (batch.max_records - 1 if batch else 0).bit_length()
@@ -206,7 +200,7 @@ def _waiting_records(rules: EngineRules) -> int:
 
 
 def _most_abandoned(worker: PlannedWorker) -> int:
-    if worker.config.pool == "processes":
+    if worker.pool.has_children:
         return 0  # they are killed
     moves = worker.retry.on_failure == "overtake" and worker.config.stall.action == "move"
     return worker.config.max_abandoned if moves else 0
@@ -280,8 +274,8 @@ def _stall_warnings(worker: PlannedWorker, window: int) -> Iterator[str]:
         )
     if stall.max_abandoned is not None and not _most_abandoned(worker) and stall.max_abandoned:
         why = "on_failure: block" if stall.action == "move" else "stall.action: report"
-        if worker.config.pool == "processes":
-            why = "pool: processes"
+        if worker.pool.has_children:
+            why = f"pool: {worker.pool.name}"
         yield f"stall.max_abandoned has no effect with {why}: no call is abandoned"
 
 

@@ -74,11 +74,13 @@ def _ttl_warnings(worker: PlannedWorker) -> Iterator[str]:
 
 
 def process_warnings(worker: PlannedWorker) -> Iterator[str]:
-    """Yield that there are more processes than cores, unless the worker finds their number."""
-    config, cores = worker.config, usable_cores()
-    if config.pool == "processes" and isinstance(config.concurrency, int) and config.slots > cores:
+    """Yield that more slots compute than there are cores, unless the worker finds their number."""
+    config, pool, cores = worker.config, worker.pool, usable_cores()
+    is_fixed = isinstance(config.concurrency, int)
+    if pool.computes_in_parallel and is_fixed and config.slots > cores:
         yield (
-            f"concurrency {config.slots} with pool: processes, and this process may use {cores} of"
-            " the machine's processor cores: handlers that compute only take turns, each in memory"
-            " of its own; leave concurrency out to have as many as there are, or say auto"
+            f"concurrency {config.slots} with pool: {pool.name}, and this process may use"
+            f" {cores} of the machine's processor cores: handlers that compute only take turns,"
+            " each in memory of its own; leave concurrency out to have as many as there are, or"
+            " say auto"
         )

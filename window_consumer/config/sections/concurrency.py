@@ -1,11 +1,11 @@
-"""The key ``concurrency``: a number, or a range within which the worker finds its own."""
+"""The keys ``concurrency``, a number or a range for the worker to choose from, and ``pool``."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from window_consumer.config import kinds
 from window_consumer.config.kinds import Kind
@@ -14,6 +14,7 @@ from window_consumer.config.problems import (
     Problem,
     did_you_mean,
 )
+from window_consumer.runtime.pools.registry import configurable
 
 MOST: Final = 10_000
 
@@ -32,11 +33,18 @@ class AutoConcurrency:
         return f"{{auto: {self.lower}..{self.upper}}}"
 
 
-def with_processes(given: Any, read: int | AutoConcurrency, cores: int) -> int | AutoConcurrency:
-    """Return the concurrency of a worker with ``pool: processes``.
+def pool_kind() -> Kind:
+    """The name of a kind of pool: what is registered when a value is read counts."""
+    return evolve(
+        kinds.choice(*configurable()), read=lambda raw: kinds.choice(*configurable()).read(raw)
+    )
+
+
+def with_cores(given: Any, read: int | AutoConcurrency, cores: int) -> int | AutoConcurrency:
+    """Return the concurrency of a worker whose slots compute in parallel.
 
     Where nothing is ``given``, or just auto, it follows from the cores that there are to use:
-    more processes than that only take turns.
+    more slots than that only take turns.
     """
     if given is None:
         return cores

@@ -1,10 +1,13 @@
-"""What the poll loop asks of a pool, whatever its slots are: threads, tasks, processes."""
+"""What others ask of a pool, and of a kind of pool, whatever its slots are."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from attrs import field, frozen
 
 from window_consumer.engine.guards.stalls import (
     Ending,
@@ -14,6 +17,8 @@ from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.snapshot import LoopPicture
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.calls.caller import Caller
+from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.stack_dump import ChildPicture, Coroutines
 
 
@@ -67,8 +72,8 @@ class ResizablePool(Protocol):
 
 
 @runtime_checkable
-class PoolOfProcesses(Protocol):
-    """A pool whose slots are processes."""
+class PoolWithChildren(Protocol):
+    """A pool that calls handlers in child processes."""
 
     def children(self) -> Sequence[ChildPicture]:
         """Return what they do at this moment, within a second. Any thread may ask."""
@@ -78,8 +83,8 @@ class PoolOfProcesses(Protocol):
 
 
 @runtime_checkable
-class PoolOfCoroutines(Protocol):
-    """A pool whose slots are tasks of an event loop."""
+class PoolWithEventLoop(Protocol):
+    """A pool that calls handlers on an event loop."""
 
     def event_loop(self) -> LoopPicture:
         """Return what its event loop has done so far. Any thread may ask."""
@@ -91,3 +96,40 @@ class PoolOfCoroutines(Protocol):
 MakePool = Callable[[str, int, Caller, SimpleQueue[Any], Any], Pool]
 """Gets the worker's name, the number of slots, what they call, where they report, and the state
 that the lifespan yielded."""
+
+
+@frozen
+class PoolParts:
+    """What a kind makes its pools of, beside what every pool gets."""
+
+    loop: EventLoop | None = None
+    """On which the worker's lifespan is entered, too; for kinds that run coroutines."""
+    equip: Callable[[], object] | None = None
+    """What children make their handler of; pickled. For kinds with children."""
+    logger: logging.Logger = field(factory=own_logger)
+
+
+@frozen(kw_only=True)
+class PoolKind:
+    """A kind of pool. Others decide by what it can do, never by its name."""
+
+    name: str
+    """As ``pool`` has it in a configuration."""
+    make: Callable[[PoolParts], MakePool]
+    runs_functions: bool = True
+    """It calls plain functions; only such a kind can be configured."""
+    coroutines_on: str | None = None
+    """The kind that runs coroutines for workers configured with this one, which may be this one;
+    None where such workers cannot have coroutines."""
+    interruptible: bool = False
+    """A call that does not return can be ended, so that its slice comes back."""
+    has_children: bool = False
+    """Handlers run in child processes, which import the application, enter its lifespan, and are
+    killed where a call does not return."""
+    computes_in_parallel: bool = False
+    """Slots compute at the same time, so that as many as there are cores are of use; without it
+    they share one interpreter."""
+    max_slots: int | None = None
+    """More are refused."""
+    slot_bytes: int = 0
+    """The resident memory of a slot (measured)."""

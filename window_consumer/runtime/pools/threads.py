@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
 from time import perf_counter, thread_time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from attrs import define
 
@@ -25,6 +25,7 @@ from window_consumer.runtime.context import (
     current_slot,
 )
 from window_consumer.runtime.error_report import handlers_part
+from window_consumer.runtime.pools.pool import PoolKind
 from window_consumer.runtime.threads import WatchedThread
 
 __handler_slot__ = True  # its frames are no part of a failure, see error_report.py
@@ -173,3 +174,6 @@ class ThreadPool:
             if not is_mine:
                 return  # another thread has taken this one's place
         progress.ended = True
+
+
+THREADS: Final = PoolKind(name="threads", make=lambda _parts: ThreadPool, coroutines_on="asyncio")

@@ -24,6 +24,7 @@ from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import uses_tokens
 from window_consumer.kafka.settings import admin_settings
 from window_consumer.model.errors import UsageError
+from window_consumer.runtime.pools.registry import DEFAULT
 from window_consumer.spark.backfill.task import WorkerPlan
 from window_consumer.topics.patterns import matching_topics
 
@@ -103,7 +104,7 @@ def without_levels(worker: PlannedWorker, topic: str, pool: int | None) -> Plann
         worker.config,
         topics=(topic,),
         patterns=(),
-        pool="threads",
+        pool=DEFAULT.name,
         retry=evolve(worker.config.retry, levels=()),
     )
     if pool is not None:

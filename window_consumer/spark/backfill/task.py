@@ -14,7 +14,6 @@ import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from itertools import chain
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Final
@@ -38,8 +37,9 @@ from window_consumer.runtime.poll_loop import (
     LoopRules,
     Phase,
 )
-from window_consumer.runtime.pools.asyncio import AsyncPool
 from window_consumer.runtime.pools.event_loop import EventLoop
+from window_consumer.runtime.pools.pool import PoolParts
+from window_consumer.runtime.pools.registry import kind_for
 from window_consumer.runtime.worker import (
     Worker,
     WorkerSetup,
@@ -218,7 +218,9 @@ def _worker(plan: WorkerPlan, source: BroughtSource, results: Results, stack: Ex
     if is_async:
         loop = EventLoop(f"wc-{plan.name}-loop")
         loop.start()
-        setup = evolve(setup, make_pool=partial(AsyncPool, loop=loop))
+        kind = kind_for(blueprint.config.pool, coroutines=True)
+        assert kind is not None  # the plan has been made with it
+        setup = evolve(setup, make_pool=kind.make(PoolParts(loop)))
         state = stack.enter_context(app.resources(loop.run))
     else:
         state = stack.enter_context(equipment.lifespan)

@@ -10,6 +10,7 @@ from window_consumer.admin.doctor.causes import (
     CauseKind,
 )
 from window_consumer.admin.doctor.evidence import Evidence
+from window_consumer.runtime.pools.registry import KINDS
 
 CORES: Final = (0.6, 1.3)
 """Threads that compute have one core together, less what the poll thread takes and other programs
@@ -46,7 +47,7 @@ def is_gil_bound(seen: Evidence) -> bool:
     """Tell whether threads have one processor together, because they compute."""
     return (
         seen.is_behind
-        and seen.pool == "threads"
+        and not KINDS[seen.pool].computes_in_parallel
         and seen.last.slots > 1
         # However busy the slots are: the poll thread, too, waits for the interpreter, and they
         # for it.

@@ -46,6 +46,7 @@ from window_consumer.runtime.context import (
     Slot,
     current_slot,
 )
+from window_consumer.runtime.error_report import lifespan_error
 from window_consumer.runtime.pools.processes import child_batch as forks
 from window_consumer.runtime.pools.processes.carried_errors import (
     CarriedFailure,
@@ -69,7 +70,6 @@ from window_consumer.runtime.pools.processes.shared_memory import (
     Berth,
     Harbour,
 )
-from window_consumer.runtime.running import lifespan_error
 
 STACK_SIGNAL: Final = signal.SIGRTMAX - 3
 """Asks for the stack. A real-time signal: applications use others. It is answered even while the

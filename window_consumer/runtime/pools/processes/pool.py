@@ -13,10 +13,12 @@ for a quarter of a second, children that are asked where they stand.
 from __future__ import annotations
 
 import logging
+import pickle
 import threading
 import traceback
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from queue import SimpleQueue
 from time import perf_counter
@@ -44,6 +46,7 @@ from window_consumer.runtime.error_report import (
     class_name,
     handlers_lines,
 )
+from window_consumer.runtime.pools.pool import MakePool, PoolKind, PoolParts
 from window_consumer.runtime.pools.processes.child_handle import ProcessSlot
 from window_consumer.runtime.pools.processes.child_process import (
     STACK_S,
@@ -358,3 +361,20 @@ class ProcessPool:
             slot.name,
             seconds,
         )
+
+
+def _make(parts: PoolParts) -> MakePool:
+    return partial(ProcessPool, equip=pickle.dumps(parts.equip), logger=parts.logger)
+
+
+PROCESSES: Final = PoolKind(
+    name="processes",
+    make=_make,
+    interruptible=True,
+    has_children=True,
+    computes_in_parallel=True,
+    # More than any machine has use for.
+    max_slots=256,
+    # A child process with an application that loads nothing else (measured: 38 MiB resident).
+    slot_bytes=40 * 2**20,
+)
