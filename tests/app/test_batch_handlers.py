@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,7 @@ from confluent_kafka import Producer
 
 from tests.integration.members import wait_until
 from window_consumer import App, PartialFailure, Record, UsageError
-from window_consumer.app.application import WorkerKeys
 from window_consumer.kafka.embedded import EmbeddedBroker
-
-
-def test_a_batch_handler_takes_every_key_of_a_worker_that_a_handler_takes() -> None:
-    taken = set(inspect.signature(App.handler).parameters) - {"self", "topics"}
-    assert taken - {"name", "when", "value"} == set(WorkerKeys.__annotations__)
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,9 @@ def opened_later() -> AbstractAsyncContextManager[Pool]:
     return contextlib.nullcontext(Pool())
 
 
-@app.handler("orders", ordering="key", concurrency=8, fatal=[ValueError, "shop.InvalidOrder"])
+@app.handler(
+    "orders", ordering="key", concurrency=8, fatal=[ValueError, "shop.InvalidOrder"], group=None
+)
 def charge(order: Record) -> None:
     key: bytes | None = order.key
     if key is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from window_consumer.app.batch_parameters import batch_parameters_of
 from window_consumer.app.calls import (
@@ -35,42 +35,13 @@ from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
 from window_consumer.app.start_timeout import Patience
 from window_consumer.app.startup import start
 from window_consumer.app.wiring import setup_of
+from window_consumer.config.handler_keys import defaults_of
+from window_consumer.config.handler_options import BatchHandlerOptions, HandlerOptions
 from window_consumer.metrics.replica_health import CopyOfMany
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
-
-
-class WorkerKeys(TypedDict, total=False):
-    """Defaults for a worker, with the names, units and meaning of the configuration's keys.
-
-    ``fatal`` and ``retryable`` stand for those below ``retry``.
-    """
-
-    patterns: Sequence[str]
-    group: str
-    ordering: Literal["unordered", "key", "partition"]
-    concurrency: int | Literal["auto"] | Mapping[str, str]
-    rate_per_process: str | Mapping[str, Any]
-    pool: Literal["threads", "processes"]
-    memory: str
-    window: Mapping[str, int]
-    commit_interval: str
-    revoke_timeout: str
-    stop_timeout: str
-    retry: Mapping[str, Any]
-    fatal: Sequence[type[BaseException] | str]
-    retryable: Sequence[type[BaseException] | str]
-    otherwise: Literal["dead_letter", "skip", "stop"]
-    ttl: str | Mapping[str, str]
-    on_expired: Literal["dead_letter", "drop"]
-    breaker: Mapping[str, Any]
-    stall: Mapping[str, Any]
-    on_no_offset: Literal["earliest", "latest", "fail"]
-    on_out_of_range: Literal["fail", "earliest", "latest"]
-    kafka: Mapping[str, Any]
-
 
 # Type checkers refuse functions of another form, and see the decorated ones as what they are.
 HandlerT = TypeVar("HandlerT", bound=Callable[[Any], object] | Callable[[Any, Any], object])
@@ -90,34 +61,13 @@ class App(AppDefinition):
     version of the application failed.
     """
 
-    def handler(  # noqa: PLR0913 - the keys of a worker, so that editors know them
+    def handler(
         self,
         *topics: str,
         name: str | None = None,
         when: When | None = None,
         value: Callable[[bytes], object] | None = None,
-        patterns: Sequence[str] | None = None,
-        group: str | None = None,
-        ordering: Literal["unordered", "key", "partition"] | None = None,
-        concurrency: int | Literal["auto"] | Mapping[str, str] | None = None,
-        pool: Literal["threads", "processes"] | None = None,
-        rate_per_process: str | Mapping[str, Any] | None = None,
-        memory: str | None = None,
-        window: Mapping[str, int] | None = None,
-        commit_interval: str | None = None,
-        revoke_timeout: str | None = None,
-        stop_timeout: str | None = None,
-        retry: Mapping[str, Any] | None = None,
-        fatal: Sequence[type[BaseException] | str] | None = None,
-        retryable: Sequence[type[BaseException] | str] | None = None,
-        otherwise: Literal["dead_letter", "skip", "stop"] | None = None,
-        ttl: str | Mapping[str, str] | None = None,
-        on_expired: Literal["dead_letter", "drop"] | None = None,
-        breaker: Mapping[str, Any] | None = None,
-        stall: Mapping[str, Any] | None = None,
-        on_no_offset: Literal["earliest", "latest", "fail"] | None = None,
-        on_out_of_range: Literal["fail", "earliest", "latest"] | None = None,
-        kafka: Mapping[str, Any] | None = None,
+        **keys: Unpack[HandlerOptions],
     ) -> Callable[[HandlerT], HandlerT]:
         """Register a function ``def f(record: Record) -> None`` as a handler.
 
@@ -135,37 +85,11 @@ class App(AppDefinition):
         arguments are defaults for a worker that runs it, with the names, units and meaning of
         the configuration's keys; ``fatal`` and ``retryable`` stand for those below ``retry``. The
         YAML wins. The function itself stays an ordinary function. Raises UsageError for a name
-        that is taken, for generators, and for annotations that nothing can be decoded into.
+        that is taken, for generators, and for annotations that nothing can be decoded into,
+        TypeError for an argument that there is not.
         """
-        retries = {**(retry or {})}
-        if fatal is not None:
-            retries["fatal"] = list(fatal)
-        if retryable is not None:
-            retries["retryable"] = list(retryable)
-        given = {
-            "topics": checked_topics(topics, "@app.handler") or None,
-            "patterns": None if patterns is None else list(patterns),
-            "group": group,
-            "ordering": ordering,
-            "concurrency": concurrency,
-            "pool": pool,
-            "rate_per_process": rate_per_process,
-            "memory": memory,
-            "window": window,
-            "commit_interval": commit_interval,
-            "revoke_timeout": revoke_timeout,
-            "stop_timeout": stop_timeout,
-            "retry": retries or None,
-            "otherwise": otherwise,
-            "ttl": ttl,
-            "on_expired": on_expired,
-            "breaker": breaker,
-            "stall": stall,
-            "on_no_offset": on_no_offset,
-            "on_out_of_range": on_out_of_range,
-            "kafka": kafka,
-        }
-        defaults = {key: value for key, value in given.items() if value is not None}
+        of_worker = checked_topics(topics, "@app.handler")
+        defaults = defaults_of("handler", keys, of_worker, batches=False)
 
         def register(function: HandlerT) -> HandlerT:
             known = name or name_of(function, "@app.handler")
@@ -181,13 +105,10 @@ class App(AppDefinition):
     def batch_handler(
         self,
         *topics: str,
-        max_records: int | None = None,
-        min_records: int | None = None,
-        max_wait: str | None = None,
         name: str | None = None,
         when: When | None = None,
         value: Callable[[bytes], object] | None = None,
-        **keys: Unpack[WorkerKeys],
+        **keys: Unpack[BatchHandlerOptions],
     ) -> Callable[[BatchHandlerT], BatchHandlerT]:
         """Register a function ``def f(records: list[Record]) -> None`` as a batch handler.
 
@@ -200,16 +121,8 @@ class App(AppDefinition):
         It may take the values as well, or alone: ``def f(orders: list[Order], records:
         list[Record])``. Everything else is as for ``handler``.
         """
-        batch = {"max_records": max_records, "min_records": min_records, "max_wait": max_wait}
-        given: dict[str, Any] = {**keys}
-        retries = {**given.pop("retry", {})}
-        retries |= {each: given.pop(each) for each in ("fatal", "retryable") if each in given}
-        given |= {
-            "topics": checked_topics(topics, "@app.batch_handler") or None,
-            "batch": batch,
-            "retry": retries or None,
-        }
-        defaults = {key: value for key, value in given.items() if value is not None}
+        of_worker = checked_topics(topics, "@app.batch_handler")
+        defaults = defaults_of("batch_handler", keys, of_worker, batches=True)
 
         def register(function: BatchHandlerT) -> BatchHandlerT:
             known = name or name_of(function, "@app.batch_handler")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import evolve
@@ -108,6 +108,6 @@ def _plain(value: Any) -> Any:
     """Make a decorator's arguments look like what YAML gives."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, Collection) and not isinstance(value, str | bytes):
         return [_plain(item) for item in value]
     return value

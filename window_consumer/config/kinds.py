@@ -6,6 +6,7 @@ Schema. What depends on more than one key is in ``checks``.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -43,6 +44,8 @@ class Kind:
     """The JSON Schema of the raw value."""
     limits: str = ""
     """What is allowed of the kind, for a table: ``10ms to 1m``."""
+    annotation: str = "Any"
+    """The type of the raw value in Python, as decorators take it."""
 
 
 def boolean() -> Kind:
@@ -62,6 +65,7 @@ def boolean() -> Kind:
         read,
         lambda value: "true" if value else "false",
         {"anyOf": [{"type": "boolean"}, REFERENCE]},
+        annotation="bool",
     )
 
 
@@ -84,6 +88,7 @@ def whole_number(lower: int, upper: int) -> Kind:
         str,
         {"anyOf": [limits, REFERENCE]},
         f"{lower} to {upper}",
+        "int",
     )
 
 
@@ -105,6 +110,7 @@ def duration(lower_s: float, upper_s: float) -> Kind:
         units.format_duration,
         _quantity_schema(units.DURATION_UNITS, zero=lower_s == 0),
         f"{lower} to {upper}",
+        "str",
     )
 
 
@@ -119,6 +125,7 @@ def duration_range() -> Kind:
         units.format_duration_range,
         {"anyOf": [{"type": "string", "pattern": f"^{one} *[.][.] *{one}$"}, REFERENCE]},
         "lower end above 0 and not above the upper end",
+        "str",
     )
 
 
@@ -140,6 +147,7 @@ def size(lower: int, upper: int) -> Kind:
         units.format_size,
         _quantity_schema(units.SIZE_UNITS, zero=lower == 0),
         f"{limits[0]} to {limits[1]}",
+        "str",
     )
 
 
@@ -161,6 +169,7 @@ def percent(lower: float, upper: float) -> Kind:
         units.format_percent,
         _quantity_schema(units.PERCENT_UNITS, zero=lower == 0),
         f"{limits[0]} to {limits[1]}",
+        "str",
     )
 
 
@@ -177,7 +186,8 @@ def choice(*words: str) -> Kind:
         raise InvalidError.of(raw, expected)
 
     schema = {"anyOf": [{"enum": list(words)}, REFERENCE]}
-    return Kind("word", expected, read, str, schema, alternatives)
+    literal = f"Literal[{', '.join(json.dumps(word) for word in words)}]"
+    return Kind("word", expected, read, str, schema, alternatives, literal)
 
 
 def text(expected: str, check: Callable[[str], str | None], pattern: str | None = None) -> Kind:
@@ -198,7 +208,7 @@ def text(expected: str, check: Callable[[str], str | None], pattern: str | None 
     schema: dict[str, Any] = {"type": "string", "minLength": 1}
     if pattern is not None:
         schema = {"anyOf": [{"type": "string", "pattern": pattern}, REFERENCE]}
-    return Kind("text", expected, read, str, schema, expected)
+    return Kind("text", expected, read, str, schema, expected, "str")
 
 
 def kafka_name(noun: str) -> Kind:
@@ -235,7 +245,8 @@ def exception_class() -> Kind:
             return value
         return f"{value.__module__}.{value.__qualname__}"
 
-    return Kind("class", by_name.expected, read, write, by_name.schema)
+    annotation = "type[BaseException] | str"
+    return Kind("class", by_name.expected, read, write, by_name.schema, annotation=annotation)
 
 
 def list_of(item: Kind, plural: str, *, may_be_empty: bool = False) -> Kind:
@@ -262,6 +273,7 @@ def list_of(item: Kind, plural: str, *, may_be_empty: bool = False) -> Kind:
         lambda values: f"[{', '.join(map(item.write, values))}]",
         schema,
         f"each {item.expected}",
+        f"Sequence[{item.annotation}]",
     )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 from attrs import frozen
 
 from window_consumer.config.kinds import Kind
+
+InDecorators = Literal["key", "lifted", "never"]
+"""Whether decorators take a key by its name: where it is a worker's; though it is one of a section
+of the worker; not at all."""
 
 
 @frozen
@@ -21,6 +25,7 @@ class Option:
     """None where the value is a section with keys of its own."""
     default: str | None = None
     """The default in words, where the value does not say it."""
+    decorators: InDecorators = "key"
 
 
 def about(
@@ -29,9 +34,10 @@ def about(
     kind: Kind | None = None,
     reason: str = "",
     default: str | None = None,
+    decorators: InDecorators = "key",
 ) -> dict[str, Option]:
     """Make the metadata of a field that is a key of the file."""
-    return {"option": Option(meaning, reason, kind, default)}
+    return {"option": Option(meaning, reason, kind, default, decorators)}
 
 
 def options(section: type) -> dict[str, tuple[attrs.Attribute[Any], Option]]:

@@ -87,6 +87,7 @@ class WorkerConfig:
             "Whether the worker runs.",
             kind=kinds.boolean(),
             reason="a worker is written down in order to run",
+            decorators="never",
         ),
     )
     handler: str | tuple[str, ...] = field(
@@ -97,6 +98,7 @@ class WorkerConfig:
             kind=handlers_kind(),
             reason="one worker for each handler is the usual case",
             default="the worker's own name",
+            decorators="never",
         ),
     )
     topics: tuple[str, ...] = field(
@@ -105,6 +107,7 @@ class WorkerConfig:
             "The topics to read.",
             kind=kinds.list_of(kinds.kafka_name("topic"), "topic names"),
             default="none: topics or patterns have to be given",
+            decorators="never",
         ),
     )
     patterns: tuple[str, ...] = field(
@@ -178,7 +181,9 @@ class WorkerConfig:
     )
     batch: BatchConfig = field(
         factory=BatchConfig,
-        metadata=about("Which lists of records go to a batch handler; only for such."),
+        metadata=about(
+            "Which lists of records go to a batch handler; only for such.", decorators="never"
+        ),
     )
     commit_interval: float = field(
         default=0.5,
@@ -215,6 +220,7 @@ class WorkerConfig:
             "decorator. A handler without a condition takes every record.",
             kind=routes_kind(),
             default="none: the conditions of the decorators",
+            decorators="never",
         ),
     )
     otherwise: Literal["dead_letter", "skip", "stop"] = field(

@@ -122,6 +122,7 @@ class BatchConfig:
             kind=kinds.whole_number(1, 100_000),
             reason="where writing many rows in one go stops getting cheaper, and what most bulk "
             "interfaces take",
+            decorators="lifted",
         ),
     )
     min_records: int = field(
@@ -130,6 +131,7 @@ class BatchConfig:
             "A batch with so many records goes out when a slot is free and nothing more is there.",
             kind=kinds.whole_number(1, 100_000),
             reason="nobody waits without need, and under load batches grow while slots are busy",
+            decorators="lifted",
         ),
     )
     max_wait: float = field(
@@ -139,6 +141,7 @@ class BatchConfig:
             "could start.",
             kind=kinds.duration(0.001, HOUR_S),
             reason="half a second more is hardly noticed where records are collected anyway",
+            decorators="lifted",
         ),
     )
 
@@ -204,6 +207,7 @@ class RetryConfig:
                 may_be_empty=True,
             ),
             reason="which errors are hopeless, only the application knows",
+            decorators="lifted",
         ),
     )
     retryable: tuple[ExceptionName, ...] = field(
@@ -216,6 +220,7 @@ class RetryConfig:
                 may_be_empty=True,
             ),
             reason="what is not fatal is retried anyway",
+            decorators="lifted",
         ),
     )
     when_spent: Literal["dead_letter", "stop", "drop"] = field(

@@ -91,7 +91,8 @@ def concurrency_kind() -> Kind:
         ]
     }
     limits = f"1 to {MOST}; auto; or auto with a range"
-    return Kind("whole number or auto", _EXPECTED, read, str, schema, limits)
+    annotation = 'int | Literal["auto"] | Mapping[str, str]'
+    return Kind("whole number or auto", _EXPECTED, read, str, schema, limits, annotation)
 
 
 def _read_mapping(raw: dict[str, Any]) -> AutoConcurrency:

@@ -88,7 +88,7 @@ def rate_kind() -> Kind:
         ]
     }
     limits = f"1/h to {_HIGHEST}/s; or rate, per (worker, key, partition) and burst"
-    return Kind("rate", _EXPECTED, _read, str, schema, limits)
+    return Kind("rate", _EXPECTED, _read, str, schema, limits, "str | Mapping[str, Any]")
 
 
 def _read(raw: Any) -> Rate:

@@ -74,7 +74,9 @@ def ttl_kind() -> Kind:
         ]
     }
     limits = "1ms to 36500d; or header, unit (ms, s, m, h, d) and format (text, int64be)"
-    return Kind("duration or header", _EXPECTED, read, write, schema, limits)
+    return Kind(
+        "duration or header", _EXPECTED, read, write, schema, limits, "str | Mapping[str, str]"
+    )
 
 
 def _read_header(raw: dict[str, Any]) -> HeaderTtl:
