@@ -14,7 +14,7 @@ from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.produce import Produce
 from window_consumer.runtime.pools.processes.carried_errors import carried
 from window_consumer.runtime.pools.processes.child_batch import ToldOfBatch
-from window_consumer.runtime.pools.processes.child_main import Told
+from window_consumer.runtime.pools.processes.child_slice import Told
 from window_consumer.runtime.pools.processes.remote_batch import BatchParcel
 from window_consumer.runtime.pools.processes.remote_slice import Parcel
 from window_consumer.runtime.pools.processes.shared_memory import (

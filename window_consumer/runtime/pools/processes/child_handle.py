@@ -16,8 +16,9 @@ from window_consumer.model.record import Message
 from window_consumer.runtime.error_report import handlers_lines
 from window_consumer.runtime.pools.processes.child_batch import ToldOfBatch
 from window_consumer.runtime.pools.processes.child_logs import Line, log
-from window_consumer.runtime.pools.processes.child_main import Broken, Finished, Loaded, Ready, Told
+from window_consumer.runtime.pools.processes.child_main import Broken, Finished, Loaded, Ready
 from window_consumer.runtime.pools.processes.child_process import Child, end_in_words
+from window_consumer.runtime.pools.processes.child_slice import Told
 from window_consumer.runtime.pools.processes.remote_batch import BatchParcel
 from window_consumer.runtime.pools.processes.remote_slice import Parcel, Posted
 from window_consumer.runtime.pools.processes.shared_memory import Berth

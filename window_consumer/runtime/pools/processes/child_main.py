@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
 from time import perf_counter
@@ -27,17 +27,11 @@ from typing import Any, Final, NamedTuple
 
 from attrs import frozen
 
-from window_consumer.engine.scheduling.slices import (
-    Deviations,
-    LaneOf,
-)
 from window_consumer.model.errors import (
     UsageError,
     WindowConsumerError,
 )
-from window_consumer.model.produce import Produce
 from window_consumer.model.record import (
-    Call,
     Message,
 )
 from window_consumer.runtime.calls.caller import Caller
@@ -48,26 +42,17 @@ from window_consumer.runtime.context import (
 )
 from window_consumer.runtime.error_report import lifespan_error
 from window_consumer.runtime.pools.processes import child_batch as forks
-from window_consumer.runtime.pools.processes.carried_errors import (
-    CarriedFailure,
-    carried,
-)
 from window_consumer.runtime.pools.processes.child_batch import run_batch
 from window_consumer.runtime.pools.processes.child_logs import (
     LogSettings,
     logs_apart,
     to_parent,
 )
+from window_consumer.runtime.pools.processes.child_slice import CrossedCall, CrossedSlice
 from window_consumer.runtime.pools.processes.serialization import (
     Cargo,
-    CrossedMessage,
-    Row,
-    unpacked,
 )
 from window_consumer.runtime.pools.processes.shared_memory import (
-    CANCELLED,
-    TOLD,
-    Berth,
     Harbour,
 )
 
@@ -126,22 +111,6 @@ class Broken(NamedTuple):
     text: str
     is_usage: bool
     """The configuration or the application has to be put right."""
-
-
-class Told(NamedTuple):
-    """The child says of a record that its handler did not just return."""
-
-    serial: int
-    place: int
-    """Among the records of the cargo."""
-    failure: CarriedFailure | None
-    is_skip: bool
-    """It was skipped."""
-    results: Sequence[Produce]
-    """What its handler returned to be produced. A record with nothing of all this was held back."""
-    handler: str
-    is_filtered: bool = False
-    """It was skipped, for it is for none of the handlers."""
 
 
 class Finished(NamedTuple):
@@ -273,95 +242,3 @@ class SlotLoop:
                 slice_ = CrossedSlice(cargo, berth, call, self.speaker.say)
                 call_each(slice_, self._equipment.caller, slot)
             self.speaker.say(Finished(cargo.serial, perf_counter() - started))
-
-
-class CrossedCall(Call):
-    """What a parcel's records share; the parent cancels it through the berth.
-
-    It looks there, too, which of several handlers is called.
-    """
-
-    __slots__ = ("_berth", "_handler", "_numbers")
-
-    def __init__(
-        self,
-        attempt: int,
-        state: Any,
-        before: Callable[[Message], int] | None,
-        berth: Berth,
-        numbers: Mapping[str, int],
-    ):
-        self._berth = berth
-        self._numbers = numbers
-        super().__init__(attempt, state, before)
-
-    @property
-    def handler(self) -> str:
-        """Which of a worker's several handlers was called last; empty where it has one."""
-        return self._handler
-
-    @handler.setter
-    def handler(self, name: str) -> None:
-        self._handler = name
-        if name:
-            self._berth.note_handler(self._numbers[name])
-
-    @property
-    def cancelled(self) -> bool:
-        """True once the result of the call will be ignored."""
-        return bool(self._berth.words[CANCELLED])
-
-    @cancelled.setter
-    def cancelled(self, value: bool) -> None:
-        """Leave it to the parent."""
-
-
-class CrossedSlice:
-    """A slice as the slot's loop sees it in a child. Owner: the main thread."""
-
-    def __init__(self, cargo: Cargo, berth: Berth, call: Call, say: Callable[[object], None]):
-        self.call = call
-        self.lane_of: LaneOf | None = cargo.ordering.lane_of if cargo.ordering else None
-        self._serial = cargo.serial
-        self._berth = berth
-        self._say = say
-        self._noted: Deviations | None = None
-        self._told = 0
-        self.unclaimed: Iterator[Message] = self._claim(unpacked(cargo))
-
-    def deviate(self) -> Deviations:
-        """Return where the slot notes records whose handler did not just return."""
-        if self._noted is None:
-            self._noted = Deviations()
-        return self._noted
-
-    def _claim(self, rows: Iterator[Row]) -> Iterator[Message]:
-        """Yield the records that the parent does not take back."""
-        take, add_to_over = self._berth.tokens.take, self._berth.over.add
-        came_back = forks.came_back
-        make = CrossedMessage
-        for row in rows:
-            if not take(False):
-                return
-            message = make()
-            message.row = row
-            yield message
-            if came_back:
-                forks.end()
-            if self._noted is not None:
-                # Before the next one is claimed: whoever takes the rest back then knows of it.
-                self._tell()
-            add_to_over()
-
-    def _tell(self) -> None:
-        place = self._berth.over.value  # those before it are over, and nobody else adds to them
-        noted, self._noted = self._noted, None
-        assert noted is not None
-        failure = carried(noted.failed[0][1]) if noted.failed else None
-        results = noted.returned[0].results if noted.returned else ()
-        skipped = bool(noted.skipped)
-        filtered = bool(noted.filtered)
-        told = Told(self._serial, place, failure, skipped, results, self.call.handler, filtered)
-        self._say(told)
-        self._told += 1
-        self._berth.words[TOLD] = self._told

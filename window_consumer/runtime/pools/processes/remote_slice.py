@@ -28,7 +28,7 @@ from window_consumer.runtime.pools.processes.shared_memory import (
 )
 
 if TYPE_CHECKING:
-    from window_consumer.runtime.pools.processes.child_main import Told
+    from window_consumer.runtime.pools.processes.child_slice import Told
 
 
 class Posted(NamedTuple):
