@@ -30,7 +30,8 @@ from window_consumer.app.lifespans import (
     refuse_what_opens_nothing,
 )
 from window_consumer.app.parameters import parameters_of
-from window_consumer.app.plan import Plan, make_plan
+from window_consumer.app.plan import Plan
+from window_consumer.app.planning import make_plan
 from window_consumer.app.preflight import Prepared, PreparedWorker, prepare
 from window_consumer.app.start_timeout import Patience
 from window_consumer.app.startup import start

@@ -1,0 +1,195 @@
+"""The making of a plan: configuration and handlers, merged and checked without a cluster."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from window_consumer.app.handlers import (
+    HandlerSpec,
+    planned_routes,
+)
+from window_consumer.app.kafka_properties import (
+    kafka_problems,
+    missing_brokers,
+)
+from window_consumer.app.plan import Plan, PlannedWorker
+from window_consumer.config import (
+    BatchConfig,
+    Loaded,
+    Mask,
+    WorkerConfig,
+    effective_kafka,
+    load,
+)
+from window_consumer.engine.retry.policy import RetryRules
+from window_consumer.kafka import settings
+from window_consumer.model.errors import ConfigError
+from window_consumer.topics.ladder_topics import levels_of
+
+
+def check_batches(loaded: Loaded, worker: WorkerConfig, handlers: Sequence[HandlerSpec]) -> None:
+    """Raise ConfigError for handlers of both kinds in one worker, and keys that make no sense."""
+    batch = [each.name for each in handlers if each.is_batch]
+    plain = [each.name for each in handlers if not each.is_batch]
+    path = ("workers", worker.name)
+    if batch and plain:
+        raise ConfigError(
+            f"{loaded.where((*path, 'handler'))}: workers.{worker.name}.handler: {batch[0]} is a"
+            f" batch handler and {plain[0]} is none: one worker runs handlers of one kind; give"
+            " each kind a worker and a group of its own, or make both batch handlers"
+        )
+    if plain and worker.batch != BatchConfig():
+        raise ConfigError(
+            f"{loaded.where((*path, 'batch'))}: workers.{worker.name}.batch: {plain[0]} gets one"
+            " record a call: take batch out, or decorate the handler with @app.batch_handler"
+        )
+    records = worker.window.cells * worker.window.cell_records
+    if batch and worker.batch.max_records > records:
+        raise ConfigError(
+            f"{loaded.where((*path, 'batch', 'max_records'))}: workers.{worker.name}.batch."
+            f"max_records: is {worker.batch.max_records}, and a partition's window holds {records}"
+            " records: no batch would ever be full; write less, or more window.cells or"
+            " window.cell_records"
+        )
+
+
+def make_plan(
+    *,
+    config: Path,
+    handlers: Mapping[str, HandlerSpec],
+    only: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+    for_cluster: bool = False,
+) -> Plan:
+    """Load the configuration and find each worker its handler; ConfigError names all problems.
+
+    ``for_cluster`` is for what is about to connect: it has to know its brokers.
+    """
+    defaults = {name: spec.defaults for name, spec in handlers.items()}
+    loaded = load(config, defaults, overrides)
+    mask = Mask(loaded.secrets)
+    problems = list(_problems(loaded, handlers, only))
+    if problems:
+        raise ConfigError(mask("\n".join(problems)))
+    chosen = [
+        worker
+        for name, worker in loaded.config.workers.items()
+        if (name in only if only else worker.enabled)
+    ]
+    planned, problems = [], []
+    for worker in chosen:
+        try:
+            planned.append(_plan_worker(loaded, worker, handlers))
+        except ConfigError as error:
+            problems.append(str(error))
+    for each in planned:
+        problems.extend(kafka_problems(loaded, each))
+    if for_cluster and not problems:  # a misspelt name is the better hint
+        for each in planned:
+            problems.extend(missing_brokers(loaded, each))
+    if problems:
+        # Several clients, of several workers, may refuse one and the same line.
+        raise ConfigError(mask("\n".join(dict.fromkeys(problems))))
+    return Plan(loaded.config, tuple(planned), mask, str(config), loaded)
+
+
+def _problems(
+    loaded: Loaded, handlers: Mapping[str, HandlerSpec], only: Sequence[str]
+) -> Iterator[str]:
+    workers = loaded.config.workers
+    for name in only:
+        if name not in workers:
+            yield f"worker {name}: there is no such worker; there are {', '.join(sorted(workers))}"
+    for name, worker in workers.items():
+        for missing in (each for each in worker.handlers if each not in handlers):
+            there = ", ".join(sorted(handlers)) or "none: is @app.handler used in the module?"
+            key = "handler" if worker.handler != name else ""
+            where = loaded.where(("workers", name, *([key] if key else [])))
+            yield (
+                f"{where}: workers.{name}: the application has no handler {missing!r}; it has"
+                f" {there}"
+            )
+    used = {handler for worker in workers.values() for handler in worker.handlers}
+    for name, spec in handlers.items():
+        if name not in used:
+            yield (
+                f"{spec.place}: no worker runs the handler {name!r}: add workers.{name} to the"
+                " configuration, with enabled: false if it should not run"
+            )
+
+
+def _plan_worker(
+    loaded: Loaded, worker: WorkerConfig, handlers: Mapping[str, HandlerSpec]
+) -> PlannedWorker:
+    retry = worker.retry
+    rules = RetryRules(
+        attempts=retry.attempts,
+        crash_attempts=retry.crash_attempts,
+        backoff_min_s=retry.backoff[0],
+        backoff_max_s=retry.backoff[1],
+        on_failure=retry.on_failure or "overtake",
+        when_spent=retry.when_spent,
+        on_oversize=retry.on_oversize,
+        fatal=_classes(loaded, worker, "fatal", retry.fatal),
+        retryable=_classes(loaded, worker, "retryable", retry.retryable),
+        levels=levels_of(worker),
+        attempts_per_level=retry.attempts_per_level,
+    )
+    clients: dict[settings.Kind, dict[str, Any]] = {
+        kind: dict(
+            effective_kafka(
+                loaded.config,
+                worker,
+                kind,
+                consumer_only=settings.CONSUMER_ONLY,
+                producer_only=settings.PRODUCER_ONLY,
+            )
+        )
+        for kind in _KINDS
+    }
+    routes = planned_routes(loaded, worker, handlers)
+    check_batches(loaded, worker, [route.handler for route in routes])
+    return PlannedWorker(
+        config=worker,
+        routes=routes,
+        retry=rules,
+        consumer=clients["consumer"],
+        producer=clients["producer"],
+        admin=clients["admin"],
+    )
+
+
+_KINDS: tuple[settings.Kind, ...] = ("consumer", "producer", "admin")
+
+
+def _classes(
+    loaded: Loaded, worker: WorkerConfig, key: str, names: Sequence[str | type[BaseException]]
+) -> tuple[type[BaseException], ...]:
+    """Resolve dotted names of exception classes."""
+    found = []
+    for name in names:
+        kind = name if isinstance(name, type) else _resolve(name)
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            where = loaded.where(("workers", worker.name, "retry", key))
+            raise ConfigError(
+                f"{where}: workers.{worker.name}.retry.{key}: {name!r} is no exception class that"
+                " can be imported; write its dotted name, as in shop.errors.InvalidOrder"
+            )
+        found.append(kind)
+    return tuple(found)
+
+
+def _resolve(dotted: str) -> object:
+    """Return what a dotted name stands for, None where it cannot be imported."""
+    module_name, _, attribute = dotted.rpartition(".")
+    if not module_name:
+        return getattr(builtins, dotted, None)
+    try:
+        return getattr(importlib.import_module(module_name), attribute, None)
+    except ImportError:
+        outer = _resolve(module_name) if "." in module_name else None
+        return getattr(outer, attribute, None)
