@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from window_consumer.engine.scheduling.slices import Returned
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import Message
 from window_consumer.runtime.pools.processes.carried_errors import restored
+from window_consumer.runtime.pools.processes.child_batch import ToldOfBatch
 from window_consumer.runtime.pools.processes.remote_slice import Parcel
-
-if TYPE_CHECKING:
-    from window_consumer.runtime.pools.processes.child_batch import ToldOfBatch
 
 
 class BatchParcel(Parcel):

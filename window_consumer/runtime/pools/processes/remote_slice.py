@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Condition
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from window_consumer.engine.scheduling.slices import (
     Deviations,
@@ -21,14 +21,12 @@ from window_consumer.runtime.calls.coroutine_calls import (
     Interrupted,
 )
 from window_consumer.runtime.pools.processes.carried_errors import restored
+from window_consumer.runtime.pools.processes.child_slice import Told
 from window_consumer.runtime.pools.processes.shared_memory import (
     CANCELLED,
     TOLD,
     Berth,
 )
-
-if TYPE_CHECKING:
-    from window_consumer.runtime.pools.processes.child_slice import Told
 
 
 class Posted(NamedTuple):
