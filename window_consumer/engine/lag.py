@@ -23,13 +23,13 @@ from window_consumer.model.record import (
 class Lag:
     """How far one partition is behind."""
 
-    records: int | None
+    records: int | None = None
     """Those that are in the log and not finished; None before the client has heard of its end.
 
     Of a retry topic only those that are due. Offsets are counted: markers of transactions and
     records that were compacted away count as well.
     """
-    seconds: float
+    seconds: float = 0.0
     """The age of the oldest record that was read and is not finished, 0 where there is none.
 
     By the record's timestamp and this machine's clock; of a retry topic since it was due.

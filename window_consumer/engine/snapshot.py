@@ -1,4 +1,9 @@
-"""A picture of an Engine at one moment, for people: terminal views, SIGUSR1, later pages."""
+"""What an Engine holds at one moment, as values: the one place that reads it for people.
+
+These are the fields of ``snapshot`` in ``/api/windows``, and their names are promises. Each has a
+default but for what says which partition, cell or call it is: workers of other versions, and
+``/metrics``, may not have it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from collections.abc import Container
 from enum import StrEnum
 from math import isfinite
 
-from attrs import frozen
+from attrs import field, frozen
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.engine import Engine
@@ -61,8 +66,8 @@ class CellPicture:
 
     state: CellState
     first_offset: int
-    records: int
-    open: int
+    records: int = 0
+    open: int = 0
     age_s: float = 0.0
     """How long ago its first record came."""
 
@@ -73,10 +78,10 @@ class CallPicture:
 
     name: TopicPartition
     offset: int
-    attempt: int
-    seconds: float
+    attempt: int = 1
+    seconds: float = 0.0
     """Since its slice was started."""
-    thread: int
+    thread: int = 0
     """The ident of its thread."""
     abandoned: bool = False
     """It was given up; its result will be ignored."""
@@ -87,19 +92,19 @@ class PartitionPicture:
     """The window of one partition."""
 
     name: TopicPartition
-    next_offset: int
-    cells: tuple[CellPicture, ...]
-    capacity_cells: int
-    open: int
-    buffered: int
-    bytes: int
-    paused: bool
-    failed: int
+    next_offset: int = 0
+    cells: tuple[CellPicture, ...] = ()
+    capacity_cells: int = 0
+    open: int = 0
+    buffered: int = 0
+    bytes: int = 0
+    paused: bool = False
+    failed: int = 0
     """Records that wait for their next call or their copy's ack."""
-    lag: Lag
-    level: str | None
+    lag: Lag = field(factory=Lag)
+    level: str | None = None
     """The retry level, None for what is none."""
-    hovering_s: float
+    hovering_s: float = 0.0
     """For how long nothing has become of the start cell, 0 where it is complete or empty."""
     waits_for_rate: bool = False
     """It could start something but for ``rate_per_process``."""
@@ -118,16 +123,27 @@ class PartitionPicture:
     first_open: int | None = None
     """The offset of the start cell's first record that is not finished; None where all are."""
 
+    @property
+    def unfinished(self) -> int | None:
+        """Records that are not finished; None where the end of the log is not known.
+
+        The lag counts offsets from the start cell on: behind one that hovers, what is finished as
+        well. Of a retry topic it counts what is due, and only that is late.
+        """
+        if self.level is not None or self.unread is None:
+            return self.lag.records
+        return self.unread + self.open + self.buffered
+
 
 @frozen
 class BreakerPicture:
     """The circuit breaker and the calls within its window."""
 
-    state: BreakerState
-    failed: int
-    calls: int
-    seconds: float
-    """Since it came into this state."""
+    state: BreakerState = BreakerState.CLOSED
+    failed: int | None = None
+    calls: int | None = None
+    seconds: float | None = None
+    """Since it came into this state. None, like the others, where nobody says so."""
     why: str = ""
     """Why it has opened, or paused, the last time: in words, with the figures of that moment."""
 
@@ -140,7 +156,7 @@ class LimitPicture:
     """At this moment: the best that is known, or another one that is tried."""
     settled: int
     """The best that is known."""
-    why: str
+    why: str = ""
     """Why it is that, in words."""
 
 
@@ -148,9 +164,9 @@ class LimitPicture:
 class LoopPicture:
     """The event loop that a worker's coroutines run on; seconds, so far, all together."""
 
-    computed_s: float
+    computed_s: float = 0.0
     """How long its thread had a processor."""
-    late_s: float
+    late_s: float = 0.0
     """How much later than it should have it went round: something did not give it back."""
 
 
@@ -160,18 +176,18 @@ class Snapshot:
 
     partitions: tuple[PartitionPicture, ...]
     calls: tuple[CallPicture, ...]
-    counters: Counters
-    slots: int
+    counters: Counters = field(factory=Counters)
+    slots: int = 1
     """The most that may be busy."""
-    queued: int
+    queued: int = 0
     """Slices that are queued or running."""
-    abandoned: int
+    abandoned: int = 0
     """Calls that were given up and have not returned; they are among the calls."""
-    cost_s: float
+    cost_s: float = 0.0
     """The estimated seconds that a call takes."""
-    durations: Histogram
+    durations: Histogram = field(factory=Histogram)
     """How long calls took so far."""
-    breaker: BreakerPicture
+    breaker: BreakerPicture = field(factory=BreakerPicture)
     limit: LimitPicture | None = None
     """None where the concurrency is given."""
     changes_s: tuple[float, ...] = ()
@@ -182,6 +198,27 @@ class Snapshot:
     """None where handlers are no coroutines."""
     cannot_write: str | None = None
     """Why copies and results cannot be written at the moment, None where they can."""
+
+    @property
+    def running(self) -> int:
+        """Calls that run, abandoned ones left out."""
+        return sum(not call.abandoned for call in self.calls)
+
+    @property
+    def busy(self) -> int:
+        """Slots that run a call."""
+        return min(self.slots, self.running)
+
+    @property
+    def limit_now(self) -> int:
+        """How many slots may be busy at this moment."""
+        return self.slots if self.limit is None else self.limit.limit
+
+    @property
+    def lag(self) -> int | None:
+        """Records that lag; None before the client has heard how many in each partition."""
+        known = [each.lag.records for each in self.partitions if each.lag.records is not None]
+        return sum(known) if len(known) == len(self.partitions) else None
 
 
 SHOWN_KEY = 60
@@ -199,20 +236,15 @@ def picture(engine: Engine, now: float, wall_ms: float, *, cells: bool = True) -
 
     Without ``cells`` windows have only their rows, which is many times cheaper.
     """
-    slices = [*engine.dispatcher.out, *engine.dispatcher.abandoned]
     of: defaultdict[Partition, list[Slice]] = defaultdict(list)
-    for slice_ in slices:
+    for slice_ in _slices(engine):
         of[slice_.partition].append(slice_)
     return Snapshot(
         partitions=tuple(
             _partition(engine, partition, of[partition], now, wall_ms, cells=cells)
             for partition in sorted(engine.partitions.values(), key=lambda each: each.name)
         ),
-        calls=tuple(
-            call
-            for slice_ in slices
-            if (call := _call(slice_, now, engine.dispatcher.abandoned)) is not None
-        ),
+        calls=running_calls(engine, now),
         counters=engine.counters.copy(),
         slots=engine.rules.slots,
         queued=len(engine.dispatcher.out),
@@ -224,6 +256,16 @@ def picture(engine: Engine, now: float, wall_ms: float, *, cells: bool = True) -
         changes_s=tuple(now - each for each in engine.changes),
         halted=engine.halts.worker,
     )
+
+
+def running_calls(engine: Engine, now: float) -> tuple[CallPicture, ...]:
+    """Return the calls that run, abandoned ones included."""
+    found = (_call(slice_, now, engine.dispatcher.abandoned) for slice_ in _slices(engine))
+    return tuple(call for call in found if call is not None)
+
+
+def _slices(engine: Engine) -> list[Slice]:
+    return [*engine.dispatcher.out, *engine.dispatcher.abandoned]
 
 
 def _limit(limiter: Limiter | None) -> LimitPicture | None:
