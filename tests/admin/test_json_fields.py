@@ -25,7 +25,6 @@ from window_consumer.admin.doctor.collection import Process
 from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import Evidence
 from window_consumer.admin.frames import worker_frame
-from window_consumer.admin.snapshots import plain
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.snapshot import (
     LimitPicture,
@@ -35,6 +34,10 @@ from window_consumer.engine.snapshot import (
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.metrics.health import Answer
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.worker_snapshot import (
+    WorkerSnapshot,
+    to_json,
+)
 
 FAILED = CellPlace("charge", TopicPartition("orders", 1), None, 1)
 HANGING = CellPlace("charge", TopicPartition("orders", 0), 0)
@@ -81,7 +84,14 @@ def everything() -> Snapshot:
     )
 
 
-@pytest.mark.parametrize(("name", "of"), [("snapshot", plain), ("worker in a frame", worker_frame)])
+def framed(windows: Snapshot) -> dict[str, Any]:
+    """What a frame has beside what it says of every worker."""
+    silent = worker_frame(WorkerSnapshot(name="charge"))
+    shown = worker_frame(WorkerSnapshot(name="charge", windows=windows))
+    return {field: value for field, value in shown.items() if field not in silent}
+
+
+@pytest.mark.parametrize(("name", "of"), [("snapshot", to_json), ("worker in a frame", framed)])
 def test_what_most_workers_do_not_have_is_told_of_those_that_do(
     name: str, of: Callable[[Snapshot], dict[str, Any]]
 ) -> None:

@@ -30,6 +30,7 @@ from window_consumer.model.redaction import (
     MASKED,
     Mask,
 )
+from window_consumer.runtime.worker_snapshot import to_json
 
 HIDDEN = MaskRule(topics=("orders",), fields=("iban", "x-auth"))
 
@@ -54,7 +55,9 @@ def told(
     shown: ShownRecords, *messages: StoredMessage, error: str = "", source: str = "orders"
 ) -> list[dict[str, Any]]:
     records = tuple(RecordDetails(7, "waiting", each, 1, error) for each in messages)
-    return shown.records(messages[0].topic(), source, records)
+    made = to_json(shown.records(messages[0].topic(), source, records))
+    answer: list[dict[str, Any]] = json.loads(json.dumps(made))
+    return answer
 
 
 def test_a_record_tells_its_key_and_headers_and_never_its_value() -> None:

@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.engine.support import ORDERS, OTHERS, Driven, notes
-from window_consumer.admin.snapshots import (
-    plain,
-    snapshot_of,
-)
 from window_consumer.engine.snapshot import (
     LimitPicture,
     Snapshot,
     picture,
+)
+from window_consumer.runtime.worker_snapshot import (
+    WorkerSnapshot,
+    from_json,
+    to_json,
 )
 
 
@@ -45,15 +46,35 @@ def test_who_looks_from_elsewhere_sees_the_same(
     offsets: int, claimed: int, failed: list[int], limit: LimitPicture | None
 ) -> None:
     seen = attrs.evolve(taken(offsets, claimed, failed), limit=limit)
-    assert snapshot_of(json.loads(json.dumps(plain(seen)))) == seen
+    assert from_json(json.loads(json.dumps(to_json(seen))), Snapshot) == seen
 
 
 def test_what_another_version_adds_is_left_out() -> None:
     seen = taken(4, 1, [])
-    assert snapshot_of({**plain(seen), "of_tomorrow": 1}) == seen
+    assert from_json({**to_json(seen), "of_tomorrow": 1}, Snapshot) == seen
 
 
 @pytest.mark.parametrize("fields", [None, [], "a picture", {}, {"partitions": [{"name": 7}]}])
 def test_what_is_no_picture_is_told_apart(fields: Any) -> None:
-    with pytest.raises(ValueError, match="no picture of a worker, or one of another version"):
-        snapshot_of(fields)
+    with pytest.raises(ValueError, match="no worker's answer, or one of another version"):
+        from_json(fields, Snapshot)
+
+
+def test_what_an_earlier_version_does_not_say_has_its_default() -> None:
+    name = {"topic": "orders", "partition": 0}
+    cell, call = {"state": "done", "first_offset": 7}, {"name": name, "offset": 7}
+    windows = {"partitions": [{"name": name, "cells": [cell], "lag": {}}], "calls": [call]}
+    failing = {**name, "offset": 7}
+    worker = {"name": "charge", "snapshot": windows, "failing": [failing], "stacks": [failing]}
+    seen = from_json(worker, WorkerSnapshot)
+    assert seen.windows is not None
+    (partition,) = seen.windows.partitions
+    assert (partition.open, partition.lag.records, partition.cells[0].records) == (0, None, 0)
+    assert (seen.windows.breaker.state, seen.windows.breaker.calls) == ("closed", None)
+    assert (seen.is_ready, seen.windows.counters.finished, seen.drain_s) == (False, 0, None)
+    assert (seen.failing[0].attempts, seen.failing[0].name) == (0, ORDERS)
+
+
+def test_whoever_is_asked_for_stacks_says_so_even_without_a_call() -> None:
+    assert "stacks" not in to_json(WorkerSnapshot(name="charge"))
+    assert to_json(WorkerSnapshot(name="charge", stacks=[]))["stacks"] == []

@@ -73,4 +73,4 @@ def test_a_call_that_still_runs_keeps_its_slot_busy() -> None:
     driven.claim(driven.out[0])
     driven.now += 30.0
     found = picture(driven.engine, driven.now, driven.wall_ms)
-    assert Sample.of(0.0, found.counters, found).busy_s == pytest.approx(30.0)
+    assert Sample.of(0.0, found).busy_s == pytest.approx(30.0)

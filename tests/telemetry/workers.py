@@ -10,13 +10,13 @@ from typing import Any
 from attrs import define
 
 from tests.engine.support import Driven, notes
-from window_consumer.admin.snapshots import plain
 from window_consumer.engine.snapshot import (
     Snapshot,
     picture,
 )
 from window_consumer.metrics.health import Answer
 from window_consumer.metrics.http_server import HttpServer
+from window_consumer.runtime.worker_snapshot import to_json
 
 
 def a_snapshot() -> Snapshot:
@@ -41,7 +41,7 @@ def told(snapshot: Snapshot | None = None, name: str = "charge", **more: Any) ->
         "phase": "running",
         "ready": True,
         "slots": 8,
-        "snapshot": plain(snapshot or a_snapshot()),
+        "snapshot": to_json(snapshot or a_snapshot()),
         "busy_ratio": 0.25,
         "time_to_drain_s": 90.0,
         **more,

@@ -14,7 +14,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from window_consumer.engine.snapshot import Snapshot
 from window_consumer.metrics import exposition
@@ -30,7 +30,10 @@ from window_consumer.metrics.trend import (
 )
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.running import Running
-from window_consumer.runtime.worker import Worker
+from window_consumer.runtime.worker import (
+    Worker,
+    is_ready,
+)
 
 SILENT_S: Final = 60.0
 """A poll thread that has not been seen at work for this long hangs: it waits for tenths of a second
@@ -77,8 +80,8 @@ class Health:
             now = monotonic()
             if now - self._sampled_at >= EVERY_S and self._running is not None:
                 self._sampled_at = now
-                for name, picture in self._running.snapshots(_PICTURE_S).items():
-                    self._trends[name].add(Sample.of(now, picture.counters, picture))
+                for name, windows in self._running.snapshots(_PICTURE_S).items():
+                    self._trends[name].add(Sample.of(now, windows))
 
     def attach(self, running: Running) -> None:
         """Answer for these workers; before that the process only lives."""
@@ -98,7 +101,7 @@ class Health:
         """
         workers = self._workers
         lines = [f"{worker.name}: {_state(worker)}" for worker in workers]
-        if workers and all(_is_ready(each) and each.cannot_write is None for each in workers):
+        if workers and all(is_ready(each.loop) and each.cannot_write is None for each in workers):
             return Answer(200, "".join(f"{line}\n" for line in lines))
         return Answer(503, "".join(f"{line}\n" for line in lines or ["starting"]))
 
@@ -117,21 +120,15 @@ class Health:
                 for worker in self._workers
             ]
 
-    def _measures(self, worker: Worker, picture: Snapshot | None, shared: OfProcess) -> Measures:
-        trend = self._trends[worker.name]
+    def _measures(self, worker: Worker, windows: Snapshot | None, shared: OfProcess) -> Measures:
+        seen = evolve(worker.outline(), windows=windows)
         return Measures(
-            worker=worker.name,
-            group=worker.setup.origin.group,
-            ordering=worker.setup.engine.ordering,
-            ready=_is_ready(worker),
-            silent_s=worker.loop.silent_s,
-            counters=worker.counters.copy(),
-            picture=picture,
-            busy_ratio=trend.busy_ratio(worker.setup.engine.slots),
-            time_to_drain_s=None if picture is None else trend.time_to_drain_s(picture),
+            self._trends[worker.name].added_to(seen),
+            worker.counters.copy(),
+            worker.setup.engine.ordering,
             events_lost=worker.events_lost,
             spans=self.spans_of(worker.name),
-            durations=worker.engine.durations.histogram(),
+            durations=worker.durations,
             of_process=shared,
         )
 
@@ -149,10 +146,6 @@ class Health:
             self._pictures = dict(self._running.snapshots(_PICTURE_S))
             self._pictures_at = monotonic()
         return self._pictures
-
-
-def _is_ready(worker: Worker) -> bool:
-    return worker.loop.phase is Phase.RUNNING and worker.loop.in_group
 
 
 def _state(worker: Worker) -> str:

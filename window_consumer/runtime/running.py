@@ -146,11 +146,11 @@ class Running:
         self._check_process()
         workers = self.workers
         if len(workers) < 2:
-            found = [worker.snapshot(timeout_s) for worker in workers]
+            found = [worker.snapshot(timeout_s).windows for worker in workers]
         else:
             # All at once: whoever asks waits for one that does not answer, not for each of them.
             with concurrent.futures.ThreadPoolExecutor(len(workers), "wc-pictures") as pool:
-                found = list(pool.map(lambda worker: worker.snapshot(timeout_s), workers))
+                found = list(pool.map(lambda worker: worker.snapshot(timeout_s).windows, workers))
         pictures = zip(workers, found, strict=True)
         return {worker.name: each for worker, each in pictures if each is not None}
 

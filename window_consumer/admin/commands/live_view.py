@@ -19,7 +19,6 @@ from rich.text import Text
 from window_consumer.admin.commands.scene import (
     Scene,
     WorkerScene,
-    finished,
 )
 from window_consumer.cli.output import printable_line
 from window_consumer.engine.guards.circuit_breaker import BreakerState
@@ -208,14 +207,13 @@ def _cells(partition: PartitionPicture, most: int) -> Text:
 def _summary(worker: WorkerScene) -> Iterator[Text]:
     snapshot = worker.snapshot
     did = snapshot.counters
-    slots = snapshot.limit.limit if snapshot.limit else snapshot.slots
-    busy = min(sum(not call.abandoned for call in snapshot.calls), snapshot.slots)
     rate = "" if worker.per_s is None else f" ({worker.per_s:,.0f}/s)"
     state = f"{worker.state}; " if worker.state else ""
     state += "paused by hand; " if snapshot.halted else ""
     yield _line(
         f"  {state}{did.processed} processed{rate}, {did.retried} retried,"
-        f" {did.dead_lettered} dead-lettered; {busy} of {slots} slots busy"
+        f" {did.dead_lettered} dead-lettered; {snapshot.busy} of"
+        f" {snapshot.limit_now} slots busy"
     )
     yield _line(f"  {_behind(snapshot)}; {_took(snapshot, worker.durations)}")
     if worker.busy_ratio is not None and worker.time_to_drain_s is not None:
@@ -236,7 +234,7 @@ def _behind(snapshot: Snapshot) -> str:
 def _took(snapshot: Snapshot, histogram: Histogram | None) -> str:
     if histogram is None or not histogram.calls:
         did = snapshot.counters
-        if not (finished(did) or did.retried):
+        if not (did.finished or did.retried):
             return "no calls yet"
         return f"{snapshot.cost_s * 1000:.1f} ms a call"
     return "calls " + " ".join(_percentile(histogram, each) for each in _PERCENTILES)

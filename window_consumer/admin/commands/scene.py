@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from attrs import define, field, frozen
 
-from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.snapshot import Snapshot
 
@@ -46,12 +45,6 @@ class Scene:
     """What there is no picture of, and why, by name."""
 
 
-def finished(did: Counters) -> int:
-    """Return how many records need no more calls where they were."""
-    left = did.moved + did.dead_lettered + did.dropped
-    return did.processed + did.skipped + left + did.expired
-
-
 class _Moment(NamedTuple):
     seconds: float
     snapshot: Snapshot
@@ -75,7 +68,7 @@ class Memory:
         passed = seconds - first.seconds
         if passed <= 0:
             return WorkerScene(name, snapshot, durations=snapshot.durations)
-        did = finished(snapshot.counters) - finished(first.snapshot.counters)
+        did = snapshot.counters.finished - first.snapshot.counters.finished
         recent = snapshot.durations.since(first.snapshot.durations)
         return WorkerScene(
             name,
