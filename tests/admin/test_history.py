@@ -20,19 +20,19 @@ from window_consumer.admin.history import (
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.snapshot import (
-    Snapshot,
-    picture,
+    WindowsSnapshot,
+    take_snapshot,
 )
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 
-def seen(driven: Driven | None = None, **counters: object) -> Snapshot:
+def seen(driven: Driven | None = None, **counters: object) -> WindowsSnapshot:
     driven = driven or Driven()
-    taken = picture(driven.engine, driven.now, driven.wall_ms, cells=False)
+    taken = take_snapshot(driven.engine, driven.now, driven.wall_ms, cells=False)
     return evolve(taken, counters=Counters(**counters))  # type: ignore[arg-type] # its fields
 
 
-def worker(windows: Snapshot | None) -> WorkerSnapshot:
+def worker(windows: WindowsSnapshot | None) -> WorkerSnapshot:
     return WorkerSnapshot(name="charge", slots=4, windows=windows)
 
 
@@ -84,7 +84,7 @@ def test_a_frame_has_a_letter_a_cell_and_the_longest_calls() -> None:
     for slice_ in driven.out:
         driven.claim(slice_, 1)
         driven.now += 1.0
-    frame = worker_frame(worker(picture(driven.engine, driven.now, 0.0, cells=False)))
+    frame = worker_frame(worker(take_snapshot(driven.engine, driven.now, 0.0, cells=False)))
     (partition,) = frame["partitions"]
     assert len(partition["row"]) == 15
     assert partition["cells"] == 40

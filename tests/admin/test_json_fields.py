@@ -27,9 +27,9 @@ from window_consumer.admin.doctor.evidence import Evidence
 from window_consumer.admin.frames import worker_frame
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.snapshot import (
-    LimitPicture,
-    LoopPicture,
-    Snapshot,
+    LimitSnapshot,
+    LoopSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.metrics.health import Answer
@@ -70,21 +70,21 @@ def test_the_fields_of_the_admin_address(shop: SeenShop) -> None:
         assert not other, name
 
 
-def everything() -> Snapshot:
+def everything() -> WindowsSnapshot:
     """A snapshot in which nothing is empty that may be."""
     did = Counters(moved=1, moved_to=Counter({"10s": 1}), dead_by=Counter({"FATAL": 1}))
     did.limit_changes["faster"] += 1
     return evolve(
         a_snapshot(),
         counters=did,
-        limit=LimitPicture(3, 4, "faster"),
+        limit=LimitSnapshot(3, 4, "faster"),
         changes_s=(1.5,),
-        loop=LoopPicture(1.5, 0.5),
+        loop=LoopSnapshot(1.5, 0.5),
         cannot_write="no broker",
     )
 
 
-def framed(windows: Snapshot) -> dict[str, Any]:
+def framed(windows: WindowsSnapshot) -> dict[str, Any]:
     """What a frame has beside what it says of every worker."""
     silent = worker_frame(WorkerSnapshot(name="charge"))
     shown = worker_frame(WorkerSnapshot(name="charge", windows=windows))
@@ -93,7 +93,7 @@ def framed(windows: Snapshot) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("name", "of"), [("snapshot", to_json), ("worker in a frame", framed)])
 def test_what_most_workers_do_not_have_is_told_of_those_that_do(
-    name: str, of: Callable[[Snapshot], dict[str, Any]]
+    name: str, of: Callable[[WindowsSnapshot], dict[str, Any]]
 ) -> None:
     assert fields_of(json.loads(json.dumps(of(everything())))) == FIELDS[name]
 

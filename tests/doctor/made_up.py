@@ -17,10 +17,10 @@ from window_consumer.engine.latency_histogram import (
     Histogram,
 )
 from window_consumer.engine.snapshot import (
-    BreakerPicture,
-    CallPicture,
-    PartitionPicture,
-    Snapshot,
+    BreakerSnapshot,
+    CallSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.worker_snapshot import (
@@ -43,21 +43,21 @@ def calls(count: int, seconds: float, computed_s: float = 0.0) -> Histogram:
 
 def partition(
     name: TopicPartition = ORDERS, lag: int | None = 0, **fields: Any
-) -> PartitionPicture:
-    return PartitionPicture(name, lag=Lag(lag), **fields)
+) -> PartitionSnapshot:
+    return PartitionSnapshot(name, lag=Lag(lag), **fields)
 
 
-def call(seconds: float, name: TopicPartition = ORDERS, offset: int = 17) -> CallPicture:
-    return CallPicture(name, offset, 2, seconds)
+def call(seconds: float, name: TopicPartition = ORDERS, offset: int = 17) -> CallSnapshot:
+    return CallSnapshot(name, offset, 2, seconds)
 
 
 def stack(text: str, name: TopicPartition = ORDERS, offset: int = 17) -> CallStack:
     return CallStack(topic=name.topic, partition=name.partition, offset=offset, stack=text)
 
 
-def breaker(state: str) -> BreakerPicture:
+def breaker(state: str) -> BreakerSnapshot:
     why = "25 of 30 new records failed within 30 s"
-    return BreakerPicture(BreakerState(state), 3, 40, 12.0, why)
+    return BreakerSnapshot(BreakerState(state), 3, 40, 12.0, why)
 
 
 def look(at_s: float, **given: Any) -> WorkerLook:
@@ -67,8 +67,8 @@ def look(at_s: float, **given: Any) -> WorkerLook:
         return {name: given.pop(name) for name in fields_dict(kind) if name in given}
 
     looked = {"running": 0, "running_s": 0.0, **of(WorkerLook)}
-    windows = Snapshot(
-        **{"partitions": (partition(),), "calls": (), "slots": 8, **of(Snapshot)},
+    windows = WindowsSnapshot(
+        **{"partitions": (partition(),), "calls": (), "slots": 8, **of(WindowsSnapshot)},
         counters=Counters(**of(Counters)),
     )
     worker = {"phase": "running", "is_ready": True, **of(WorkerSnapshot)}
@@ -106,7 +106,7 @@ def working(
 
     def step(second: int) -> dict[str, Any]:
         seconds = busy * slots * second
-        partitions: Sequence[PartitionPicture] = [
+        partitions: Sequence[PartitionSnapshot] = [
             with_lag(each, lag(second)) if each.unfinished is None else each
             for each in more.get("partitions", [partition(lag=None, open=500)])
         ]
@@ -122,5 +122,5 @@ def working(
     return step
 
 
-def with_lag(of: PartitionPicture, records: int) -> PartitionPicture:
+def with_lag(of: PartitionSnapshot, records: int) -> PartitionSnapshot:
     return evolve(of, lag=Lag(records))

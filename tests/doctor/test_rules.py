@@ -24,8 +24,8 @@ from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import Evidence
 from window_consumer.admin.doctor.samples import GroupLook
 from window_consumer.engine.snapshot import (
-    LimitPicture,
-    LoopPicture,
+    LimitSnapshot,
+    LoopSnapshot,
 )
 from window_consumer.runtime.worker_snapshot import FailingRecord
 
@@ -105,7 +105,7 @@ def test_a_long_backlog_with_all_slots_busy_is_the_handlers_too() -> None:
 
 def test_with_concurrency_auto_nobody_is_told_to_raise_it() -> None:
     step = working(busy=1.0, per_s=100, lag=lambda second: 90_000 - 100 * second)
-    limit = LimitPicture(8, 8, "more calls at once are no faster")
+    limit = LimitSnapshot(8, 8, "more calls at once are no faster")
     seen = evidence(lambda second: {**step(second), "limit": limit})
     sentence = the_cause(seen, "handler_slow").sentence
     assert "concurrency: auto is at 8 (more calls at once are no faster)" in sentence
@@ -136,7 +136,7 @@ def test_who_waits_or_has_processes_or_one_slot_is_not(pool: str, cores: float, 
 
 def loop(cores: float, late: float) -> Step:
     step = working(busy=1.0, per_s=100)
-    return lambda second: {**step(second), "loop": LoopPicture(cores * second, late * second)}
+    return lambda second: {**step(second), "loop": LoopSnapshot(cores * second, late * second)}
 
 
 def test_coroutines_that_compute_are_bound_by_their_event_loop() -> None:

@@ -9,17 +9,17 @@ from tests.engine.support import Driven, notes
 from window_consumer.admin.doctor.samples import look_at
 from window_consumer.admin.doctor.scraped import looks_at
 from window_consumer.engine.snapshot import (
-    LoopPicture,
-    PartitionPicture,
-    Snapshot,
-    picture,
+    LoopSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
+    take_snapshot,
 )
 from window_consumer.metrics.exposition import exposition
 from window_consumer.metrics.measures import Measures
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 
-def a_picture() -> Snapshot:
+def a_picture() -> WindowsSnapshot:
     driven = Driven(slots=2, ordering="key", window_cells=4, cell_records=10)
     driven.engine.on_log_ends(dict.fromkeys(driven.engine.partitions, 40))
     driven.deliver(*notes(*range(16), keys=[b"hot"] * 15 + [b'"\\\n']))
@@ -29,11 +29,11 @@ def a_picture() -> Snapshot:
     for slice_ in driven.out:
         driven.claim(slice_, 1)
     driven.engine.note_change(driven.now)
-    seen = picture(driven.engine, driven.now + 2.0, driven.wall_ms)
-    return attrs.evolve(seen, loop=LoopPicture(3.5, 1.25))
+    seen = take_snapshot(driven.engine, driven.now + 2.0, driven.wall_ms)
+    return attrs.evolve(seen, loop=LoopSnapshot(3.5, 1.25))
 
 
-def a_worker(windows: Snapshot | None, *, is_ready: bool = True) -> WorkerSnapshot:
+def a_worker(windows: WindowsSnapshot | None, *, is_ready: bool = True) -> WorkerSnapshot:
     return WorkerSnapshot(
         name="charge", process="2", phase="running", is_ready=is_ready, windows=windows
     )
@@ -56,7 +56,7 @@ def test_both_ways_show_the_same() -> None:
     assert scraped.windows.counters.rebalances == 1
 
 
-def as_metrics_say(each: PartitionPicture) -> PartitionPicture:
+def as_metrics_say(each: PartitionSnapshot) -> PartitionSnapshot:
     """What no metric says is left out."""
     said = attrs.evolve(each, cells=(), capacity_cells=0, bytes=0, row="", slid=0)
     return attrs.evolve(said, next_offset=0, hottest_key=None, first_open=None)

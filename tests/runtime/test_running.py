@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.snapshot import WindowsSnapshot
 from window_consumer.model.errors import StartStoppedError
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
@@ -60,7 +60,7 @@ class Meeting:
         seen = WorkerSnapshot(name=self.name)
         with contextlib.suppress(threading.BrokenBarrierError):
             self._both.wait(timeout_s)
-            return evolve(seen, windows=Snapshot((), ()))
+            return evolve(seen, windows=WindowsSnapshot((), ()))
         return seen
 
 

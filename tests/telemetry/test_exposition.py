@@ -18,7 +18,7 @@ from window_consumer.engine.scheduling.adaptive_concurrency import (
     LimitCause,
     LimitRules,
 )
-from window_consumer.engine.snapshot import picture
+from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.metrics.catalog import METRICS
 from window_consumer.metrics.exposition import (
     exposition,
@@ -45,7 +45,7 @@ def measures(worker: str = "charge", **more: Any) -> Measures:
     driven.tick()
     driven.finish(driven.out[0])
     driven.engine.counters.dead_by["EXPIRED"] += 2
-    windows = more.pop("windows", picture(driven.engine, driven.now, driven.wall_ms))
+    windows = more.pop("windows", take_snapshot(driven.engine, driven.now, driven.wall_ms))
     seen = WorkerSnapshot(name=worker, group="shop", is_ready=True, silent_s=0.25, windows=windows)
     return Measures(seen, driven.engine.counters, "key", **more)
 
@@ -53,7 +53,7 @@ def measures(worker: str = "charge", **more: Any) -> Measures:
 def test_with_auto_it_is_told_what_was_found_best_and_why() -> None:
     limited = Driven(slots=8, limit=LimitRules(lower=2))
     limited.engine.counters.limit_changes[LimitCause.SLOWER_CALLS] += 3
-    shown = picture(limited.engine, limited.now, limited.wall_ms)
+    shown = take_snapshot(limited.engine, limited.now, limited.wall_ms)
     limited_measures = attrs.evolve(measures(windows=shown), counters=shown.counters)
     told = samples(exposition([limited_measures]))
     name = "window_consumer_concurrency_"

@@ -11,15 +11,15 @@ from attrs import define
 
 from tests.engine.support import Driven, notes
 from window_consumer.engine.snapshot import (
-    Snapshot,
-    picture,
+    WindowsSnapshot,
+    take_snapshot,
 )
 from window_consumer.metrics.health import Answer
 from window_consumer.metrics.http_server import HttpServer
 from window_consumer.runtime.worker_snapshot import to_json
 
 
-def a_snapshot() -> Snapshot:
+def a_snapshot() -> WindowsSnapshot:
     """Two cells, of which the first one hovers: one call runs for three seconds."""
     driven = Driven(slots=8, window_cells=4, cell_records=2)
     driven.deliver(*notes(0, 1, 2, 3))
@@ -30,10 +30,12 @@ def a_snapshot() -> Snapshot:
         else:
             driven.finish(slice_)
     driven.tick(3.0)
-    return picture(driven.engine, driven.now, driven.wall_ms)
+    return take_snapshot(driven.engine, driven.now, driven.wall_ms)
 
 
-def told(snapshot: Snapshot | None = None, name: str = "charge", **more: Any) -> dict[str, Any]:
+def told(
+    snapshot: WindowsSnapshot | None = None, name: str = "charge", **more: Any
+) -> dict[str, Any]:
     """What a process with one worker answers."""
     worker = {
         "name": name,

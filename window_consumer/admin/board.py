@@ -25,7 +25,7 @@ from window_consumer.engine.guards.interventions import (
     Intervention,
     Verdict,
 )
-from window_consumer.engine.snapshot import CallPicture
+from window_consumer.engine.snapshot import CallSnapshot
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.inspection import FailedRecords
 from window_consumer.runtime.running import Running
@@ -213,10 +213,10 @@ class BoardOfWorkers:
             )
         ]
 
-    def _stacks(self, calls: Iterable[CallPicture], places: Places) -> list[CallStack]:
+    def _stacks(self, calls: Iterable[CallSnapshot], places: Places) -> list[CallStack]:
         return [self._stack(call, places) for call in calls]
 
-    def _stack(self, call: CallPicture, places: Places) -> CallStack:
+    def _stack(self, call: CallSnapshot, places: Places) -> CallStack:
         place = places.of(call)
         return CallStack(
             topic=call.name.topic,

@@ -25,10 +25,10 @@ from window_consumer.runtime.worker_snapshot import (
 DEFAULT_PORT: Final = 8090
 WINDOWS: Final = "/api/windows"
 PATIENCE_S: Final = 3.0
-"""A worker takes its pictures within a second."""
+"""A worker takes its snapshots within a second."""
 
 _LARGEST: Final = 64 * 2**20
-"""A picture of 1,000 full windows has some 60 MB; who sends more is no worker."""
+"""A snapshot of 1,000 full windows has some 60 MB; who sends more is no worker."""
 
 
 class AskError(RunError):

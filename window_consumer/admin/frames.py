@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from window_consumer.engine.snapshot import (
-    PartitionPicture,
-    Snapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
@@ -32,7 +32,7 @@ def worker_frame(seen: WorkerSnapshot) -> dict[str, Any]:
     return fields | ({} if seen.windows is None else _windows_frame(seen.windows))
 
 
-def _windows_frame(windows: Snapshot) -> dict[str, Any]:
+def _windows_frame(windows: WindowsSnapshot) -> dict[str, Any]:
     did, breaker, limit = windows.counters, windows.breaker, windows.limit
     calls = sorted(windows.calls, key=lambda call: -call.seconds)[:MOST_CALLS]
     return {
@@ -74,7 +74,7 @@ def _windows_frame(windows: Snapshot) -> dict[str, Any]:
     }
 
 
-def _partition_frame(each: PartitionPicture) -> dict[str, Any]:
+def _partition_frame(each: PartitionSnapshot) -> dict[str, Any]:
     return {
         "topic": each.name.topic,
         "partition": each.name.partition,

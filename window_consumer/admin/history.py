@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.snapshot import WindowsSnapshot
 from window_consumer.metrics.trend import (
     Sample,
     Trend,
@@ -25,11 +25,11 @@ class History:
 
     def __init__(self) -> None:
         self._trend = Trend()
-        self._last: tuple[float, Snapshot] | None = None
+        self._last: tuple[float, WindowsSnapshot] | None = None
         self.samples: deque[dict[str, Any]] = deque(maxlen=KEPT)
         """Rates are a second, of what came since the sample before."""
 
-    def add(self, at_ms: float, windows: Snapshot) -> None:
+    def add(self, at_ms: float, windows: WindowsSnapshot) -> None:
         """Add what a worker is like now."""
         self._trend.add(Sample.of(at_ms / 1000, windows))
         if self._last is not None and at_ms > self._last[0]:
@@ -50,7 +50,7 @@ class History:
         return self._trend.added_to(seen)
 
 
-def _now(windows: Snapshot) -> dict[str, Any]:
+def _now(windows: WindowsSnapshot) -> dict[str, Any]:
     return {
         "lag": windows.lag,
         "lag_s": max((each.lag.seconds for each in windows.partitions), default=0.0),
@@ -60,7 +60,7 @@ def _now(windows: Snapshot) -> dict[str, Any]:
     }
 
 
-def _since(before: Snapshot, windows: Snapshot, seconds: float) -> dict[str, Any]:
+def _since(before: WindowsSnapshot, windows: WindowsSnapshot, seconds: float) -> dict[str, Any]:
     then, did = before.counters, windows.counters
     calls = windows.durations.since(before.durations)
     return {

@@ -14,8 +14,8 @@ from attrs import evolve, frozen
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import RecordDetails
 from window_consumer.engine.snapshot import (
-    PartitionPicture,
-    Snapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.record import Message
@@ -104,10 +104,10 @@ class ShownRecords:
         text = self.mask(text if form == "hidden" else mask.text(text))[:MOST_OF_A_VALUE]
         return {"form": form, "bytes": size, "text": text, "is_cut": is_cut}
 
-    def snapshot(self, windows: Snapshot, told_key: ToldKey) -> Snapshot:
+    def snapshot(self, windows: WindowsSnapshot, told_key: ToldKey) -> WindowsSnapshot:
         """Return a worker's windows without the keys that must not be told."""
 
-        def told(each: PartitionPicture) -> PartitionPicture:
+        def told(each: PartitionSnapshot) -> PartitionSnapshot:
             key = each.hottest_key
             if key is None:
                 return each

@@ -61,7 +61,7 @@ _STATES = {letter: state for state, letter in _LETTERS.items()}
 
 
 @frozen
-class CellPicture:
+class CellSnapshot:
     """One cell of a window."""
 
     state: CellState
@@ -73,8 +73,8 @@ class CellPicture:
 
 
 @frozen
-class CallPicture:
-    """One handler call that is running, or was when the picture was taken."""
+class CallSnapshot:
+    """One handler call that is running, or was when the snapshot was taken."""
 
     name: TopicPartition
     offset: int
@@ -88,12 +88,12 @@ class CallPicture:
 
 
 @frozen
-class PartitionPicture:
+class PartitionSnapshot:
     """The window of one partition."""
 
     name: TopicPartition
     next_offset: int = 0
-    cells: tuple[CellPicture, ...] = ()
+    cells: tuple[CellSnapshot, ...] = ()
     capacity_cells: int = 0
     open: int = 0
     buffered: int = 0
@@ -136,7 +136,7 @@ class PartitionPicture:
 
 
 @frozen
-class BreakerPicture:
+class BreakerSnapshot:
     """The circuit breaker and the calls within its window."""
 
     state: BreakerState = BreakerState.CLOSED
@@ -149,7 +149,7 @@ class BreakerPicture:
 
 
 @frozen
-class LimitPicture:
+class LimitSnapshot:
     """How many slots may be busy where the worker finds that by itself."""
 
     limit: int
@@ -161,7 +161,7 @@ class LimitPicture:
 
 
 @frozen
-class LoopPicture:
+class LoopSnapshot:
     """The event loop that a worker's coroutines run on; seconds, so far, all together."""
 
     computed_s: float = 0.0
@@ -171,11 +171,11 @@ class LoopPicture:
 
 
 @frozen
-class Snapshot:
+class WindowsSnapshot:
     """All windows and calls of one worker."""
 
-    partitions: tuple[PartitionPicture, ...]
-    calls: tuple[CallPicture, ...]
+    partitions: tuple[PartitionSnapshot, ...]
+    calls: tuple[CallSnapshot, ...]
     counters: Counters = field(factory=Counters)
     slots: int = 1
     """The most that may be busy."""
@@ -187,14 +187,14 @@ class Snapshot:
     """The estimated seconds that a call takes."""
     durations: Histogram = field(factory=Histogram)
     """How long calls took so far."""
-    breaker: BreakerPicture = field(factory=BreakerPicture)
-    limit: LimitPicture | None = None
+    breaker: BreakerSnapshot = field(factory=BreakerSnapshot)
+    limit: LimitSnapshot | None = None
     """None where the concurrency is given."""
     changes_s: tuple[float, ...] = ()
     """How long ago partitions were given or taken, the last times, earliest first."""
     halted: bool = False
     """A person has paused the worker."""
-    loop: LoopPicture | None = None
+    loop: LoopSnapshot | None = None
     """None where handlers are no coroutines."""
     cannot_write: str | None = None
     """Why copies and results cannot be written at the moment, None where they can."""
@@ -231,7 +231,9 @@ The log speaks of it much later, see ``EngineRules.hover_s``.
 """
 
 
-def picture(engine: Engine, now: float, wall_ms: float, *, cells: bool = True) -> Snapshot:
+def take_snapshot(
+    engine: Engine, now: float, wall_ms: float, *, cells: bool = True
+) -> WindowsSnapshot:
     """Take a snapshot; ``wall_ms`` is the same moment in milliseconds since 1970.
 
     Without ``cells`` windows have only their rows, which is many times cheaper.
@@ -239,7 +241,7 @@ def picture(engine: Engine, now: float, wall_ms: float, *, cells: bool = True) -
     of: defaultdict[Partition, list[Slice]] = defaultdict(list)
     for slice_ in _slices(engine):
         of[slice_.partition].append(slice_)
-    return Snapshot(
+    return WindowsSnapshot(
         partitions=tuple(
             _partition(engine, partition, of[partition], now, wall_ms, cells=cells)
             for partition in sorted(engine.partitions.values(), key=lambda each: each.name)
@@ -258,7 +260,7 @@ def picture(engine: Engine, now: float, wall_ms: float, *, cells: bool = True) -
     )
 
 
-def running_calls(engine: Engine, now: float) -> tuple[CallPicture, ...]:
+def running_calls(engine: Engine, now: float) -> tuple[CallSnapshot, ...]:
     """Return the calls that run, abandoned ones included."""
     found = (_call(slice_, now, engine.dispatcher.abandoned) for slice_ in _slices(engine))
     return tuple(call for call in found if call is not None)
@@ -268,15 +270,15 @@ def _slices(engine: Engine) -> list[Slice]:
     return [*engine.dispatcher.out, *engine.dispatcher.abandoned]
 
 
-def _limit(limiter: Limiter | None) -> LimitPicture | None:
+def _limit(limiter: Limiter | None) -> LimitSnapshot | None:
     if limiter is None:
         return None
-    return LimitPicture(limiter.limit, limiter.base, limiter.why)
+    return LimitSnapshot(limiter.limit, limiter.base, limiter.why)
 
 
-def _breaker(breaker: Breaker, now: float) -> BreakerPicture:
+def _breaker(breaker: Breaker, now: float) -> BreakerSnapshot:
     failed, calls = breaker.calls_within_window(now)
-    return BreakerPicture(
+    return BreakerSnapshot(
         breaker.state,
         failed,
         calls,
@@ -293,15 +295,15 @@ def _partition(
     wall_ms: float,
     *,
     cells: bool,
-) -> PartitionPicture:
+) -> PartitionSnapshot:
     window = partition.window
-    # A walk through all lines: not for a page that wants five pictures a second.
+    # A walk through all lines: not for a page that wants five snapshots a second.
     line = partition.ordering.longest_line if cells else None
     since = window.hovering_since()
     hovering_s = 0.0 if since is None else max(0.0, now - since)
     hovers = hovering_s > SHOWN_HOVERING_S and not partition.halted
     row = _row(partition, slices, hovers=hovers)
-    return PartitionPicture(
+    return PartitionSnapshot(
         name=partition.name,
         next_offset=window.next_offset,
         cells=_cells(window, row, now) if cells else (),
@@ -335,9 +337,9 @@ def _first_open(window: Window) -> int | None:
     return window.offsets.offset_of(window.cells[0].first_open_seq())
 
 
-def _cells(window: Window, row: str, now: float) -> tuple[CellPicture, ...]:
+def _cells(window: Window, row: str, now: float) -> tuple[CellSnapshot, ...]:
     return tuple(
-        CellPicture(
+        CellSnapshot(
             _STATES[letter],
             window.offsets.offset_of(cell.first_seq),
             len(cell.states),
@@ -378,11 +380,11 @@ def _ends(slice_: Slice) -> tuple[int, ...]:
     return slice_.seqs[0], slice_.seqs[-1]
 
 
-def _call(slice_: Slice, now: float, abandoned: Container[Slice]) -> CallPicture | None:
+def _call(slice_: Slice, now: float, abandoned: Container[Slice]) -> CallSnapshot | None:
     message = slice_.running()
     if message is None:
         return None
-    return CallPicture(
+    return CallSnapshot(
         name=slice_.partition.name,
         offset=message.offset(),
         attempt=slice_.call.number_of(message),

@@ -14,9 +14,9 @@ from window_consumer.engine.guards.circuit_breaker import BreakerState
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause
 from window_consumer.engine.snapshot import (
     CellState,
-    LoopPicture,
-    PartitionPicture,
-    Snapshot,
+    LoopSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.metrics.measures import Measures
 from window_consumer.metrics.metric import (
@@ -40,7 +40,7 @@ def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) 
     )
 
 
-def _gauge(name: str, unit: str, meaning: str, of: Callable[[Snapshot], float]) -> Metric:
+def _gauge(name: str, unit: str, meaning: str, of: Callable[[WindowsSnapshot], float]) -> Metric:
     """Make a metric of a figure of the windows."""
 
     def read(measures: Measures) -> Iterator[Sample]:
@@ -51,7 +51,7 @@ def _gauge(name: str, unit: str, meaning: str, of: Callable[[Snapshot], float]) 
 
 
 def _of_partitions(
-    name: str, unit: str, meaning: str, of: Callable[[PartitionPicture], float | None]
+    name: str, unit: str, meaning: str, of: Callable[[PartitionSnapshot], float | None]
 ) -> Metric:
     """Make a metric of a figure of each partition; those without one are left out."""
 
@@ -99,7 +99,7 @@ def _known(figure: float | None) -> Iterable[Sample]:
     return [] if figure is None else [((), figure)]
 
 
-def _of_loop(measures: Measures, of: Callable[[LoopPicture], float]) -> Iterable[Sample]:
+def _of_loop(measures: Measures, of: Callable[[LoopSnapshot], float]) -> Iterable[Sample]:
     loop = None if measures.windows is None else measures.windows.loop
     return [] if loop is None else [((), of(loop))]
 

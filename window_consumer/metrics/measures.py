@@ -8,7 +8,7 @@ from attrs import frozen
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.snapshot import WindowsSnapshot
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 
@@ -79,6 +79,6 @@ class Measures:
         return self.snapshot.name
 
     @property
-    def windows(self) -> Snapshot | None:
+    def windows(self) -> WindowsSnapshot | None:
         """What its poll thread has shown."""
         return self.snapshot.windows

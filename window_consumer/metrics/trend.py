@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from attrs import evolve
 
-from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.snapshot import WindowsSnapshot
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 WITHIN_S: Final = 60.0
@@ -29,7 +29,7 @@ class Sample(NamedTuple):
     """Of all slots together, calls that still run included."""
 
     @classmethod
-    def of(cls, at_s: float, windows: Snapshot) -> Sample:
+    def of(cls, at_s: float, windows: WindowsSnapshot) -> Sample:
         """Take a sample."""
         running_s = sum(call.seconds for call in windows.calls)
         return cls(at_s, windows.counters.finished, windows.durations.seconds + running_s)
@@ -69,7 +69,7 @@ class Trend:
         seconds, _, busy_s = between
         return min(1.0, max(0.0, busy_s / (seconds * slots)))
 
-    def time_to_drain_s(self, windows: Snapshot) -> float | None:
+    def time_to_drain_s(self, windows: WindowsSnapshot) -> float | None:
         """Return how long all that lags would take at the pace of the last minute.
 
         Infinity where something lags and nothing was finished in it. None before there is a trend,

@@ -15,7 +15,7 @@ from window_consumer.engine.cell_details import (
 )
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.snapshot import (
-    CallPicture,
+    CallSnapshot,
     running_calls,
 )
 from window_consumer.model.protocols import Clock
@@ -51,13 +51,15 @@ class Inspection:
 
     def cell(
         self, name: TopicPartition, number: int | None, offset: int | None, timeout_s: float
-    ) -> tuple[CellDetails, tuple[CallPicture, ...]] | None:
+    ) -> tuple[CellDetails, tuple[CallSnapshot, ...]] | None:
         """Return a cell by its number, or by an offset in it, and the calls that run of it.
 
         None also where it is not in the window.
         """
 
-        def ask(engine: Engine, clock: Clock) -> tuple[CellDetails, tuple[CallPicture, ...]] | None:
+        def ask(
+            engine: Engine, clock: Clock
+        ) -> tuple[CellDetails, tuple[CallSnapshot, ...]] | None:
             now = clock.now()
             wanted = number if offset is None else number_of(engine, name, offset)
             found = None if wanted is None else cell_details(engine, name, wanted, now)

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.snapshot import WindowsSnapshot
 from window_consumer.model.errors import (
     CallsHangError,
     LifespanError,
@@ -141,8 +141,8 @@ class Running:
         self._check_process()
         return {worker.name: worker.counters for worker in self.workers}
 
-    def snapshots(self, timeout_s: float = 1.0) -> Mapping[str, Snapshot]:
-        """Return a picture of each worker; one that does not answer in time is left out."""
+    def snapshots(self, timeout_s: float = 1.0) -> Mapping[str, WindowsSnapshot]:
+        """Return the windows of each worker; one that does not answer in time is left out."""
         self._check_process()
         workers = self.workers
         if len(workers) < 2:
@@ -151,8 +151,8 @@ class Running:
             # All at once: whoever asks waits for one that does not answer, not for each of them.
             with concurrent.futures.ThreadPoolExecutor(len(workers), "wc-pictures") as pool:
                 found = list(pool.map(lambda worker: worker.snapshot(timeout_s).windows, workers))
-        pictures = zip(workers, found, strict=True)
-        return {worker.name: each for worker, each in pictures if each is not None}
+        snapshots = zip(workers, found, strict=True)
+        return {worker.name: each for worker, each in snapshots if each is not None}
 
     def __enter__(self) -> Self:
         return self

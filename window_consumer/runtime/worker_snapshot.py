@@ -14,7 +14,7 @@ import cattrs
 from attrs import frozen
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.snapshot import WindowsSnapshot
 from window_consumer.model.record import TopicPartition
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class WorkerSnapshot:
     silent_s: float = 0.0
     """For how long its poll thread has not been seen at work."""
     slots: int = 1
-    windows: Snapshot | None = None
+    windows: WindowsSnapshot | None = None
     """None where its poll thread did not answer in time; ``snapshot`` in JSON."""
     failing: Sequence[FailingRecord] = ()
     """Those of each partition that began to fail last."""

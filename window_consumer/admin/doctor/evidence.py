@@ -15,9 +15,9 @@ from window_consumer.admin.doctor.samples import (
 )
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.snapshot import (
-    LoopPicture,
-    PartitionPicture,
-    Snapshot,
+    LoopSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.worker_snapshot import FailingRecord
@@ -61,7 +61,7 @@ class Evidence:
         return self.looks[-1]
 
     @property
-    def now(self) -> Snapshot:
+    def now(self) -> WindowsSnapshot:
         """The windows at the last look."""
         return self.last.windows
 
@@ -117,7 +117,7 @@ class Evidence:
         """For which share of the time the event loop should have gone round, and did not."""
         return self._of_loop(lambda loop: loop.late_s)
 
-    def _of_loop(self, of: Callable[[LoopPicture], float]) -> float | None:
+    def _of_loop(self, of: Callable[[LoopSnapshot], float]) -> float | None:
         first, last = self.first.windows.loop, self.now.loop
         if first is None or last is None:
             return None
@@ -185,13 +185,13 @@ class Evidence:
     # ---- partitions
 
     def of_partition(
-        self, name: TopicPartition, of: Callable[[PartitionPicture], float]
+        self, name: TopicPartition, of: Callable[[PartitionSnapshot], float]
     ) -> list[float]:
         """Return a partition's figure at each look that had the partition."""
         seen = (each for look in self.looks for each in look.windows.partitions)
         return [of(each) for each in seen if each.name == name]
 
-    def poison_of(self, partition: PartitionPicture) -> FailingRecord | None:
+    def poison_of(self, partition: PartitionSnapshot) -> FailingRecord | None:
         """Return the record that blocks most others of a partition, None where none does.
 
         It has failed at the first look, and has not got over it.

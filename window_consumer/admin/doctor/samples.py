@@ -8,8 +8,8 @@ from typing import Final
 from attrs import evolve, field, frozen
 
 from window_consumer.engine.snapshot import (
-    CallPicture,
-    Snapshot,
+    CallSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.worker_snapshot import (
@@ -31,7 +31,7 @@ class WorkerLook:
     at_s: float
     """Seconds on the clock of who looks."""
     worker: WorkerSnapshot
-    windows: Snapshot
+    windows: WindowsSnapshot
     """Empty ones where the worker has shown none."""
     running: int = 0
     """Calls that run."""
@@ -42,7 +42,7 @@ class WorkerLook:
         """Return the records of a partition that hold up their lanes, as far as that is told."""
         return [each for each in self.worker.blocking if each.name == name]
 
-    def stack_of(self, call: CallPicture) -> str:
+    def stack_of(self, call: CallSnapshot) -> str:
         """Return where a call stands, empty where that is not known."""
         for each in self.worker.stacks or ():
             if (each.name, each.offset) == (call.name, call.offset):
@@ -77,7 +77,7 @@ def unheard(at_s: float, worker: str, process: str) -> WorkerLook:
 
 
 def _unseen(at_s: float, worker: WorkerSnapshot) -> WorkerLook:
-    return WorkerLook(at_s, evolve(worker, is_ready=False), Snapshot((), ()))
+    return WorkerLook(at_s, evolve(worker, is_ready=False), WindowsSnapshot((), ()))
 
 
 def heard(looks: Sequence[WorkerLook]) -> Sequence[WorkerLook]:

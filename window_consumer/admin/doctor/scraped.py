@@ -19,10 +19,10 @@ from window_consumer.engine.latency_histogram import (
     Histogram,
 )
 from window_consumer.engine.snapshot import (
-    BreakerPicture,
-    LoopPicture,
-    PartitionPicture,
-    Snapshot,
+    BreakerSnapshot,
+    LoopSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
@@ -69,7 +69,7 @@ def _look(worker: str, process: str, figures: Figures, at_s: float) -> WorkerLoo
     def one(name: str, default: float = 0.0) -> float:
         return sum(value for _, value in figures[name]) if figures[name] else default
 
-    windows = Snapshot(
+    windows = WindowsSnapshot(
         partitions=tuple(_partitions(figures)),
         calls=(),
         counters=Counters(
@@ -85,8 +85,8 @@ def _look(worker: str, process: str, figures: Figures, at_s: float) -> WorkerLoo
         ),
         slots=round(one("concurrency_limit", 1)),
         durations=_histogram(figures, one("calls_computed_seconds_total")),
-        breaker=BreakerPicture(_breaker_state(figures)),
-        loop=LoopPicture(
+        breaker=BreakerSnapshot(_breaker_state(figures)),
+        loop=LoopSnapshot(
             one("event_loop_computed_seconds_total"), one("event_loop_late_seconds_total")
         )
         if figures["event_loop_late_seconds_total"]
@@ -113,7 +113,7 @@ def _histogram(figures: Figures, computed_s: float) -> Histogram:
     return Histogram(tuple(counts), sum(value for _, value in figures[f"{name}_sum"]), computed_s)
 
 
-def _partitions(figures: Figures) -> Iterator[PartitionPicture]:
+def _partitions(figures: Figures) -> Iterator[PartitionSnapshot]:
     def of(name: str) -> dict[TopicPartition, float]:
         return {
             TopicPartition(labels["topic"], int(labels["partition"])): value
@@ -130,7 +130,7 @@ def _partitions(figures: Figures) -> Iterator[PartitionPicture]:
     unread, rated, halted = of("unread"), of("waits_for_rate"), of("halted")
     for name, open_ in of("open").items():
         lag = round(lags[name]) if name in lags else None
-        yield PartitionPicture(
+        yield PartitionSnapshot(
             name=name,
             # Which topics are levels of a ladder no metric tells; what lags there is due.
             level=name.topic.rpartition(".retry.")[2] if ".retry." in name.topic else None,

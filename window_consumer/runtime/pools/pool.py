@@ -11,7 +11,7 @@ from window_consumer.engine.guards.stalls import (
     Stalled,
 )
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.snapshot import LoopPicture
+from window_consumer.engine.snapshot import LoopSnapshot
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.pools.threads import Caller
 from window_consumer.runtime.stack_dump import ChildPicture, Coroutines
@@ -81,7 +81,7 @@ class PoolOfProcesses(Protocol):
 class PoolOfCoroutines(Protocol):
     """A pool whose slots are tasks of an event loop."""
 
-    def event_loop(self) -> LoopPicture:
+    def event_loop(self) -> LoopSnapshot:
         """Return what its event loop has done so far. Any thread may ask."""
 
     def coroutines(self) -> Coroutines:

@@ -17,7 +17,7 @@ from window_consumer.admin.doctor.causes import (
 )
 from window_consumer.admin.doctor.evidence import Evidence
 from window_consumer.admin.doctor.rules.interpreter import is_one_thread_bound
-from window_consumer.engine.snapshot import PartitionPicture
+from window_consumer.engine.snapshot import PartitionSnapshot
 
 LINE_SHARE: Final = 0.5
 LEAST_LINE: Final = 8
@@ -58,7 +58,7 @@ def hot_key(seen: Evidence) -> Iterator[Cause]:
         )
 
 
-def _or_poison(seen: Evidence, partition: PartitionPicture) -> str:
+def _or_poison(seen: Evidence, partition: PartitionSnapshot) -> str:
     """Say what else it may be, where nobody tells which records fail."""
     if not seen.blocks or not partition.failed or seen.last.blocking(partition.name):
         return ""
@@ -68,14 +68,14 @@ def _or_poison(seen: Evidence, partition: PartitionPicture) -> str:
     )
 
 
-def _line_of(seen: Evidence, partition: PartitionPicture) -> tuple[float, float]:
+def _line_of(seen: Evidence, partition: PartitionSnapshot) -> tuple[float, float]:
     """Return how many records waited for the hottest key, and how many were open, on average."""
     lines = seen.of_partition(partition.name, lambda each: each.longest_line)
     held = seen.of_partition(partition.name, lambda each: each.open)
     return fmean(lines), fmean(held)
 
 
-def _is_held_by_a_key(seen: Evidence, partition: PartitionPicture) -> bool:
+def _is_held_by_a_key(seen: Evidence, partition: PartitionSnapshot) -> bool:
     line, held = _line_of(seen, partition)
     return line >= max(LEAST_LINE, LINE_SHARE * held)
 

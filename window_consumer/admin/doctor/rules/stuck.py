@@ -15,8 +15,8 @@ from window_consumer.admin.doctor.samples import (
     UNHEARD,
 )
 from window_consumer.engine.snapshot import (
-    CallPicture,
-    PartitionPicture,
+    CallSnapshot,
+    PartitionSnapshot,
 )
 
 HOVERS_S: Final = 5.0
@@ -98,7 +98,7 @@ def halted(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def _listed(partitions: Sequence[PartitionPicture]) -> str:
+def _listed(partitions: Sequence[PartitionSnapshot]) -> str:
     shown = ", ".join(str(each.name) for each in partitions[:_LISTED])
     more = len(partitions) - _LISTED
     return f"{shown} and {more} more" if more > 0 else shown
@@ -215,7 +215,7 @@ def hovering(seen: Evidence) -> Iterator[Cause]:
         )
 
 
-def _what_holds(seen: Evidence, partition: PartitionPicture, call: CallPicture | None) -> str:
+def _what_holds(seen: Evidence, partition: PartitionSnapshot, call: CallSnapshot | None) -> str:
     if call is not None:
         stack = seen.last.stack_of(call)
         where = f"; it stands at {_last_place(stack)}" if stack else ""

@@ -1,4 +1,4 @@
-"""Pictures as plain values, and back."""
+"""The snapshot of a worker as JSON, and back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import strategies as some
 
 from tests.engine.support import ORDERS, OTHERS, Driven, notes
 from window_consumer.engine.snapshot import (
-    LimitPicture,
-    Snapshot,
-    picture,
+    LimitSnapshot,
+    WindowsSnapshot,
+    take_snapshot,
 )
 from window_consumer.runtime.worker_snapshot import (
     WorkerSnapshot,
@@ -23,7 +23,7 @@ from window_consumer.runtime.worker_snapshot import (
 )
 
 
-def taken(offsets: int, claimed: int, failed: list[int]) -> Snapshot:
+def taken(offsets: int, claimed: int, failed: list[int]) -> WindowsSnapshot:
     driven = Driven(slots=3, window_cells=4, cell_records=2, names=(ORDERS, OTHERS))
     driven.deliver(*notes(*range(offsets)))
     driven.tick()
@@ -32,7 +32,7 @@ def taken(offsets: int, claimed: int, failed: list[int]) -> Snapshot:
     for slice_ in [each for each in driven.out if each.messages[0].offset() in failed]:
         driven.fail(slice_, slice_.messages[0].offset())
     driven.engine.counters.dead_by["FATAL"] += offsets
-    return picture(driven.engine, driven.now, driven.wall_ms)
+    return take_snapshot(driven.engine, driven.now, driven.wall_ms)
 
 
 @settings(max_examples=50, deadline=None)
@@ -40,24 +40,24 @@ def taken(offsets: int, claimed: int, failed: list[int]) -> Snapshot:
     some.integers(1, 12),
     some.integers(0, 3),
     some.lists(some.integers(0, 3), max_size=2),
-    some.none() | some.builds(LimitPicture, some.integers(), some.integers(), some.text()),
+    some.none() | some.builds(LimitSnapshot, some.integers(), some.integers(), some.text()),
 )
 def test_who_looks_from_elsewhere_sees_the_same(
-    offsets: int, claimed: int, failed: list[int], limit: LimitPicture | None
+    offsets: int, claimed: int, failed: list[int], limit: LimitSnapshot | None
 ) -> None:
     seen = attrs.evolve(taken(offsets, claimed, failed), limit=limit)
-    assert from_json(json.loads(json.dumps(to_json(seen))), Snapshot) == seen
+    assert from_json(json.loads(json.dumps(to_json(seen))), WindowsSnapshot) == seen
 
 
 def test_what_another_version_adds_is_left_out() -> None:
     seen = taken(4, 1, [])
-    assert from_json({**to_json(seen), "of_tomorrow": 1}, Snapshot) == seen
+    assert from_json({**to_json(seen), "of_tomorrow": 1}, WindowsSnapshot) == seen
 
 
 @pytest.mark.parametrize("fields", [None, [], "a picture", {}, {"partitions": [{"name": 7}]}])
-def test_what_is_no_picture_is_told_apart(fields: Any) -> None:
+def test_what_is_no_snapshot_is_refused(fields: Any) -> None:
     with pytest.raises(ValueError, match="no worker's answer, or one of another version"):
-        from_json(fields, Snapshot)
+        from_json(fields, WindowsSnapshot)
 
 
 def test_what_an_earlier_version_does_not_say_has_its_default() -> None:
