@@ -19,10 +19,8 @@ from window_consumer.admin.history import (
 )
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.snapshot import (
-    WindowsSnapshot,
-    take_snapshot,
-)
+from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 

@@ -26,7 +26,7 @@ from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import Evidence
 from window_consumer.admin.frames import worker_frame
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     LimitSnapshot,
     LoopSnapshot,
     WindowsSnapshot,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.admin.admin import Asking
 from tests.commands import PATIENCE_S, Command, Commands, kafka_of
-from window_consumer.engine.snapshot import WindowsSnapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.runtime.worker_snapshot import from_json
 

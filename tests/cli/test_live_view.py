@@ -21,16 +21,16 @@ from window_consumer.admin.commands.scene import (
 )
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import BreakerState
-from window_consumer.engine.lag import Lag
 from window_consumer.engine.latency_histogram import (
     BOUNDS_S,
     Histogram,
 )
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     BreakerSnapshot,
     CallSnapshot,
     CellSnapshot,
     CellState,
+    Lag,
     LimitSnapshot,
     PartitionSnapshot,
     WindowsSnapshot,

@@ -11,14 +11,14 @@ from window_consumer.admin.doctor.evidence import Evidence
 from window_consumer.admin.doctor.samples import WorkerLook
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import BreakerState
-from window_consumer.engine.lag import Lag
 from window_consumer.engine.latency_histogram import (
     BOUNDS_S,
     Histogram,
 )
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     BreakerSnapshot,
     CallSnapshot,
+    Lag,
     PartitionSnapshot,
     WindowsSnapshot,
 )

@@ -23,7 +23,7 @@ from window_consumer.admin.doctor.causes import Cause
 from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import Evidence
 from window_consumer.admin.doctor.samples import GroupLook
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     LimitSnapshot,
     LoopSnapshot,
 )

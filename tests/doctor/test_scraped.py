@@ -8,11 +8,11 @@ import pytest
 from tests.engine.support import Driven, notes
 from window_consumer.admin.doctor.samples import look_at
 from window_consumer.admin.doctor.scraped import looks_at
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import (
     LoopSnapshot,
     PartitionSnapshot,
     WindowsSnapshot,
-    take_snapshot,
 )
 from window_consumer.metrics.exposition import exposition
 from window_consumer.metrics.measures import Measures

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from window_consumer.engine.snapshot import WindowsSnapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import StartStoppedError
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.engine.support import ORDERS, OTHERS, Driven, notes
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import (
     LimitSnapshot,
     WindowsSnapshot,
-    take_snapshot,
 )
 from window_consumer.runtime.worker_snapshot import (
     WorkerSnapshot,

@@ -7,10 +7,8 @@ import math
 import pytest
 
 from tests.engine.support import ORDERS, Driven, notes
-from window_consumer.engine.snapshot import (
-    WindowsSnapshot,
-    take_snapshot,
-)
+from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.trend import (
     Sample,
     Trend,

@@ -25,7 +25,7 @@ from window_consumer.engine.guards.interventions import (
     Intervention,
     Verdict,
 )
-from window_consumer.engine.snapshot import CallSnapshot
+from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.inspection import FailedRecords
 from window_consumer.runtime.running import Running

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     PartitionSnapshot,
     WindowsSnapshot,
 )

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from window_consumer.engine.snapshot import WindowsSnapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.trend import (
     Sample,
     Trend,

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import RecordDetails
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     PartitionSnapshot,
     WindowsSnapshot,
 )

@@ -27,7 +27,7 @@ from window_consumer.cli.replicas import (
     number_of_this_copy,
     this_copy,
 )
-from window_consumer.engine.snapshot import WindowsSnapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.otel import sdk
 from window_consumer.model.errors import StartStoppedError
 from window_consumer.runtime.log import own_logger

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import BreakerState
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     CellState,
     LoopSnapshot,
     PartitionSnapshot,

@@ -16,7 +16,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from window_consumer.engine.snapshot import WindowsSnapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics import exposition
 from window_consumer.metrics.measures import (
     Measures,

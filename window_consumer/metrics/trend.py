@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from attrs import evolve
 
-from window_consumer.engine.snapshot import WindowsSnapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 WITHIN_S: Final = 60.0

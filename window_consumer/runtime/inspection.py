@@ -14,10 +14,8 @@ from window_consumer.engine.cell_details import (
     number_of,
 )
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.snapshot import (
-    CallSnapshot,
-    running_calls,
-)
+from window_consumer.engine.snapshot import running_calls
+from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.protocols import Clock
 from window_consumer.model.record import (
     Message,

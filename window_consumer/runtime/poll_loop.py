@@ -21,10 +21,8 @@ from window_consumer.engine.guards.interventions import (
 )
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.snapshot import (
-    WindowsSnapshot,
-    take_snapshot,
-)
+from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import (
     CallsHangError,
     WindowConsumerError,

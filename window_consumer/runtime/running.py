@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.snapshot import WindowsSnapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import (
     CallsHangError,
     LifespanError,

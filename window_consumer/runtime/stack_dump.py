@@ -10,7 +10,7 @@ from traceback import FrameSummary
 
 from attrs import frozen
 
-from window_consumer.engine.snapshot import CallSnapshot
+from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.error_report import Where, handlers_part
 

@@ -1,7 +1,7 @@
 """One worker at one moment: the one model that page, ``top``, ``doctor`` and metrics read.
 
 As JSON it is what ``/api/windows`` answers, and the names of its fields are promises. Its windows
-are taken by the poll thread, see ``engine.snapshot``; the rest any thread may read.
+are taken by the poll thread, see ``engine.windows_snapshot``; the rest any thread may read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import cattrs
 from attrs import frozen
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from window_consumer.engine.snapshot import WindowsSnapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.record import TopicPartition
 
 T = TypeVar("T")

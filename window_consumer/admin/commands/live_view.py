@@ -26,7 +26,7 @@ from window_consumer.engine.latency_histogram import (
     BOUNDS_S,
     Histogram,
 )
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     BreakerSnapshot,
     CellState,
     LimitSnapshot,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from attrs import define, field, frozen
 
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.snapshot import WindowsSnapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 
 WITHIN_S: Final = 10.0
 """Rates and percentiles are of so long: a person sees what a change does."""

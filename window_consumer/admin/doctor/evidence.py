@@ -14,7 +14,7 @@ from window_consumer.admin.doctor.samples import (
     WorkerLook,
 )
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     LoopSnapshot,
     PartitionSnapshot,
     WindowsSnapshot,

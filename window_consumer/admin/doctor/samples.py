@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     CallSnapshot,
     WindowsSnapshot,
 )

@@ -26,7 +26,7 @@ from window_consumer.engine.guards.stalls import (
     Stalled,
 )
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.snapshot import LoopSnapshot
+from window_consumer.engine.windows_snapshot import LoopSnapshot
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.calls.coroutine_calls import (
     INTERRUPTED,

@@ -17,7 +17,7 @@ from window_consumer.admin.doctor.causes import (
 )
 from window_consumer.admin.doctor.evidence import Evidence
 from window_consumer.admin.doctor.rules.interpreter import is_one_thread_bound
-from window_consumer.engine.snapshot import PartitionSnapshot
+from window_consumer.engine.windows_snapshot import PartitionSnapshot
 
 LINE_SHARE: Final = 0.5
 LEAST_LINE: Final = 8

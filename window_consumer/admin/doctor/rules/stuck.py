@@ -14,7 +14,7 @@ from window_consumer.admin.doctor.samples import (
     SILENT,
     UNHEARD,
 )
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     CallSnapshot,
     PartitionSnapshot,
 )
