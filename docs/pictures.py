@@ -14,7 +14,7 @@ from rich.console import Console
 from window_consumer.admin.commands.live_view import view
 from window_consumer.admin.commands.scene import Scene
 from window_consumer.demo.cli import run_demo
-from window_consumer.engine.snapshot import CellState
+from window_consumer.engine.windows_snapshot import CellState
 
 PICTURE = Path(__file__).parent / "images" / "live-window.svg"
 WIDTH = 88

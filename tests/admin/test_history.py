@@ -19,20 +19,23 @@ from window_consumer.admin.history import (
 )
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.snapshot import (
-    Snapshot,
-    picture,
-)
+from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
+from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 
-def seen(driven: Driven | None = None, **counters: object) -> Snapshot:
+def seen(driven: Driven | None = None, **counters: object) -> WindowsSnapshot:
     driven = driven or Driven()
-    taken = picture(driven.engine, driven.now, driven.wall_ms, cells=False)
+    taken = take_snapshot(driven.engine, driven.now, driven.wall_ms, cells=False)
     return evolve(taken, counters=Counters(**counters))  # type: ignore[arg-type] # its fields
 
 
+def worker(windows: WindowsSnapshot | None) -> WorkerSnapshot:
+    return WorkerSnapshot(name="charge", slots=4, windows=windows)
+
+
 def test_rates_are_of_what_came_between_two_samples() -> None:
-    history = History(slots=4)
+    history = History()
     history.add(1000, seen(processed=100, retried=7, moved_to=Counter({"10s": 3})))
     after = seen(processed=150, retried=8, moved_to=Counter({"10s": 7}), dead_by=Counter(FATAL=2))
     history.add(3000, after)
@@ -42,7 +45,7 @@ def test_rates_are_of_what_came_between_two_samples() -> None:
 
 
 def test_percentiles_are_of_the_calls_between_two_samples() -> None:
-    history = History(slots=4)
+    history = History()
     slow = Histogram((0,) * 12 + (1000,) + (0,) * 8, 500.0)
     quick = Histogram((0, 50, *slow.counts[2:]), 500.1)
     history.add(0, evolve(seen(), durations=slow))
@@ -54,7 +57,7 @@ def test_percentiles_are_of_the_calls_between_two_samples() -> None:
 
 
 def test_a_worker_that_began_anew_has_no_negative_rates() -> None:
-    history = History(slots=4)
+    history = History()
     history.add(0, seen(processed=100, moved_to=Counter({"10s": 3})))
     history.add(2000, seen(processed=1, moved_to=Counter({"10s": 1})))
     (sample,) = history.samples
@@ -63,7 +66,7 @@ def test_a_worker_that_began_anew_has_no_negative_rates() -> None:
 
 
 def test_only_the_last_ten_minutes_are_kept_and_told_from_where_one_was() -> None:
-    history = History(slots=4)
+    history = History()
     for number in range(KEPT + 50):
         history.add(number * 2000, seen())
     assert len(history.samples) == KEPT
@@ -79,7 +82,7 @@ def test_a_frame_has_a_letter_a_cell_and_the_longest_calls() -> None:
     for slice_ in driven.out:
         driven.claim(slice_, 1)
         driven.now += 1.0
-    frame = worker_frame(picture(driven.engine, driven.now, 0.0, cells=False))
+    frame = worker_frame(worker(take_snapshot(driven.engine, driven.now, 0.0, cells=False)))
     (partition,) = frame["partitions"]
     assert len(partition["row"]) == 15
     assert partition["cells"] == 40
@@ -89,21 +92,23 @@ def test_a_frame_has_a_letter_a_cell_and_the_longest_calls() -> None:
 
 
 def test_a_frame_tells_what_became_of_records_by_level_and_reason() -> None:
-    frame = worker_frame(seen(moved_to=Counter({"10s": 3}), dead_by=Counter(FATAL=2)))
+    frame = worker_frame(worker(seen(moved_to=Counter({"10s": 3}), dead_by=Counter(FATAL=2))))
     assert frame["did"]["moved_to"] == {"10s": 3}
     assert frame["did"]["dead_by"] == {"FATAL": 2}
 
 
 def test_where_nothing_moves_there_is_no_time_to_drain_and_the_json_is_valid() -> None:
-    history, driven = History(slots=4), Driven()
+    history, driven = History(), Driven()
     driven.deliver(*notes(*range(20)))
     driven.engine.on_log_ends({ORDERS: 20})
     for at_ms in (0, 5000, 10_000):
         history.add(at_ms, seen(driven))
-    told = history.drain(seen(driven))
-    assert told == {"time_to_drain_s": None, "stands_still": True}
+    told = worker_frame(history.added_to(worker(seen(driven))))
+    assert (told["time_to_drain_s"], told["stands_still"]) == (None, True)
     json.dumps(told, allow_nan=False)
     history.add(15_000, seen(driven, processed=10))
-    moving = history.drain(seen(driven))
-    assert moving == {"time_to_drain_s": pytest.approx(30.0), "stands_still": False}
-    assert history.drain(None) == {"time_to_drain_s": None, "stands_still": False}
+    moving = history.added_to(worker(seen(driven)))
+    assert moving.time_to_drain_s == pytest.approx(30.0)
+    assert not moving.stands_still
+    unknown = history.added_to(worker(None))
+    assert (unknown.time_to_drain_s, unknown.stands_still) == (None, False)

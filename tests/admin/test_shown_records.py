@@ -22,7 +22,7 @@ from window_consumer.config.sections.mask import (
 )
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.engine.cell_details import RecordDetails
-from window_consumer.engine.snapshot import picture
+from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.model.field_mask import Part
 from window_consumer.model.protocols import Headers
 from window_consumer.model.record import TopicPartition
@@ -30,6 +30,7 @@ from window_consumer.model.redaction import (
     MASKED,
     Mask,
 )
+from window_consumer.runtime.worker_snapshot import to_json
 
 HIDDEN = MaskRule(topics=("orders",), fields=("iban", "x-auth"))
 
@@ -54,7 +55,9 @@ def told(
     shown: ShownRecords, *messages: StoredMessage, error: str = "", source: str = "orders"
 ) -> list[dict[str, Any]]:
     records = tuple(RecordDetails(7, "waiting", each, 1, error) for each in messages)
-    return shown.records(messages[0].topic(), source, records)
+    made = to_json(shown.records(messages[0].topic(), source, records))
+    answer: list[dict[str, Any]] = json.loads(json.dumps(made))
+    return answer
 
 
 def test_a_record_tells_its_key_and_headers_and_never_its_value() -> None:
@@ -204,7 +207,7 @@ def test_the_hottest_key_of_a_partition_is_masked_like_the_others(
     driven = Driven(slots=1, ordering="key")
     driven.deliver(*notes(1, 2, 3, keys=[key] * 3))
     driven.tick()
-    seen = picture(driven.engine, driven.now, 0.0)
+    seen = take_snapshot(driven.engine, driven.now, 0.0)
     found = shown(*rules)
     (partition,) = found.snapshot(
         seen, lambda topic, key: found.rules.told_key([topic], key)

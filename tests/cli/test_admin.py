@@ -12,8 +12,9 @@ import pytest
 
 from tests.admin.admin import Asking
 from tests.commands import PATIENCE_S, Command, Commands, kafka_of
-from window_consumer.admin.snapshots import snapshot_of
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.runtime.worker_snapshot import from_json
 
 SHOP = """
 import threading
@@ -89,7 +90,7 @@ def test_a_worker_shows_its_windows_and_where_a_call_hangs(
     (worker,) = workers_of(ask, "/api/windows?stacks=1", "snapshot")
     assert (worker["name"], worker["group"], worker["handlers"]) == ("charge", "shop", ["charge"])
     assert (worker["phase"], worker["ready"], worker["slots"]) == ("running", True, 16)
-    picture = snapshot_of(worker["snapshot"])
+    picture = from_json(worker["snapshot"], WindowsSnapshot)
     assert [each.open for each in picture.partitions] == [1, 1]
     (call,) = worker["stacks"]
     assert (call["topic"], call["partition"], call["offset"]) == ("orders", 0, 1)

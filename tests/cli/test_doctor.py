@@ -210,7 +210,7 @@ def wait_until_it_shows(address: str) -> None:
     deadline = monotonic() + PATIENCE_S
     while monotonic() < deadline:
         told = ask(AdminAddress.parse(address), Access()).workers
-        seen = {each.name: each.snapshot for each in told}
+        seen = {each.name: each.windows for each in told}
         stuck, moving = seen["stuck"], seen["moving"]
         if stuck is not None and moving is not None:
             hovers = any(each.hovering_s >= HOVERS_S / 2 for each in stuck.partitions)

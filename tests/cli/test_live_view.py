@@ -21,19 +21,19 @@ from window_consumer.admin.commands.scene import (
 )
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import BreakerState
-from window_consumer.engine.lag import Lag
 from window_consumer.engine.latency_histogram import (
     BOUNDS_S,
     Histogram,
 )
-from window_consumer.engine.snapshot import (
-    BreakerPicture,
-    CallPicture,
-    CellPicture,
+from window_consumer.engine.windows_snapshot import (
+    BreakerSnapshot,
+    CallSnapshot,
+    CellSnapshot,
     CellState,
-    LimitPicture,
-    PartitionPicture,
-    Snapshot,
+    Lag,
+    LimitSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.model.record import TopicPartition
 
@@ -48,18 +48,18 @@ def drawn(*workers: WorkerScene, width: int = 80, height: int | None = None, **m
     return file.getvalue()
 
 
-def shown(snapshot: Snapshot, name: str = "charge", **more: Any) -> WorkerScene:
+def shown(snapshot: WindowsSnapshot, name: str = "charge", **more: Any) -> WorkerScene:
     return WorkerScene(name, snapshot, **more)
 
 
-def windows(count: int, cells: int = 32) -> tuple[PartitionPicture, ...]:
+def windows(count: int, cells: int = 32) -> tuple[PartitionSnapshot, ...]:
     (one,) = a_snapshot().partitions
     return tuple(
         attrs.evolve(
             one,
             name=TopicPartition("orders", number),
             capacity_cells=cells,
-            cells=(CellPicture(CellState.RUNNING, 0, 500, 500),) * (cells // 2),
+            cells=(CellSnapshot(CellState.RUNNING, 0, 500, 500),) * (cells // 2),
             hovering_s=0.0,
             lag=Lag(number, float(number)),
         )
@@ -96,8 +96,8 @@ def test_it_says_what_leaves_and_why_and_what_the_worker_does_about_it() -> None
         shown(
             attrs.evolve(
                 seen,
-                breaker=BreakerPicture(BreakerState.OPEN, 30, 40, 2.5),
-                limit=LimitPicture(4, 5, "more do not help"),
+                breaker=BreakerSnapshot(BreakerState.OPEN, 30, 40, 2.5),
+                limit=LimitSnapshot(4, 5, "more do not help"),
             ),
             state="draining",
         )
@@ -161,7 +161,7 @@ def test_who_has_called_nothing_yet_does_not_tell_how_long_calls_take() -> None:
 
 def test_the_end_cell_of_a_long_window_is_shown() -> None:
     (one,) = windows(1, 1000)
-    last = CellPicture(CellState.RETRYING, 0, 500, 1)
+    last = CellSnapshot(CellState.RETRYING, 0, 500, 1)
     seen = attrs.evolve(one, cells=(*one.cells, last))
     row = drawn(shown(attrs.evolve(a_snapshot(), partitions=(seen,))))
     assert "…▸▸▸▸▸▸▸r_]" in row
@@ -184,8 +184,8 @@ def test_texts_from_outside_command_no_terminal_and_are_no_markup() -> None:
             attrs.evolve(
                 seen,
                 partitions=tuple(attrs.evolve(each, name=name) for each in seen.partitions),
-                calls=(CallPicture(name, 0, 1, 9.0, 0),),
-                limit=LimitPicture(4, 5, EVIL),
+                calls=(CallSnapshot(name, 0, 1, 9.0, 0),),
+                limit=LimitSnapshot(4, 5, EVIL),
             ),
             name=EVIL,
             state=EVIL,

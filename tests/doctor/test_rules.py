@@ -16,14 +16,18 @@ from tests.doctor.made_up import (
     calls,
     evidence,
     partition,
+    stack,
     working,
 )
-from window_consumer.admin.client import ToldFailing
 from window_consumer.admin.doctor.causes import Cause
 from window_consumer.admin.doctor.diagnosis import diagnose
 from window_consumer.admin.doctor.evidence import Evidence
 from window_consumer.admin.doctor.samples import GroupLook
-from window_consumer.engine.snapshot import LoopPicture
+from window_consumer.engine.windows_snapshot import (
+    LimitSnapshot,
+    LoopSnapshot,
+)
+from window_consumer.runtime.worker_snapshot import FailingRecord
 
 
 def found(seen: Evidence) -> list[str]:
@@ -101,7 +105,8 @@ def test_a_long_backlog_with_all_slots_busy_is_the_handlers_too() -> None:
 
 def test_with_concurrency_auto_nobody_is_told_to_raise_it() -> None:
     step = working(busy=1.0, per_s=100, lag=lambda second: 90_000 - 100 * second)
-    seen = evidence(lambda second: {**step(second), "auto": "more calls at once are no faster"})
+    limit = LimitSnapshot(8, 8, "more calls at once are no faster")
+    seen = evidence(lambda second: {**step(second), "limit": limit})
     sentence = the_cause(seen, "handler_slow").sentence
     assert "concurrency: auto is at 8 (more calls at once are no faster)" in sentence
     assert "raise concurrency" not in sentence
@@ -131,7 +136,7 @@ def test_who_waits_or_has_processes_or_one_slot_is_not(pool: str, cores: float, 
 
 def loop(cores: float, late: float) -> Step:
     step = working(busy=1.0, per_s=100)
-    return lambda second: {**step(second), "loop": LoopPicture(cores * second, late * second)}
+    return lambda second: {**step(second), "loop": LoopSnapshot(cores * second, late * second)}
 
 
 def test_coroutines_that_compute_are_bound_by_their_event_loop() -> None:
@@ -227,14 +232,26 @@ def test_a_breaker_that_tries_or_pauses_says_so(state: str, says: str) -> None:
     assert (cause.kind, says in cause.sentence) == ("breaker_open", True)
 
 
-POISON = ToldFailing(ORDERS, 17, "anna", 12, "ValueError: no account", behind=400)
+def failing(offset: int, key: str, attempts: int, error: str, behind: int) -> FailingRecord:
+    return FailingRecord(
+        topic=ORDERS.topic,
+        partition=ORDERS.partition,
+        offset=offset,
+        key=key,
+        attempts=attempts,
+        error=error,
+        behind=behind,
+    )
+
+
+POISON = failing(17, "anna", 12, "ValueError: no account", behind=400)
 
 
 def test_under_block_the_record_is_named_that_holds_its_key_up_and_no_key_is_blamed() -> None:
-    other = ToldFailing(ORDERS, 900, "hugo", 3, "ValueError: x", behind=2)
+    other = failing(900, "hugo", 3, "ValueError: x", behind=2)
     fields: dict[str, Any] = {"longest_line": 400, "hottest_key": "anna", "hovering_s": 40.0}
-    held = partition(lag=None, open=500, failed=2, blocking=(other, POISON), **fields)
-    step = working(busy=0.01, per_s=0, partitions=[held])
+    held = partition(lag=None, open=500, failed=2, **fields)
+    step = working(busy=0.01, per_s=0, partitions=[held], blocking=(other, POISON))
     (cause,) = diagnose([evidence(step, ordering="key", blocks=True)]).causes
     assert (cause.kind, cause.partition) == ("poison_record", ORDERS)
     for said in (
@@ -250,12 +267,13 @@ def test_under_block_the_record_is_named_that_holds_its_key_up_and_no_key_is_bla
 def test_a_retry_that_gets_over_it_is_no_poison() -> None:
     def step(second: int) -> dict[str, Any]:
         blocking = (POISON,) if second else ()
-        held = partition(lag=None, open=500, failed=1, blocking=blocking, longest_line=400)
-        return working(busy=0.01, per_s=50, partitions=[held])(second)
+        held = partition(lag=None, open=500, failed=1, longest_line=400)
+        return working(busy=0.01, per_s=50, partitions=[held], blocking=blocking)(second)
 
     assert "poison_record" not in found(evidence(step, ordering="key", blocks=True))
-    held = partition(lag=None, open=500, failed=1, blocking=(POISON,), longest_line=400)
-    overtakes = evidence(working(busy=0.01, per_s=50, partitions=[held]), ordering="key")
+    held = partition(lag=None, open=500, failed=1, longest_line=400)
+    step_overtaken = working(busy=0.01, per_s=50, partitions=[held], blocking=(POISON,))
+    overtakes = evidence(step_overtaken, ordering="key")
     assert "poison_record" not in found(overtakes)
 
 
@@ -294,11 +312,12 @@ STACK = """
 
 def hovering(seconds: float, **more: Any) -> Evidence:
     held = partition(lag=100, open=1, hovering_s=seconds, **more.pop("held", {}))
-    return evidence(lambda _: {"partitions": (held,), "finished": 7, **more})
+    return evidence(lambda _: {"partitions": (held,), "processed": 7, **more})
 
 
 def test_a_start_cell_that_hovers_and_where_its_call_stands() -> None:
-    cause = the_cause(hovering(31.0, calls=(call(3.0), call(31.0, stack=STACK))), "hovering")
+    calls_of_it = (call(3.0, offset=18), call(31.0))
+    cause = the_cause(hovering(31.0, calls=calls_of_it, stacks=[stack(STACK)]), "hovering")
     assert cause.partition == ORDERS
     assert "no progress for 31 s: offset 17 has been running for 31 s (attempt 2)" in cause.sentence
     assert 'it stands at File "/app/shop.py", line 12, in charge;' in cause.sentence
@@ -448,7 +467,7 @@ def test_one_of_several_processes_is_told_apart() -> None:
 
 
 def test_the_fields_of_json_are_stable() -> None:
-    seen = hovering(31.0, calls=(call(31.0, stack=STACK),))
+    seen = hovering(31.0, calls=(call(31.0),), stacks=[stack(STACK)])
     plain = json.loads(json.dumps(diagnose([seen], notes=["a note"]).as_json()))
     assert plain.keys() == {"ok", "causes", "well", "notes"}
     (cause,) = plain["causes"]

@@ -6,19 +6,20 @@ import attrs
 import pytest
 
 from tests.engine.support import Driven, notes
-from window_consumer.admin.client import ToldWorker
 from window_consumer.admin.doctor.samples import look_at
 from window_consumer.admin.doctor.scraped import looks_at
-from window_consumer.engine.snapshot import (
-    LoopPicture,
-    Snapshot,
-    picture,
+from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import (
+    LoopSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.metrics.exposition import exposition
 from window_consumer.metrics.measures import Measures
+from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 
-def a_picture() -> Snapshot:
+def a_picture() -> WindowsSnapshot:
     driven = Driven(slots=2, ordering="key", window_cells=4, cell_records=10)
     driven.engine.on_log_ends(dict.fromkeys(driven.engine.partitions, 40))
     driven.deliver(*notes(*range(16), keys=[b"hot"] * 15 + [b'"\\\n']))
@@ -28,28 +29,44 @@ def a_picture() -> Snapshot:
     for slice_ in driven.out:
         driven.claim(slice_, 1)
     driven.engine.note_change(driven.now)
-    seen = picture(driven.engine, driven.now + 2.0, driven.wall_ms)
-    return attrs.evolve(seen, loop=LoopPicture(3.5, 1.25))
+    seen = take_snapshot(driven.engine, driven.now + 2.0, driven.wall_ms)
+    return attrs.evolve(seen, loop=LoopSnapshot(3.5, 1.25))
+
+
+def a_worker(windows: WindowsSnapshot | None, *, is_ready: bool = True) -> WorkerSnapshot:
+    return WorkerSnapshot(
+        name="charge", process="2", phase="running", is_ready=is_ready, windows=windows
+    )
 
 
 def test_both_ways_show_the_same() -> None:
     seen = a_picture()
-    measures = Measures("charge", "shop", "key", True, 0.1, seen.counters, seen)
+    measures = Measures(a_worker(seen), seen.counters, "key")
     (scraped,) = looks_at(exposition([measures], common={"process": "2"}), 7.0)
-    told = look_at(ToldWorker("charge", "2", "running", True, seen, None, None), 7.0)
-    partitions = [attrs.evolve(each, hottest_key=None) for each in told.partitions]
-    told = attrs.evolve(told, calls=(), running_s=None, changes_s=(), partitions=tuple(partitions))
-    told = attrs.evolve(told, breaker=scraped.breaker)
-    assert scraped.partitions[0].unread == 24
-    assert scraped.rebalances == 1
-    assert scraped == told
+    told = look_at(a_worker(seen), 7.0)
+    assert scraped.worker == attrs.evolve(told.worker, windows=scraped.windows)
+    assert (scraped.running, scraped.running_s) == (told.running, None)
+    for name in ("slots", "durations", "loop", "cannot_write"):
+        assert getattr(scraped.windows, name) == getattr(told.windows, name)
+    assert scraped.windows.breaker.state == told.windows.breaker.state
+    for name in ("finished", "rebalances", "commits", "commits_s"):
+        assert getattr(scraped.windows.counters, name) == getattr(told.windows.counters, name)
+    assert scraped.windows.partitions == tuple(map(as_metrics_say, told.windows.partitions))
+    assert scraped.windows.partitions[0].unread == 24
+    assert scraped.windows.counters.rebalances == 1
+
+
+def as_metrics_say(each: PartitionSnapshot) -> PartitionSnapshot:
+    """What no metric says is left out."""
+    said = attrs.evolve(each, cells=(), capacity_cells=0, bytes=0, row="", slid=0)
+    return attrs.evolve(said, next_offset=0, hottest_key=None, first_open=None)
 
 
 def test_a_worker_that_is_not_there_is_seen_as_such() -> None:
-    measures = Measures("charge", "shop", "key", False, 0.1, a_picture().counters, None)
+    measures = Measures(a_worker(None, is_ready=False), a_picture().counters, "key")
     (scraped,) = looks_at(exposition([measures]), 7.0)
-    assert not scraped.is_ready
-    assert scraped.partitions == ()
+    assert not scraped.worker.is_ready
+    assert scraped.windows.partitions == ()
 
 
 @pytest.mark.parametrize("text", ["", "<html>", 'up{job="node"} 1\n', "a{ 1"])

@@ -6,10 +6,8 @@ import pytest
 
 from tests.engine.laddered import RETRIED_LATER, Laddered
 from tests.engine.support import ORDERS, Driven, Note, spent_after
-from window_consumer.engine.lag import (
-    Lag,
-    lag_of,
-)
+from window_consumer.engine.lag import lag_of
+from window_consumer.engine.windows_snapshot import Lag
 from window_consumer.model.record import TopicPartition
 
 WALL_MS = 1_700_000_000_000

@@ -3,14 +3,16 @@ from __future__ import annotations
 from tests.engine.support import ORDERS, Driven, notes
 from window_consumer.engine.snapshot import (
     SHOWN_HOVERING_S,
+    take_snapshot,
+)
+from window_consumer.engine.windows_snapshot import (
     CellState,
-    PartitionPicture,
-    picture,
+    PartitionSnapshot,
 )
 
 
-def window_of(driven: Driven) -> PartitionPicture:
-    (partition,) = picture(driven.engine, driven.now, 0).partitions
+def window_of(driven: Driven) -> PartitionSnapshot:
+    (partition,) = take_snapshot(driven.engine, driven.now, 0).partitions
     return partition
 
 
@@ -42,7 +44,7 @@ def test_a_picture_counts_what_is_open_and_what_runs() -> None:
     window = window_of(driven)
     assert (window.next_offset, window.open, window.capacity_cells) == (0, 1, 4)
     assert (window.first_open, window.row, window.slid) == (0, "rd", 0)
-    (call,) = picture(driven.engine, driven.now, 0).calls
+    (call,) = take_snapshot(driven.engine, driven.now, 0).calls
     assert (call.offset, call.attempt) == (0, 1)
 
 
@@ -65,7 +67,7 @@ def test_a_cell_is_as_old_as_its_first_record() -> None:
 
 def test_a_picture_stays_as_it_was_taken() -> None:
     driven = two_cells_of_which_the_second_is_done()
-    before = picture(driven.engine, driven.now, 0)
+    before = take_snapshot(driven.engine, driven.now, 0)
     driven.finish_all()
     assert before.counters.processed == 3
     assert driven.engine.counters.processed == 4
@@ -73,10 +75,10 @@ def test_a_picture_stays_as_it_was_taken() -> None:
 
 def test_the_breaker_is_closed_since_the_beginning_and_not_since_the_clock_began() -> None:
     driven = Driven(slots=1)
-    assert picture(driven.engine, driven.now, 0).breaker.seconds == 0.0
+    assert take_snapshot(driven.engine, driven.now, 0).breaker.seconds == 0.0
     driven.tick()
     driven.tick(7.0)
-    assert picture(driven.engine, driven.now, 0).breaker.seconds == 7.0
+    assert take_snapshot(driven.engine, driven.now, 0).breaker.seconds == 7.0
 
 
 def test_a_key_behind_whose_records_others_wait_is_shown_shortened() -> None:

@@ -20,7 +20,7 @@ from window_consumer.engine.guards.stalls import StallRules
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.retry_topics import Level
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.snapshot import picture
+from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.model.errors import StalledError
 from window_consumer.model.headers import Reason
 
@@ -467,5 +467,5 @@ def test_the_attempt_of_a_copy_counts_the_calls_of_all_hops() -> None:
     driven.claim(slice_, 1)
     (stalled,) = driven.tick(11.0).stalled
     assert stalled.attempt == 4
-    (call,) = picture(driven.engine, driven.now, driven.wall_ms).calls
+    (call,) = take_snapshot(driven.engine, driven.now, driven.wall_ms).calls
     assert call.attempt == 4

@@ -9,9 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from attrs import evolve
 
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import StartStoppedError
 from window_consumer.runtime.running import Running
+from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 
 class SlowToStart:
@@ -53,11 +56,12 @@ class Meeting:
         self.name = name
         self._both = both
 
-    def snapshot(self, timeout_s: float) -> object | None:
+    def snapshot(self, timeout_s: float) -> WorkerSnapshot:
+        seen = WorkerSnapshot(name=self.name)
         with contextlib.suppress(threading.BrokenBarrierError):
             self._both.wait(timeout_s)
-            return self.name
-        return None
+            return evolve(seen, windows=WindowsSnapshot((), ()))
+        return seen
 
 
 def test_workers_are_looked_at_together_so_that_none_waits_for_those_that_do_not_answer() -> None:

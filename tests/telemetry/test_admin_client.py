@@ -57,14 +57,14 @@ def test_a_worker_tells_its_windows() -> None:
         (found,) = ask(AdminAddress.parse(worker.url), Access()).workers
     assert (found.name, found.phase, found.is_ready) == ("charge", "running", True)
     assert (found.busy_ratio, found.time_to_drain_s) == (0.25, 90.0)
-    assert found.snapshot == a_snapshot()
+    assert found.windows == a_snapshot()
 
 
 def test_who_stands_still_never_drains_although_json_has_no_infinity() -> None:
     standing = told(time_to_drain_s=None, stands_still=True)
     with fake_worker(standing) as worker:
         (found,) = ask(AdminAddress.parse(worker.url), Access()).workers
-    assert found.time_to_drain_s == float("inf")
+    assert found.drain_s == float("inf")
 
 
 def why(url: str, access: Access | None = None, timeout_s: float = 5.0) -> str:
@@ -117,7 +117,7 @@ def test_who_answers_something_else_is_no_worker(fields: object) -> None:
 def test_a_worker_whose_poll_thread_is_silent_is_told_of_without_a_picture() -> None:
     with fake_worker(told(snapshot=None) | {"workers": [{"name": "charge"}]}) as worker:
         (found,) = ask(AdminAddress.parse(worker.url), Access()).workers
-    assert found.snapshot is None
+    assert found.windows is None
     assert not found.is_ready
 
 

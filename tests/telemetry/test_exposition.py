@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
@@ -19,7 +18,7 @@ from window_consumer.engine.scheduling.adaptive_concurrency import (
     LimitCause,
     LimitRules,
 )
-from window_consumer.engine.snapshot import picture
+from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.metrics.catalog import METRICS
 from window_consumer.metrics.exposition import (
     exposition,
@@ -37,6 +36,7 @@ from window_consumer.metrics.metric import (
     Metric,
     MetricKind,
 )
+from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 
 def measures(worker: str = "charge", **more: Any) -> Measures:
@@ -45,17 +45,17 @@ def measures(worker: str = "charge", **more: Any) -> Measures:
     driven.tick()
     driven.finish(driven.out[0])
     driven.engine.counters.dead_by["EXPIRED"] += 2
-    given = {"picture": picture(driven.engine, driven.now, driven.wall_ms), **more}
-    return Measures(
-        worker, "shop", "key", ready=True, silent_s=0.25, counters=driven.engine.counters, **given
-    )
+    windows = more.pop("windows", take_snapshot(driven.engine, driven.now, driven.wall_ms))
+    seen = WorkerSnapshot(name=worker, group="shop", is_ready=True, silent_s=0.25, windows=windows)
+    return Measures(seen, driven.engine.counters, "key", **more)
 
 
 def test_with_auto_it_is_told_what_was_found_best_and_why() -> None:
     limited = Driven(slots=8, limit=LimitRules(lower=2))
     limited.engine.counters.limit_changes[LimitCause.SLOWER_CALLS] += 3
-    shown = picture(limited.engine, limited.now, limited.wall_ms)
-    told = samples(exposition([attrs.evolve(measures(), picture=shown, counters=shown.counters)]))
+    shown = take_snapshot(limited.engine, limited.now, limited.wall_ms)
+    limited_measures = attrs.evolve(measures(windows=shown), counters=shown.counters)
+    told = samples(exposition([limited_measures]))
     name = "window_consumer_concurrency_"
     assert told[f'{name}settled{{worker="charge"}}'] == 8
     changes = {key: value for key, value in told.items() if key.startswith(f"{name}changes_total")}
@@ -158,7 +158,7 @@ def test_what_would_break_a_line_is_escaped() -> None:
 
 
 def test_without_a_picture_what_only_the_poll_thread_knows_is_left_out() -> None:
-    text = exposition([measures(picture=None)])
+    text = exposition([measures(windows=None)])
     assert "window_consumer_records_processed_total" in text
     assert "window_consumer_partition" not in text
 
@@ -185,5 +185,6 @@ def test_the_metrics_page_is_what_the_list_says() -> None:
 
 
 def test_what_takes_for_ever_is_infinite_for_prometheus() -> None:
-    text = exposition([attrs.evolve(measures(), time_to_drain_s=math.inf)])
+    made = measures()
+    text = exposition([attrs.evolve(made, snapshot=attrs.evolve(made.snapshot, stands_still=True))])
     assert re.search(r"^window_consumer_time_to_drain_seconds\{.*\} \+Inf$", text, re.MULTILINE)

@@ -7,17 +7,15 @@ import math
 import pytest
 
 from tests.engine.support import ORDERS, Driven, notes
-from window_consumer.engine.snapshot import (
-    Snapshot,
-    picture,
-)
+from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.trend import (
     Sample,
     Trend,
 )
 
 
-def snapshot(log_end: int | None, slots: int = 4) -> Snapshot:
+def snapshot(log_end: int | None, slots: int = 4) -> WindowsSnapshot:
     driven = Driven(slots=slots)
     driven.deliver(*notes(0))
     driven.tick()
@@ -25,7 +23,7 @@ def snapshot(log_end: int | None, slots: int = 4) -> Snapshot:
     driven.tick()
     if log_end is not None:
         driven.engine.on_log_ends({ORDERS: log_end})
-    return picture(driven.engine, driven.now, driven.wall_ms)
+    return take_snapshot(driven.engine, driven.now, driven.wall_ms)
 
 
 def trend(*samples: Sample) -> Trend:
@@ -72,5 +70,5 @@ def test_a_call_that_still_runs_keeps_its_slot_busy() -> None:
     driven.tick()
     driven.claim(driven.out[0])
     driven.now += 30.0
-    found = picture(driven.engine, driven.now, driven.wall_ms)
-    assert Sample.of(0.0, found.counters, found).busy_s == pytest.approx(30.0)
+    found = take_snapshot(driven.engine, driven.now, driven.wall_ms)
+    assert Sample.of(0.0, found).busy_s == pytest.approx(30.0)

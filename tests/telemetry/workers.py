@@ -10,16 +10,14 @@ from typing import Any
 from attrs import define
 
 from tests.engine.support import Driven, notes
-from window_consumer.admin.snapshots import plain
-from window_consumer.engine.snapshot import (
-    Snapshot,
-    picture,
-)
+from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.health import Answer
 from window_consumer.metrics.http_server import HttpServer
+from window_consumer.runtime.worker_snapshot import to_json
 
 
-def a_snapshot() -> Snapshot:
+def a_snapshot() -> WindowsSnapshot:
     """Two cells, of which the first one hovers: one call runs for three seconds."""
     driven = Driven(slots=8, window_cells=4, cell_records=2)
     driven.deliver(*notes(0, 1, 2, 3))
@@ -30,10 +28,12 @@ def a_snapshot() -> Snapshot:
         else:
             driven.finish(slice_)
     driven.tick(3.0)
-    return picture(driven.engine, driven.now, driven.wall_ms)
+    return take_snapshot(driven.engine, driven.now, driven.wall_ms)
 
 
-def told(snapshot: Snapshot | None = None, name: str = "charge", **more: Any) -> dict[str, Any]:
+def told(
+    snapshot: WindowsSnapshot | None = None, name: str = "charge", **more: Any
+) -> dict[str, Any]:
     """What a process with one worker answers."""
     worker = {
         "name": name,
@@ -41,7 +41,7 @@ def told(snapshot: Snapshot | None = None, name: str = "charge", **more: Any) ->
         "phase": "running",
         "ready": True,
         "slots": 8,
-        "snapshot": plain(snapshot or a_snapshot()),
+        "snapshot": to_json(snapshot or a_snapshot()),
         "busy_ratio": 0.25,
         "time_to_drain_s": 90.0,
         **more,

@@ -8,48 +8,35 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import time_ns
 from typing import Any, Final, Protocol
 
 import attrs
-from attrs import frozen
+from attrs import evolve, frozen
 
 from window_consumer.admin.frames import worker_frame
 from window_consumer.admin.history import History
 from window_consumer.admin.interventions import intervene
 from window_consumer.admin.shown_records import ShownRecords
-from window_consumer.admin.snapshots import plain
 from window_consumer.config.sections.mask import MaskRules
-from window_consumer.engine.cell_details import (
-    CellDetails,
-    Failing,
-    blocking,
-    cell_details,
-    failing,
-    held_message,
-    number_of,
-)
-from window_consumer.engine.engine import Engine
+from window_consumer.engine.cell_details import Failing
 from window_consumer.engine.guards.interventions import (
     Intervention,
     Verdict,
 )
-from window_consumer.engine.snapshot import (
-    CallPicture,
-    Snapshot,
-    picture,
-)
-from window_consumer.model.protocols import Clock
-from window_consumer.model.record import (
-    Message,
-    TopicPartition,
-)
-from window_consumer.runtime.poll_loop import Phase
+from window_consumer.engine.windows_snapshot import CallSnapshot
+from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.inspection import FailedRecords
 from window_consumer.runtime.running import Running
-from window_consumer.runtime.stack_dump import Place as Standing
 from window_consumer.runtime.stack_dump import Places
 from window_consumer.runtime.worker import Worker
+from window_consumer.runtime.worker_snapshot import (
+    CallStack,
+    FailingRecord,
+    WorkerSnapshot,
+    to_json,
+)
 
 ANSWER_S: Final = 1.0
 """A poll thread that takes longer is shown as silent."""
@@ -134,15 +121,15 @@ class BoardOfWorkers:
     def look(self) -> None:
         """Take a sample of each worker, for the charts; to be called every ``history.EVERY_S``."""
         for worker in self._workers:
-            seen = worker.snapshot(ANSWER_S, cells=False)
-            if seen is not None:
+            windows = worker.snapshot(ANSWER_S, cells=False).windows
+            if windows is not None:
                 with self._lock:
-                    self._history_of(worker).add(now_ms(), seen)
+                    self._history_of(worker).add(now_ms(), windows)
 
     def windows(self, *, stacks: bool, history: bool) -> dict[str, Any]:
         """Return everything about all workers, as ``/api/windows`` tells it."""
-        workers = [self._fields(worker, stacks=stacks, history=history) for worker in self._workers]
-        return {"process": self._process, "time": now_ms(), "workers": workers}
+        workers = [self._seen(worker, stacks=stacks, history=history) for worker in self._workers]
+        return {"process": self._process, "time": now_ms(), "workers": list(map(to_json, workers))}
 
     def frame(self, since: int) -> dict[str, Any]:
         """Return what the page shows, with the samples that are later than ``since``."""
@@ -155,53 +142,29 @@ class BoardOfWorkers:
         seen = worker.snapshot(ANSWER_S, cells=False)
         with self._lock:
             past = self._history_of(worker)
-            fields = {
-                **self._head(worker),
-                "busy_ratio": past.busy_ratio(),
-                **past.drain(seen),
-                "samples": past.after(since),
-            }
-        return fields | ({} if seen is None else worker_frame(seen))
+            seen = evolve(past.added_to(seen), process=self._process, history=past.after(since))
+        return worker_frame(seen)
 
     def cell(self, at: CellPlace) -> dict[str, Any] | None:
         """Return one cell with its records and running calls, None where it is not there."""
         worker = self._worker(at.worker)
         if worker is None:
             return None
-
-        def ask(engine: Engine, clock: Clock) -> tuple[CellDetails, Snapshot] | None:
-            now = clock.now()
-            number = at.number
-            if at.offset is not None:
-                number = number_of(engine, at.partition, at.offset)
-            if number is None:
-                return None
-            found = cell_details(engine, at.partition, number, now)
-            return None if found is None else (found, picture(engine, now, 0.0, cells=False))
-
-        answer = worker.loop.ask(ask, ANSWER_S)
+        answer = worker.inspect.cell(at.partition, at.number, at.offset, ANSWER_S)
         if answer is None:
             return None
-        found, seen = answer
-        places = worker.places()
-        calls = [
-            self._call(call, places.of(call))
-            for call in seen.calls
-            if call.name == at.partition and found.first_offset <= call.offset <= found.last_offset
-        ]
+        found, running = answer
+        calls = self._stacks(running, worker.places())
         records = self._shown.records(at.partition.topic, found.source, found.records)
-        return attrs.asdict(found, recurse=False) | {"records": records, "calls": calls}
+        details = attrs.asdict(found, recurse=False)
+        return details | {"records": to_json(records), "calls": to_json(calls)}
 
     def value(self, at: CellPlace) -> dict[str, Any] | None:
         """Return the value of one record, None where it is not held."""
         worker, offset = self._worker(at.worker), at.offset
         if worker is None or offset is None:
             return None
-
-        def ask(engine: Engine, _: Clock) -> tuple[Message, str] | None:
-            return held_message(engine, at.partition, offset)
-
-        held = worker.loop.ask(ask, ANSWER_S)
+        held = worker.inspect.message(at.partition, offset, ANSWER_S)
         return None if held is None else self._shown.value(*held)
 
     def halt(self, at: Place, *, halted: bool) -> bool | None:
@@ -219,70 +182,57 @@ class BoardOfWorkers:
     def _worker(self, name: str) -> Worker | None:
         return next((each for each in self._workers if each.name == name), None)
 
-    def _fields(self, worker: Worker, *, stacks: bool, history: bool) -> dict[str, Any]:
+    def _seen(self, worker: Worker, *, stacks: bool, history: bool) -> WorkerSnapshot:
+        """Return what may be told of a worker; the poll thread is asked twice."""
         seen = worker.snapshot(ANSWER_S)
-        told = seen and self._shown.snapshot(seen, worker.setup.told_key)
-        records = [] if seen is None else self._records(worker, failing)
-        blocks = [] if seen is None else self._records(worker, blocking)
         with self._lock:
             past = self._history_of(worker)
-            fields = {
-                **self._head(worker),
-                "slots": worker.setup.engine.slots,
-                "snapshot": None if told is None else plain(told),
-                "failing": records,
-                "blocking": blocks,
-                "busy_ratio": past.busy_ratio(),
-                **past.drain(seen),
-                "history": list(past.samples) if history else [],
-            }
-        if stacks and seen is not None:
-            fields["stacks"] = self._stacks(seen, worker.places())
-        return fields
+            samples = list(past.samples) if history else ()
+            seen = evolve(past.added_to(seen), process=self._process, history=samples)
+        if seen.windows is None:
+            return seen
+        failed = worker.inspect.failed(ANSWER_S) or FailedRecords()
+        return evolve(
+            seen,
+            windows=self._shown.snapshot(seen.windows, worker.setup.told_key),
+            failing=self._failing(failed.failing),
+            blocking=self._failing(failed.blocking),
+            stacks=self._stacks(seen.windows.calls, worker.places()) if stacks else None,
+        )
 
-    def _records(
-        self, worker: Worker, look: Callable[[Engine, float], list[Failing]]
-    ) -> list[dict[str, Any]]:
-        found = worker.loop.ask(lambda engine, clock: look(engine, clock.now()), ANSWER_S) or []
+    def _failing(self, found: Sequence[Failing]) -> list[FailingRecord]:
         return [
-            {"topic": each.name.topic, "partition": each.name.partition, **record}
+            FailingRecord(
+                topic=each.name.topic,
+                partition=each.name.partition,
+                **attrs.asdict(record, recurse=False),
+            )
             for each in found
             for record in self._shown.records(
                 each.name.topic, each.source, each.records, len(found)
             )
         ]
 
-    def _head(self, worker: Worker) -> dict[str, Any]:
-        loop = worker.loop
-        return {
-            "process": self._process,
-            "name": worker.name,
-            "group": worker.setup.origin.group,
-            "handlers": worker.setup.origin.handler.split(","),
-            "phase": loop.phase.value,
-            "ready": loop.phase is Phase.RUNNING and loop.in_group,
-            "silent_s": loop.silent_s,
-        }
+    def _stacks(self, calls: Iterable[CallSnapshot], places: Places) -> list[CallStack]:
+        return [self._stack(call, places) for call in calls]
 
-    def _stacks(self, seen: Snapshot, places: Places) -> list[dict[str, Any]]:
-        return [self._call(call, places.of(call)) for call in seen.calls]
-
-    def _call(self, call: CallPicture, place: Standing) -> dict[str, Any]:
-        return {
-            "topic": call.name.topic,
-            "partition": call.name.partition,
-            "offset": call.offset,
-            "attempt": call.attempt,
-            "seconds": call.seconds,
-            "abandoned": call.abandoned,
-            "process": place.process,
-            "stack": self._mask(place.stack),
-        }
+    def _stack(self, call: CallSnapshot, places: Places) -> CallStack:
+        place = places.of(call)
+        return CallStack(
+            topic=call.name.topic,
+            partition=call.name.partition,
+            offset=call.offset,
+            attempt=call.attempt,
+            seconds=call.seconds,
+            abandoned=call.abandoned,
+            process=place.process,
+            stack=self._mask(place.stack),
+        )
 
     def _history_of(self, worker: Worker) -> History:
         history = self._histories.get(worker.name)
         if history is None:
-            history = self._histories[worker.name] = History(worker.setup.engine.slots)
+            history = self._histories[worker.name] = History()
         return history
 
     @property

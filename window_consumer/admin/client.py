@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import math
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -14,21 +13,22 @@ from urllib.parse import SplitResult, urlsplit
 
 from attrs import field, frozen
 
-from window_consumer.admin.snapshots import snapshot_of
-from window_consumer.engine.snapshot import Snapshot
 from window_consumer.model.errors import (
     RunError,
     UsageError,
 )
-from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.worker_snapshot import (
+    WorkerSnapshot,
+    from_json,
+)
 
 DEFAULT_PORT: Final = 8090
 WINDOWS: Final = "/api/windows"
 PATIENCE_S: Final = 3.0
-"""A worker takes its pictures within a second."""
+"""A worker takes its snapshots within a second."""
 
 _LARGEST: Final = 64 * 2**20
-"""A picture of 1,000 full windows has some 60 MB; who sends more is no worker."""
+"""A snapshot of 1,000 full windows has some 60 MB; who sends more is no worker."""
 
 
 class AskError(RunError):
@@ -108,54 +108,10 @@ class Access:
 
 
 @frozen
-class ToldWorker:
-    """What a process tells of one of its workers."""
-
-    name: str
-    process: str
-    """Which of several processes that answer at one address; empty where there is one."""
-    phase: str
-    is_ready: bool
-    snapshot: Snapshot | None
-    """None where its poll thread did not answer in time."""
-    busy_ratio: float | None
-    time_to_drain_s: float | None
-    """Infinity where it stands still; None while unknown."""
-    stacks: tuple[ToldCall, ...] = ()
-    """Of running calls, where they were asked for."""
-    blocking: tuple[ToldFailing, ...] = ()
-    """Those of each partition that began to fail first, and hold up their lanes."""
-
-
-@frozen
-class ToldCall:
-    """Where a running call stands."""
-
-    name: TopicPartition
-    offset: int
-    stack: str
-
-
-@frozen
-class ToldFailing:
-    """A record that has failed and has no outcome yet."""
-
-    name: TopicPartition
-    offset: int
-    key: str | None
-    """As far as it may be told."""
-    attempts: int
-    error: str
-    """Class and message of its last failure, as far as they may be told."""
-    behind: int = 0
-    """How many records of its lane wait for it."""
-
-
-@frozen
 class Told:
     """What an address has answered."""
 
-    workers: tuple[ToldWorker, ...]
+    workers: tuple[WorkerSnapshot, ...]
     answer: Mapping[str, Any] = field(repr=False)
     """As it came, for who wants JSON."""
     missing: tuple[str, ...] = ()
@@ -242,48 +198,10 @@ def _refusal(status: int, *, with_token: bool) -> str:
 def _read(address: AdminAddress, text: bytes) -> Told:
     try:
         answer = json.loads(text)
-        workers = tuple(_worker(each) for each in answer["workers"])
+        workers = from_json(answer["workers"], tuple[WorkerSnapshot, ...])
         missing = tuple(map(str, answer.get("missing") or ()))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise AskError(
             f"{address}: whatever answers there is not a worker, or one of another version"
         ) from error
     return Told(workers, answer, missing)
-
-
-def _worker(fields: Mapping[str, Any]) -> ToldWorker:
-    snapshot = fields.get("snapshot")
-    return ToldWorker(
-        name=str(fields["name"]),
-        process=str(fields.get("process") or ""),
-        phase=str(fields.get("phase", "")),
-        is_ready=bool(fields.get("ready")),
-        snapshot=None if snapshot is None else snapshot_of(snapshot),
-        busy_ratio=_figure(fields.get("busy_ratio")),
-        time_to_drain_s=math.inf
-        if fields.get("stands_still")
-        else _figure(fields.get("time_to_drain_s")),
-        stacks=tuple(map(_call, fields.get("stacks") or ())),
-        blocking=tuple(map(_failing, fields.get("blocking") or ())),
-    )
-
-
-def _call(fields: Mapping[str, Any]) -> ToldCall:
-    name = TopicPartition(str(fields["topic"]), int(fields["partition"]))
-    return ToldCall(name, int(fields["offset"]), str(fields["stack"]))
-
-
-def _failing(fields: Mapping[str, Any]) -> ToldFailing:
-    key = fields.get("key")
-    return ToldFailing(
-        TopicPartition(str(fields["topic"]), int(fields["partition"])),
-        int(fields["offset"]),
-        None if key is None else str(key),
-        int(fields.get("attempts") or 0),
-        str(fields.get("error") or ""),
-        int(fields.get("behind") or 0),
-    )
-
-
-def _figure(value: Any) -> float | None:
-    return None if value is None else float(value)

@@ -4,26 +4,44 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from window_consumer.engine.snapshot import (
-    PartitionPicture,
-    Snapshot,
+from window_consumer.engine.windows_snapshot import (
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
+from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 MOST_CALLS: Final = 12
 """The longest calls that run; all of them are in ``/api/windows``."""
 
 
-def worker_frame(picture: Snapshot) -> dict[str, Any]:
-    """Return what changes all the time, of one worker."""
-    did, breaker, limit = picture.counters, picture.breaker, picture.limit
-    calls = sorted(picture.calls, key=lambda call: -call.seconds)[:MOST_CALLS]
+def worker_frame(seen: WorkerSnapshot) -> dict[str, Any]:
+    """Return what changes all the time, of one worker; of one that is silent, who it is."""
+    fields = {
+        "process": seen.process,
+        "name": seen.name,
+        "group": seen.group,
+        "handlers": list(seen.handlers),
+        "phase": seen.phase,
+        "ready": seen.is_ready,
+        "silent_s": seen.silent_s,
+        "busy_ratio": seen.busy_ratio,
+        "time_to_drain_s": seen.time_to_drain_s,
+        "stands_still": seen.stands_still,
+        "samples": list(seen.history),
+    }
+    return fields | ({} if seen.windows is None else _windows_frame(seen.windows))
+
+
+def _windows_frame(windows: WindowsSnapshot) -> dict[str, Any]:
+    did, breaker, limit = windows.counters, windows.breaker, windows.limit
+    calls = sorted(windows.calls, key=lambda call: -call.seconds)[:MOST_CALLS]
     return {
-        "halted": picture.halted,
-        "slots": picture.slots,
-        "busy": min(picture.slots, sum(not call.abandoned for call in picture.calls)),
-        "abandoned": picture.abandoned,
+        "halted": windows.halted,
+        "slots": windows.slots,
+        "busy": windows.busy,
+        "abandoned": windows.abandoned,
         "limit": None if limit is None else {"now": limit.limit, "why": limit.why},
-        "cost_s": picture.cost_s,
+        "cost_s": windows.cost_s,
         "breaker": {
             "state": breaker.state.value,
             "failed": breaker.failed,
@@ -41,7 +59,7 @@ def worker_frame(picture: Snapshot) -> dict[str, Any]:
             "dropped": did.dropped,
             "expired": did.expired,
         },
-        "partitions": [_partition_frame(each) for each in picture.partitions],
+        "partitions": [_partition_frame(each) for each in windows.partitions],
         "calls": [
             {
                 "topic": call.name.topic,
@@ -56,7 +74,7 @@ def worker_frame(picture: Snapshot) -> dict[str, Any]:
     }
 
 
-def _partition_frame(each: PartitionPicture) -> dict[str, Any]:
+def _partition_frame(each: PartitionSnapshot) -> dict[str, Any]:
     return {
         "topic": each.name.topic,
         "partition": each.name.partition,

@@ -64,6 +64,6 @@ def intervene(
         verdict = worker.intervene(name, offset, wanted)
     while verdict is Verdict.LEAVING and monotonic() < until:
         sleep(_AGAIN_S)
-        if worker.loop.ask(lambda engine, _: engine.interventions.is_finished(name, offset), 1.0):
+        if worker.inspect.is_finished(name, offset, 1.0):
             verdict = Verdict.DEAD_LETTERED
     return verdict

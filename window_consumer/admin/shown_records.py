@@ -13,9 +13,9 @@ from attrs import evolve, frozen
 
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.engine.cell_details import RecordDetails
-from window_consumer.engine.snapshot import (
-    PartitionPicture,
-    Snapshot,
+from window_consumer.engine.windows_snapshot import (
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.record import Message
@@ -30,6 +30,7 @@ from window_consumer.model.record_contents import (
 )
 from window_consumer.model.redaction import MASKED
 from window_consumer.runtime.context import ToldKey
+from window_consumer.runtime.worker_snapshot import RecordSnapshot
 
 MOST_OF_A_KEY: Final = 200
 MOST_HEADERS: Final = 32
@@ -64,7 +65,7 @@ class ShownRecords:
 
     def records(
         self, topic: str, source: str, records: Sequence[RecordDetails], lists: int = 1
-    ) -> list[dict[str, Any]]:
+    ) -> list[RecordSnapshot]:
         """Return what is told of records that lie in a topic; never their values.
 
         ``source`` is the topic that they came from. ``lists`` is how many such are told together.
@@ -103,10 +104,10 @@ class ShownRecords:
         text = self.mask(text if form == "hidden" else mask.text(text))[:MOST_OF_A_VALUE]
         return {"form": form, "bytes": size, "text": text, "is_cut": is_cut}
 
-    def snapshot(self, picture: Snapshot, told_key: ToldKey) -> Snapshot:
-        """Return a picture of a worker without the keys that must not be told."""
+    def snapshot(self, windows: WindowsSnapshot, told_key: ToldKey) -> WindowsSnapshot:
+        """Return a worker's windows without the keys that must not be told."""
 
-        def told(each: PartitionPicture) -> PartitionPicture:
+        def told(each: PartitionSnapshot) -> PartitionSnapshot:
             key = each.hottest_key
             if key is None:
                 return each
@@ -118,9 +119,9 @@ class ShownRecords:
                 return evolve(each, hottest_key=MASKED)
             return evolve(each, hottest_key=self.mask(key))
 
-        return evolve(picture, partitions=tuple(map(told, picture.partitions)))
+        return evolve(windows, partitions=tuple(map(told, windows.partitions)))
 
-    def _record(self, each: RecordDetails, mask: FieldMask, *, is_safe: bool) -> dict[str, Any]:
+    def _record(self, each: RecordDetails, mask: FieldMask, *, is_safe: bool) -> RecordSnapshot:
         message = each.message
         key = None if message is None else key_text(message.key(), mask, MOST_JSON)
         headers = [] if message is None else message.headers() or []
@@ -138,25 +139,25 @@ class ShownRecords:
         def told(text: str | None, most: int) -> str | None:
             return None if text is None else _cut(self.mask(mask.text(text)), most)
 
-        return {
-            "offset": each.offset,
-            "state": each.state,
-            "key": told(key, MOST_OF_A_KEY),
-            "bytes": None if message is None else len(message),
-            "headers": [
-                [
-                    _cut(name, MOST_OF_A_NAME) if mask.is_full else told(name, MOST_OF_A_NAME),
+        return RecordSnapshot(
+            offset=each.offset,
+            state=each.state,
+            key=told(key, MOST_OF_A_KEY),
+            bytes=None if message is None else len(message),
+            headers=[
+                (
+                    _cut(name if mask.is_full else self.mask(mask.text(name)), MOST_OF_A_NAME),
                     told(text, MOST_OF_A_HEADER),
-                ]
+                )
                 for name, text in masked[:MOST_HEADERS]
             ],
-            "more_headers": max(0, len(masked) - MOST_HEADERS),
-            "attempts": each.attempts,
-            "error": self.mask(error if mask.is_full else mask.text(error)),
-            "due_s": each.due_s,
-            "running_s": each.running_s,
-            "behind": each.behind,
-        }
+            more_headers=max(0, len(masked) - MOST_HEADERS),
+            attempts=each.attempts,
+            error=self.mask(error if mask.is_full else mask.text(error)),
+            due_s=each.due_s,
+            running_s=each.running_s,
+            behind=each.behind,
+        )
 
 
 def _quotes(each: RecordDetails) -> bool:

@@ -27,7 +27,7 @@ from window_consumer.cli.replicas import (
     number_of_this_copy,
     this_copy,
 )
-from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.otel import sdk
 from window_consumer.model.errors import StartStoppedError
 from window_consumer.runtime.log import own_logger
@@ -149,7 +149,7 @@ def stacks_and_windows(running: Running) -> str:
     return "\n".join(lines)
 
 
-def _describe(name: str, picture: Snapshot, places: Places) -> list[str]:
+def _describe(name: str, picture: WindowsSnapshot, places: Places) -> list[str]:
     did = picture.counters
     done = f"{did.processed} processed, {did.retried} retried, {did.dead_lettered} dead-lettered"
     pace = (

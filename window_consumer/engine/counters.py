@@ -62,6 +62,12 @@ class Counters:
     """Seconds from sending those to hearing of their acks, together."""
     commit_failures: int = 0
 
+    @property
+    def finished(self) -> int:
+        """Records that need no more calls where they were."""
+        left = self.moved + self.dead_lettered + self.dropped + self.expired
+        return self.processed + self.skipped + left
+
     def copy(self) -> Counters:
         """Return what it is at this moment; it does not change any more."""
         return evolve(

@@ -9,31 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attrs import frozen
-
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.scheduling.slices import Slice
+from window_consumer.engine.windows_snapshot import Lag
 from window_consumer.model.record import (
     TIMESTAMP_NOT_AVAILABLE,
     Message,
 )
-
-
-@frozen
-class Lag:
-    """How far one partition is behind."""
-
-    records: int | None
-    """Those that are in the log and not finished; None before the client has heard of its end.
-
-    Of a retry topic only those that are due. Offsets are counted: markers of transactions and
-    records that were compacted away count as well.
-    """
-    seconds: float
-    """The age of the oldest record that was read and is not finished, 0 where there is none.
-
-    By the record's timestamp and this machine's clock; of a retry topic since it was due.
-    """
 
 
 def lag_of(partition: Partition, slices: Iterable[Slice], now: float, wall_ms: float) -> Lag:

@@ -22,9 +22,9 @@ below for handlers that only compute, some above for those that wait for people.
 class Histogram:
     """What was noted up to a moment."""
 
-    counts: tuple[int, ...]
+    counts: tuple[int, ...] = ()
     """A bucket each, the last one for all that took longer than the last bound."""
-    seconds: float
+    seconds: float = 0.0
     computed_s: float = 0.0
     """How long calls on threads had a processor; 0 for other calls."""
 

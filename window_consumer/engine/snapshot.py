@@ -1,25 +1,14 @@
-"""A picture of an Engine at one moment, for people: terminal views, SIGUSR1, later pages."""
+"""Takes the snapshot of an Engine's windows: the one place that reads an Engine for people."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container
-from enum import StrEnum
 from math import isfinite
 
-from attrs import frozen
-
-from window_consumer.engine.counters import Counters
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.guards.circuit_breaker import (
-    Breaker,
-    BreakerState,
-)
-from window_consumer.engine.lag import (
-    Lag,
-    lag_of,
-)
-from window_consumer.engine.latency_histogram import Histogram
+from window_consumer.engine.guards.circuit_breaker import Breaker
+from window_consumer.engine.lag import lag_of
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.scheduling.adaptive_concurrency import Limiter
 from window_consumer.engine.scheduling.slices import (
@@ -27,162 +16,15 @@ from window_consumer.engine.scheduling.slices import (
     Slice,
 )
 from window_consumer.engine.window import Window
-from window_consumer.model.record import TopicPartition
-
-
-class CellState(StrEnum):
-    """What a cell is shown as; of several that apply, the one that stands further down."""
-
-    DONE = "done"
-    WAITING = "waiting"
-    RUNNING = "running"
-    RETRYING = "retrying"
-    HOVERING = "hovering"
-
-    @property
-    def letter(self) -> str:
-        """What stands for it in a row."""
-        return _LETTERS[self]
-
-
-_LETTERS = {
-    CellState.DONE: "d",
-    CellState.WAITING: "w",
-    CellState.RUNNING: "r",
-    CellState.RETRYING: "y",
-    CellState.HOVERING: "H",
-}
-_STATES = {letter: state for state, letter in _LETTERS.items()}
-
-
-@frozen
-class CellPicture:
-    """One cell of a window."""
-
-    state: CellState
-    first_offset: int
-    records: int
-    open: int
-    age_s: float = 0.0
-    """How long ago its first record came."""
-
-
-@frozen
-class CallPicture:
-    """One handler call that is running, or was when the picture was taken."""
-
-    name: TopicPartition
-    offset: int
-    attempt: int
-    seconds: float
-    """Since its slice was started."""
-    thread: int
-    """The ident of its thread."""
-    abandoned: bool = False
-    """It was given up; its result will be ignored."""
-
-
-@frozen
-class PartitionPicture:
-    """The window of one partition."""
-
-    name: TopicPartition
-    next_offset: int
-    cells: tuple[CellPicture, ...]
-    capacity_cells: int
-    open: int
-    buffered: int
-    bytes: int
-    paused: bool
-    failed: int
-    """Records that wait for their next call or their copy's ack."""
-    lag: Lag
-    level: str | None
-    """The retry level, None for what is none."""
-    hovering_s: float
-    """For how long nothing has become of the start cell, 0 where it is complete or empty."""
-    waits_for_rate: bool = False
-    """It could start something but for ``rate_per_process``."""
-    row: str = ""
-    """The states of the cells, a letter each, see ``CellState.letter``."""
-    slid: int = 0
-    """Cells that have slid out in this assignment: the number of the start cell."""
-    unread: int | None = None
-    """Offsets of the log that were not delivered; None before the client has heard of its end."""
-    longest_line: int = 0
-    """Records that wait behind another one of their key, of the key of which most do."""
-    hottest_key: str | None = None
-    """That key, as text and shortened; None where nobody waits like that."""
-    halted: bool = False
-    """It starts nothing, because a person has paused it, or the worker."""
-    first_open: int | None = None
-    """The offset of the start cell's first record that is not finished; None where all are."""
-
-
-@frozen
-class BreakerPicture:
-    """The circuit breaker and the calls within its window."""
-
-    state: BreakerState
-    failed: int
-    calls: int
-    seconds: float
-    """Since it came into this state."""
-    why: str = ""
-    """Why it has opened, or paused, the last time: in words, with the figures of that moment."""
-
-
-@frozen
-class LimitPicture:
-    """How many slots may be busy where the worker finds that by itself."""
-
-    limit: int
-    """At this moment: the best that is known, or another one that is tried."""
-    settled: int
-    """The best that is known."""
-    why: str
-    """Why it is that, in words."""
-
-
-@frozen
-class LoopPicture:
-    """The event loop that a worker's coroutines run on; seconds, so far, all together."""
-
-    computed_s: float
-    """How long its thread had a processor."""
-    late_s: float
-    """How much later than it should have it went round: something did not give it back."""
-
-
-@frozen
-class Snapshot:
-    """All windows and calls of one worker."""
-
-    partitions: tuple[PartitionPicture, ...]
-    calls: tuple[CallPicture, ...]
-    counters: Counters
-    slots: int
-    """The most that may be busy."""
-    queued: int
-    """Slices that are queued or running."""
-    abandoned: int
-    """Calls that were given up and have not returned; they are among the calls."""
-    cost_s: float
-    """The estimated seconds that a call takes."""
-    durations: Histogram
-    """How long calls took so far."""
-    breaker: BreakerPicture
-    limit: LimitPicture | None = None
-    """None where the concurrency is given."""
-    changes_s: tuple[float, ...] = ()
-    """How long ago partitions were given or taken, the last times, earliest first."""
-    halted: bool = False
-    """A person has paused the worker."""
-    loop: LoopPicture | None = None
-    """None where handlers are no coroutines."""
-    cannot_write: str | None = None
-    """Why copies and results cannot be written at the moment, None where they can."""
-
+from window_consumer.engine.windows_snapshot import (
+    BreakerSnapshot,
+    CallSnapshot,
+    CellSnapshot,
+    CellState,
+    LimitSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
+)
 
 SHOWN_KEY = 60
 """Characters of a key that are shown."""
@@ -194,25 +36,22 @@ The log speaks of it much later, see ``EngineRules.hover_s``.
 """
 
 
-def picture(engine: Engine, now: float, wall_ms: float, *, cells: bool = True) -> Snapshot:
+def take_snapshot(
+    engine: Engine, now: float, wall_ms: float, *, cells: bool = True
+) -> WindowsSnapshot:
     """Take a snapshot; ``wall_ms`` is the same moment in milliseconds since 1970.
 
     Without ``cells`` windows have only their rows, which is many times cheaper.
     """
-    slices = [*engine.dispatcher.out, *engine.dispatcher.abandoned]
     of: defaultdict[Partition, list[Slice]] = defaultdict(list)
-    for slice_ in slices:
+    for slice_ in _slices(engine):
         of[slice_.partition].append(slice_)
-    return Snapshot(
+    return WindowsSnapshot(
         partitions=tuple(
             _partition(engine, partition, of[partition], now, wall_ms, cells=cells)
             for partition in sorted(engine.partitions.values(), key=lambda each: each.name)
         ),
-        calls=tuple(
-            call
-            for slice_ in slices
-            if (call := _call(slice_, now, engine.dispatcher.abandoned)) is not None
-        ),
+        calls=running_calls(engine, now),
         counters=engine.counters.copy(),
         slots=engine.rules.slots,
         queued=len(engine.dispatcher.out),
@@ -226,15 +65,25 @@ def picture(engine: Engine, now: float, wall_ms: float, *, cells: bool = True) -
     )
 
 
-def _limit(limiter: Limiter | None) -> LimitPicture | None:
+def running_calls(engine: Engine, now: float) -> tuple[CallSnapshot, ...]:
+    """Return the calls that run, abandoned ones included."""
+    found = (_call(slice_, now, engine.dispatcher.abandoned) for slice_ in _slices(engine))
+    return tuple(call for call in found if call is not None)
+
+
+def _slices(engine: Engine) -> list[Slice]:
+    return [*engine.dispatcher.out, *engine.dispatcher.abandoned]
+
+
+def _limit(limiter: Limiter | None) -> LimitSnapshot | None:
     if limiter is None:
         return None
-    return LimitPicture(limiter.limit, limiter.base, limiter.why)
+    return LimitSnapshot(limiter.limit, limiter.base, limiter.why)
 
 
-def _breaker(breaker: Breaker, now: float) -> BreakerPicture:
+def _breaker(breaker: Breaker, now: float) -> BreakerSnapshot:
     failed, calls = breaker.calls_within_window(now)
-    return BreakerPicture(
+    return BreakerSnapshot(
         breaker.state,
         failed,
         calls,
@@ -251,15 +100,15 @@ def _partition(
     wall_ms: float,
     *,
     cells: bool,
-) -> PartitionPicture:
+) -> PartitionSnapshot:
     window = partition.window
-    # A walk through all lines: not for a page that wants five pictures a second.
+    # A walk through all lines: not for a page that wants five snapshots a second.
     line = partition.ordering.longest_line if cells else None
     since = window.hovering_since()
     hovering_s = 0.0 if since is None else max(0.0, now - since)
     hovers = hovering_s > SHOWN_HOVERING_S and not partition.halted
     row = _row(partition, slices, hovers=hovers)
-    return PartitionPicture(
+    return PartitionSnapshot(
         name=partition.name,
         next_offset=window.next_offset,
         cells=_cells(window, row, now) if cells else (),
@@ -293,10 +142,10 @@ def _first_open(window: Window) -> int | None:
     return window.offsets.offset_of(window.cells[0].first_open_seq())
 
 
-def _cells(window: Window, row: str, now: float) -> tuple[CellPicture, ...]:
+def _cells(window: Window, row: str, now: float) -> tuple[CellSnapshot, ...]:
     return tuple(
-        CellPicture(
-            _STATES[letter],
+        CellSnapshot(
+            CellState.of_letter(letter),
             window.offsets.offset_of(cell.first_seq),
             len(cell.states),
             cell.open,
@@ -336,11 +185,11 @@ def _ends(slice_: Slice) -> tuple[int, ...]:
     return slice_.seqs[0], slice_.seqs[-1]
 
 
-def _call(slice_: Slice, now: float, abandoned: Container[Slice]) -> CallPicture | None:
+def _call(slice_: Slice, now: float, abandoned: Container[Slice]) -> CallSnapshot | None:
     message = slice_.running()
     if message is None:
         return None
-    return CallPicture(
+    return CallSnapshot(
         name=slice_.partition.name,
         offset=message.offset(),
         attempt=slice_.call.number_of(message),

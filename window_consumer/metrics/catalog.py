@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import BreakerState
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitCause
-from window_consumer.engine.snapshot import (
+from window_consumer.engine.windows_snapshot import (
     CellState,
-    LoopPicture,
-    PartitionPicture,
-    Snapshot,
+    LoopSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
 from window_consumer.metrics.measures import Measures
 from window_consumer.metrics.metric import (
@@ -40,23 +40,23 @@ def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) 
     )
 
 
-def _gauge(name: str, unit: str, meaning: str, of: Callable[[Snapshot], float]) -> Metric:
-    """Make a metric of a figure of the picture."""
+def _gauge(name: str, unit: str, meaning: str, of: Callable[[WindowsSnapshot], float]) -> Metric:
+    """Make a metric of a figure of the windows."""
 
     def read(measures: Measures) -> Iterator[Sample]:
-        if measures.picture is not None:
-            yield (), of(measures.picture)
+        if measures.windows is not None:
+            yield (), of(measures.windows)
 
     return Metric(f"window_consumer.{name}", MetricKind.GAUGE, unit, meaning, read)
 
 
 def _of_partitions(
-    name: str, unit: str, meaning: str, of: Callable[[PartitionPicture], float | None]
+    name: str, unit: str, meaning: str, of: Callable[[PartitionSnapshot], float | None]
 ) -> Metric:
     """Make a metric of a figure of each partition; those without one are left out."""
 
     def read(measures: Measures) -> Iterator[Sample]:
-        for each in () if measures.picture is None else measures.picture.partitions:
+        for each in () if measures.windows is None else measures.windows.partitions:
             value = of(each)
             if value is not None:
                 yield (each.name.topic, str(each.name.partition)), value
@@ -72,25 +72,25 @@ def _of_partitions(
 
 
 def _cells(measures: Measures) -> Iterator[Sample]:
-    for each in () if measures.picture is None else measures.picture.partitions:
+    for each in () if measures.windows is None else measures.windows.partitions:
         for state in CellState:
             count = sum(cell.state is state for cell in each.cells)
             yield (each.name.topic, str(each.name.partition), state.value), count
 
 
 def _breaker(measures: Measures) -> Iterator[Sample]:
-    if measures.picture is not None:
+    if measures.windows is not None:
         for state in BreakerState:
-            yield (state.value,), float(measures.picture.breaker.state is state)
+            yield (state.value,), float(measures.windows.breaker.state is state)
 
 
 def _settled(measures: Measures) -> Iterator[Sample]:
-    if measures.picture is not None and measures.picture.limit is not None:
-        yield (), measures.picture.limit.settled
+    if measures.windows is not None and measures.windows.limit is not None:
+        yield (), measures.windows.limit.settled
 
 
 def _limit_changes(measures: Measures) -> Iterator[Sample]:
-    if measures.picture is not None and measures.picture.limit is not None:
+    if measures.windows is not None and measures.windows.limit is not None:
         for cause in LimitCause:
             yield (cause.value,), measures.counters.limit_changes[cause]
 
@@ -99,8 +99,8 @@ def _known(figure: float | None) -> Iterable[Sample]:
     return [] if figure is None else [((), figure)]
 
 
-def _of_loop(measures: Measures, of: Callable[[LoopPicture], float]) -> Iterable[Sample]:
-    loop = None if measures.picture is None else measures.picture.loop
+def _of_loop(measures: Measures, of: Callable[[LoopSnapshot], float]) -> Iterable[Sample]:
+    loop = None if measures.windows is None else measures.windows.loop
     return [] if loop is None else [((), of(loop))]
 
 
@@ -116,8 +116,8 @@ def _dropped_spans(measures: Measures) -> Iterator[Sample]:
 def _durations(measures: Measures) -> Iterator[Sample]:
     if measures.durations is not None:
         yield (), measures.durations
-    elif measures.picture is not None:
-        yield (), measures.picture.durations
+    elif measures.windows is not None:
+        yield (), measures.windows.durations
 
 
 METRICS: tuple[Metric, ...] = (
@@ -126,7 +126,9 @@ METRICS: tuple[Metric, ...] = (
         MetricKind.GAUGE,
         "1",
         "1 while the worker is in its group, with partitions or with nothing to do; else 0.",
-        lambda measures: [((measures.group, measures.ordering), float(measures.ready))],
+        lambda measures: [
+            ((measures.snapshot.group, measures.ordering), float(measures.snapshot.is_ready))
+        ],
         ("group", "ordering"),
     ),
     Metric(
@@ -134,7 +136,7 @@ METRICS: tuple[Metric, ...] = (
         MetricKind.GAUGE,
         "s",
         "For how long the poll thread has not been seen at work; /livez fails after 60 s.",
-        lambda measures: [((), measures.silent_s)],
+        lambda measures: [((), measures.snapshot.silent_s)],
     ),
     Metric(
         "window_consumer.records.delivered",
@@ -292,7 +294,7 @@ METRICS: tuple[Metric, ...] = (
         "s",
         "How long handler calls on threads had a processor, all together; else it is 0.",
         lambda measures: _known(
-            None if measures.picture is None else measures.picture.durations.computed_s
+            None if measures.windows is None else measures.windows.durations.computed_s
         ),
     ),
     Metric(
@@ -315,7 +317,7 @@ METRICS: tuple[Metric, ...] = (
         MetricKind.GAUGE,
         "1",
         "The share of the slots' time that calls took in the last minute.",
-        lambda measures: _known(measures.busy_ratio),
+        lambda measures: _known(measures.snapshot.busy_ratio),
     ),
     Metric(
         "window_consumer.time_to_drain",
@@ -323,32 +325,32 @@ METRICS: tuple[Metric, ...] = (
         "s",
         "How long all that lags would take at the pace of the last minute, +Inf where something"
         " lags and nothing was finished in it; what is not due yet is left out.",
-        lambda measures: _known(measures.time_to_drain_s),
+        lambda measures: _known(measures.snapshot.drain_s),
     ),
     _gauge(
         "worker.halted",
         "1",
         "1 while the worker is paused by hand.",
-        lambda picture: float(picture.halted),
+        lambda windows: float(windows.halted),
     ),
-    _gauge("slots", "{slot}", "Calls that may run at once.", lambda picture: picture.slots),
+    _gauge("slots", "{slot}", "Calls that may run at once.", lambda windows: windows.slots),
     _gauge(
         "slots.busy",
         "{slot}",
         "Calls that run at the moment, abandoned ones left out.",
-        lambda picture: sum(not call.abandoned for call in picture.calls),
+        lambda windows: windows.running,
     ),
     _gauge(
         "slots.abandoned",
         "{call}",
         "Calls that were given up and have not returned.",
-        lambda picture: picture.abandoned,
+        lambda windows: windows.abandoned,
     ),
     _gauge(
         "concurrency.limit",
         "{slot}",
         "How many slots may be busy now; differs from the slots with concurrency: auto.",
-        lambda picture: picture.slots if picture.limit is None else picture.limit.limit,
+        lambda windows: windows.limit_now,
     ),
     Metric(
         "window_consumer.concurrency.settled",

@@ -14,9 +14,9 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics import exposition
 from window_consumer.metrics.measures import (
     Measures,
@@ -30,17 +30,20 @@ from window_consumer.metrics.trend import (
 )
 from window_consumer.runtime.poll_loop import Phase
 from window_consumer.runtime.running import Running
-from window_consumer.runtime.worker import Worker
+from window_consumer.runtime.worker import (
+    Worker,
+    is_ready,
+)
 
 SILENT_S: Final = 60.0
 """A poll thread that has not been seen at work for this long hangs: it waits for tenths of a second
 where it can choose, and for some seconds where the cluster does not answer."""
 
-_PICTURE_S: Final = 0.5
+_SNAPSHOT_S: Final = 0.5
 """A poll thread that takes longer is left out: who probes gives up after a second."""
 
 _KEPT_S: Final = 0.5
-"""Pictures are kept for so long: hundreds that ask cost the poll thread no more than one."""
+"""Snapshots are kept for so long: hundreds that ask cost the poll thread no more than one."""
 
 TEXT: Final = "text/plain; charset=utf-8"
 
@@ -66,8 +69,8 @@ class Health:
         """Tells what is not one worker's."""
         self._running: Running | None = None
         self._lock = threading.Lock()
-        self._pictures: dict[str, Snapshot] = {}
-        self._pictures_at = float("-inf")
+        self._windows: dict[str, WindowsSnapshot] = {}
+        self._windows_at = float("-inf")
         self._trends: defaultdict[str, Trend] = defaultdict(Trend)
         self._sampled_at = monotonic()
 
@@ -77,8 +80,8 @@ class Health:
             now = monotonic()
             if now - self._sampled_at >= EVERY_S and self._running is not None:
                 self._sampled_at = now
-                for name, picture in self._running.snapshots(_PICTURE_S).items():
-                    self._trends[name].add(Sample.of(now, picture.counters, picture))
+                for name, windows in self._running.snapshots(_SNAPSHOT_S).items():
+                    self._trends[name].add(Sample.of(now, windows))
 
     def attach(self, running: Running) -> None:
         """Answer for these workers; before that the process only lives."""
@@ -98,7 +101,7 @@ class Health:
         """
         workers = self._workers
         lines = [f"{worker.name}: {_state(worker)}" for worker in workers]
-        if workers and all(_is_ready(each) and each.cannot_write is None for each in workers):
+        if workers and all(is_ready(each.loop) and each.cannot_write is None for each in workers):
             return Answer(200, "".join(f"{line}\n" for line in lines))
         return Answer(503, "".join(f"{line}\n" for line in lines or ["starting"]))
 
@@ -107,31 +110,26 @@ class Health:
         text = exposition.exposition(self.measures(), common=self.labels)
         return Answer(200, text, exposition.CONTENT_TYPE)
 
-    def measures(self, *, with_pictures: bool = True) -> list[Measures]:
-        """Return what the workers are and have done; of those that have ended without pictures."""
+    def measures(self, *, with_windows: bool = True) -> list[Measures]:
+        """Return what the workers are and have done; of those that have ended without windows."""
         with self._lock:
-            pictures = self._fresh_pictures() if with_pictures else {}
+            windows = self._fresh_windows() if with_windows else {}
             shared = self.of_process()
             return [
-                self._measures(worker, pictures.get(worker.name), shared)
-                for worker in self._workers
+                self._measures(worker, windows.get(worker.name), shared) for worker in self._workers
             ]
 
-    def _measures(self, worker: Worker, picture: Snapshot | None, shared: OfProcess) -> Measures:
-        trend = self._trends[worker.name]
+    def _measures(
+        self, worker: Worker, windows: WindowsSnapshot | None, shared: OfProcess
+    ) -> Measures:
+        seen = evolve(worker.outline(), windows=windows)
         return Measures(
-            worker=worker.name,
-            group=worker.setup.origin.group,
-            ordering=worker.setup.engine.ordering,
-            ready=_is_ready(worker),
-            silent_s=worker.loop.silent_s,
-            counters=worker.counters.copy(),
-            picture=picture,
-            busy_ratio=trend.busy_ratio(worker.setup.engine.slots),
-            time_to_drain_s=None if picture is None else trend.time_to_drain_s(picture),
+            self._trends[worker.name].added_to(seen),
+            worker.counters.copy(),
+            worker.setup.engine.ordering,
             events_lost=worker.events_lost,
             spans=self.spans_of(worker.name),
-            durations=worker.engine.durations.histogram(),
+            durations=worker.durations,
             of_process=shared,
         )
 
@@ -144,15 +142,11 @@ class Health:
         thread = worker.loop.thread
         return thread.is_alive() and worker.loop.silent_s > SILENT_S
 
-    def _fresh_pictures(self) -> dict[str, Snapshot]:
-        if self._running is not None and monotonic() - self._pictures_at > _KEPT_S:
-            self._pictures = dict(self._running.snapshots(_PICTURE_S))
-            self._pictures_at = monotonic()
-        return self._pictures
-
-
-def _is_ready(worker: Worker) -> bool:
-    return worker.loop.phase is Phase.RUNNING and worker.loop.in_group
+    def _fresh_windows(self) -> dict[str, WindowsSnapshot]:
+        if self._running is not None and monotonic() - self._windows_at > _KEPT_S:
+            self._windows = dict(self._running.snapshots(_SNAPSHOT_S))
+            self._windows_at = monotonic()
+        return self._windows
 
 
 def _state(worker: Worker) -> str:

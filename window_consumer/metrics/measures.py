@@ -1,4 +1,4 @@
-"""What one worker is and has done at a moment: the one source for all metrics."""
+"""What metrics read: the snapshot of a worker, and what belongs to no moment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from attrs import frozen
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
+from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 
 @frozen
@@ -59,26 +60,25 @@ class OfProcess:
 class Measures:
     """One worker at one moment."""
 
-    worker: str
-    group: str
-    ordering: str
-    ready: bool
-    """It is in its group and works, or waits for something to do."""
-    silent_s: float
-    """For how long its poll thread has not been seen at work."""
+    snapshot: WorkerSnapshot
+    """Without windows where the poll thread did not answer in time, or was not asked."""
     counters: Counters
-    picture: Snapshot | None
-    """None where the poll thread did not answer in time."""
-    busy_ratio: float | None = None
-    """The share of the slots' time that calls took in the last minute; None while unknown."""
-    time_to_drain_s: float | None = None
-    """How long all that lags would take at the pace of the last minute; infinity where nothing was
-    finished in it, None while unknown."""
+    ordering: str = "unordered"
     events_lost: int = 0
     """What somebody who listens has raised has cost so many events."""
     spans: SpanFigures | None = None
     """None where there are none."""
     durations: Histogram | None = None
-    """How long calls took, where there is no picture to ask."""
+    """How long calls took, where there are no windows to ask."""
     of_process: OfProcess = OfProcess()
     """The same for all workers of an application."""
+
+    @property
+    def worker(self) -> str:
+        """The worker's name."""
+        return self.snapshot.name
+
+    @property
+    def windows(self) -> WindowsSnapshot | None:
+        """What its poll thread has shown."""
+        return self.snapshot.windows

@@ -9,8 +9,10 @@ import math
 from collections import deque
 from typing import Final, NamedTuple
 
-from window_consumer.engine.counters import Counters
-from window_consumer.engine.snapshot import Snapshot
+from attrs import evolve
+
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
+from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 WITHIN_S: Final = 60.0
 EVERY_S: Final = 5.0
@@ -27,11 +29,10 @@ class Sample(NamedTuple):
     """Of all slots together, calls that still run included."""
 
     @classmethod
-    def of(cls, at_s: float, did: Counters, picture: Snapshot) -> Sample:
+    def of(cls, at_s: float, windows: WindowsSnapshot) -> Sample:
         """Take a sample."""
-        finished = did.processed + did.skipped + did.moved + did.dead_lettered + did.dropped
-        running_s = sum(call.seconds for call in picture.calls)
-        return cls(at_s, finished + did.expired, picture.durations.seconds + running_s)
+        running_s = sum(call.seconds for call in windows.calls)
+        return cls(at_s, windows.counters.finished, windows.durations.seconds + running_s)
 
 
 class Trend:
@@ -46,6 +47,20 @@ class Trend:
         while len(self._samples) > 2 and sample.at_s - self._samples[1].at_s >= WITHIN_S:
             self._samples.popleft()
 
+    def added_to(self, seen: WorkerSnapshot) -> WorkerSnapshot:
+        """Return a snapshot with what the last minute was like.
+
+        Where something lags and nothing was finished, it stands still and has no time.
+        """
+        drain_s = None if seen.windows is None else self.time_to_drain_s(seen.windows)
+        stands_still = drain_s == math.inf
+        return evolve(
+            seen,
+            busy_ratio=self.busy_ratio(seen.slots),
+            time_to_drain_s=None if stands_still else drain_s,
+            stands_still=stands_still,
+        )
+
     def busy_ratio(self, slots: int) -> float | None:
         """Return the share of the slots' time that calls took, None before there is a trend."""
         between = self._between
@@ -54,19 +69,16 @@ class Trend:
         seconds, _, busy_s = between
         return min(1.0, max(0.0, busy_s / (seconds * slots)))
 
-    def time_to_drain_s(self, picture: Snapshot) -> float | None:
+    def time_to_drain_s(self, windows: WindowsSnapshot) -> float | None:
         """Return how long all that lags would take at the pace of the last minute.
 
         Infinity where something lags and nothing was finished in it. None before there is a trend,
         and before the client has heard how much there is.
         """
-        lags = [each.lag.records for each in picture.partitions]
-        known = [lag for lag in lags if lag is not None]
-        between = self._between
-        if between is None or len(known) < len(lags):
+        lag, between = windows.lag, self._between
+        if between is None or lag is None:
             return None
         seconds, finished, _ = between
-        lag = sum(known)
         if not lag:
             return 0.0
         return lag * seconds / finished if finished > 0 else math.inf

@@ -21,10 +21,8 @@ from window_consumer.engine.guards.interventions import (
 )
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.snapshot import (
-    Snapshot,
-    picture,
-)
+from window_consumer.engine.snapshot import take_snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import (
     CallsHangError,
     WindowConsumerError,
@@ -198,16 +196,16 @@ class PollLoop:
         self._parts.completions.put(question)
         return question.wait(timeout_s)
 
-    def snapshot(self, timeout_s: float, *, cells: bool = True) -> Snapshot | None:
-        """Return a picture, None where the poll thread does not answer in time.
+    def snapshot(self, timeout_s: float, *, cells: bool = True) -> WindowsSnapshot | None:
+        """Return the windows, None where the poll thread does not answer in time.
 
         Without ``cells`` it has only the row of each window: that is many times cheaper.
         """
 
-        def look(engine: Engine, clock: Clock) -> Snapshot:
+        def look(engine: Engine, clock: Clock) -> WindowsSnapshot:
             read = [name for name, each in engine.partitions.items() if not each.paused]
             engine.on_log_ends(self._source.log_ends(read))
-            return picture(engine, clock.now(), clock.wall_ms(), cells=cells)
+            return take_snapshot(engine, clock.now(), clock.wall_ms(), cells=cells)
 
         return self.ask(look, timeout_s)
 

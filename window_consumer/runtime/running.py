@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from window_consumer.engine.counters import Counters
-from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.model.errors import (
     CallsHangError,
     LifespanError,
@@ -131,18 +131,18 @@ class Running:
         self._check_process()
         return {worker.name: worker.counters for worker in self.workers}
 
-    def snapshots(self, timeout_s: float = 1.0) -> Mapping[str, Snapshot]:
-        """Return a picture of each worker; one that does not answer in time is left out."""
+    def snapshots(self, timeout_s: float = 1.0) -> Mapping[str, WindowsSnapshot]:
+        """Return the windows of each worker; one that does not answer in time is left out."""
         self._check_process()
         workers = self.workers
         if len(workers) < 2:
-            found = [worker.snapshot(timeout_s) for worker in workers]
+            found = [worker.snapshot(timeout_s).windows for worker in workers]
         else:
             # All at once: whoever asks waits for one that does not answer, not for each of them.
             with concurrent.futures.ThreadPoolExecutor(len(workers), "wc-pictures") as pool:
-                found = list(pool.map(lambda worker: worker.snapshot(timeout_s), workers))
-        pictures = zip(workers, found, strict=True)
-        return {worker.name: each for worker, each in pictures if each is not None}
+                found = list(pool.map(lambda worker: worker.snapshot(timeout_s).windows, workers))
+        snapshots = zip(workers, found, strict=True)
+        return {worker.name: each for worker, each in snapshots if each is not None}
 
     def __enter__(self) -> Self:
         return self

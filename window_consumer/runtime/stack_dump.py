@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import frozen
 
-from window_consumer.engine.snapshot import CallPicture
+from window_consumer.engine.windows_snapshot import CallSnapshot
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.error_report import Where, handlers_part
 
@@ -67,7 +67,7 @@ class Places:
         self._by_record = {child.on: child for child in children if child.on is not None}
         self._coroutines = coroutines
 
-    def of(self, call: CallPicture) -> Place:
+    def of(self, call: CallSnapshot) -> Place:
         """Return where a call stands, or that it is over by now."""
         record = call.name, call.offset
         child = self._by_record.get(record)

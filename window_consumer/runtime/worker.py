@@ -22,6 +22,7 @@ from window_consumer.engine.guards.interventions import (
     Verdict,
 )
 from window_consumer.engine.kept_outcomes import KeptOutcomes
+from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.observer import (
     Observer,
     Observers,
@@ -40,7 +41,6 @@ from window_consumer.engine.retry.retry_topics import (
     Level,
     Rung,
 )
-from window_consumer.engine.snapshot import Snapshot
 from window_consumer.engine.start_offset import OnNoOffset
 from window_consumer.model.protocols import (
     Clock,
@@ -57,6 +57,7 @@ from window_consumer.runtime.context import (
     Whose,
 )
 from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.inspection import Inspection
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.offset_reset import (
     OnOutOfRange,
@@ -84,6 +85,7 @@ from window_consumer.runtime.topic_watch import (
     TopicWatch,
 )
 from window_consumer.runtime.worker_log import Reports
+from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 _CLOSE_S = 1.0
 HALT_S = 10.0
@@ -144,6 +146,11 @@ class WorkerSetup:
     """Who hears what becomes of records."""
 
 
+def is_ready(loop: PollLoop) -> bool:
+    """Return whether a worker is in its group and works, or waits for something to do."""
+    return loop.phase is Phase.RUNNING and loop.in_group
+
+
 class Worker:
     """Starts and stops one worker's threads. Any thread may call it."""
 
@@ -195,6 +202,7 @@ class Worker:
             on_paused=self._watch.note_paused,
         )
         self.loop = PollLoop(setup.name, parts, setup.loop)
+        self.inspect = Inspection(self.loop)
 
     @property
     def name(self) -> str:
@@ -210,6 +218,11 @@ class Worker:
     def counters(self) -> Counters:
         """What it has done so far."""
         return self._engine.counters
+
+    @property
+    def durations(self) -> Histogram:
+        """How long its calls took so far."""
+        return self._engine.durations.histogram()
 
     @property
     def events_lost(self) -> int:
@@ -260,16 +273,29 @@ class Worker:
         """Let the poll thread hear of topics, as from the topic watch."""
         self._completions.put(news)
 
-    def snapshot(self, timeout_s: float = 1.0, *, cells: bool = True) -> Snapshot | None:
-        """Return a picture, None where the poll thread does not answer in time.
+    def outline(self) -> WorkerSnapshot:
+        """Return what it is at this moment without asking its poll thread, so without windows."""
+        loop = self.loop
+        return WorkerSnapshot(
+            name=self.name,
+            group=self.setup.origin.group,
+            handlers=self.setup.origin.handler.split(","),
+            phase=loop.phase.value,
+            is_ready=is_ready(loop),
+            silent_s=loop.silent_s,
+            slots=self.setup.engine.slots,
+        )
 
-        Without ``cells`` it has only the row of each window.
+    def snapshot(self, timeout_s: float = 1.0, *, cells: bool = True) -> WorkerSnapshot:
+        """Return what it is at this moment; its poll thread is waited for.
+
+        Without ``cells`` its windows have only their rows: that is many times cheaper.
         """
-        found = self.loop.snapshot(timeout_s, cells=cells)
-        if found is None:
-            return None
-        loop = self._pool.event_loop() if isinstance(self._pool, PoolWithEventLoop) else None
-        return evolve(found, loop=loop, cannot_write=self.cannot_write)
+        windows = self.loop.snapshot(timeout_s, cells=cells)
+        if windows is not None:
+            loop = self._pool.event_loop() if isinstance(self._pool, PoolWithEventLoop) else None
+            windows = evolve(windows, loop=loop, cannot_write=self.cannot_write)
+        return evolve(self.outline(), windows=windows)
 
     @property
     def cannot_write(self) -> str | None:

@@ -43,6 +43,7 @@ from window_consumer.metrics.otel.instruments import (
     Source,
     instrument,
 )
+from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 PATIENCE_S = 30.0
 
@@ -121,13 +122,9 @@ def measures(calls: int, seconds: float) -> Measures:
     counts = [0] * (len(BOUNDS_S) + 1)
     counts[3] = calls
     return Measures(
-        "charge",
-        "shop",
+        WorkerSnapshot(name="charge", group="shop", is_ready=True, silent_s=0.5),
+        Counters(delivered=calls, moved_to=Counter({"10s": 2})),
         "key",
-        ready=True,
-        silent_s=0.5,
-        counters=Counters(delivered=calls, moved_to=Counter({"10s": 2})),
-        picture=None,
         spans=SpanFigures(7, {"limit": 1, "queue": 3}),
         durations=Histogram(tuple(counts), seconds),
     )
@@ -181,7 +178,9 @@ def test_what_is_a_processs_is_added_up_over_its_applications_and_not_over_their
     for lost, blocked_s in ((3, 1.5), (4, 0.0)):
         shared = OfProcess(TraceFigures(10, {"disk": lost}, 0, None, blocked_s))
         told = [
-            evolve(measures(1, 0.1), worker=f"{name}{lost}", of_process=shared)
+            evolve(
+                measures(1, 0.1), snapshot=WorkerSnapshot(name=f"{name}{lost}"), of_process=shared
+            )
             for name in ("charge", "refund")
         ]
         figures.begin(Source(told.copy, told.copy))

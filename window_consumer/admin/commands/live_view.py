@@ -19,7 +19,6 @@ from rich.text import Text
 from window_consumer.admin.commands.scene import (
     Scene,
     WorkerScene,
-    finished,
 )
 from window_consumer.cli.output import printable_line
 from window_consumer.engine.guards.circuit_breaker import BreakerState
@@ -27,12 +26,12 @@ from window_consumer.engine.latency_histogram import (
     BOUNDS_S,
     Histogram,
 )
-from window_consumer.engine.snapshot import (
-    BreakerPicture,
+from window_consumer.engine.windows_snapshot import (
+    BreakerSnapshot,
     CellState,
-    LimitPicture,
-    PartitionPicture,
-    Snapshot,
+    LimitSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
 )
 
 # A letter and a colour each: the states can be told apart without seeing colours.
@@ -115,19 +114,19 @@ def _most_partitions(scene: Scene, height: int | None) -> int | None:
 
 
 def _in_most_trouble(
-    partitions: Sequence[PartitionPicture], most: int | None
-) -> Sequence[PartitionPicture]:
+    partitions: Sequence[PartitionSnapshot], most: int | None
+) -> Sequence[PartitionSnapshot]:
     if most is None or len(partitions) <= most:
         return partitions
     worst = sorted(partitions, key=_trouble, reverse=True)[:most]
     return [each for each in partitions if each in worst]
 
 
-def _trouble(partition: PartitionPicture) -> tuple[float, float, int]:
+def _trouble(partition: PartitionSnapshot) -> tuple[float, float, int]:
     return partition.hovering_s, partition.lag.seconds, partition.lag.records or 0
 
 
-def _windows(heading: str, partitions: Sequence[PartitionPicture], width: int) -> Table:
+def _windows(heading: str, partitions: Sequence[PartitionSnapshot], width: int) -> Table:
     columns = _Columns.of(heading, partitions, width)
     table = Table(box=None, padding=(0, 1), header_style="dim")
     table.add_column(_line(heading), overflow="fold", width=columns.name)
@@ -158,7 +157,7 @@ class _Columns:
     lag: int
 
     @classmethod
-    def of(cls, heading: str, partitions: Sequence[PartitionPicture], width: int) -> _Columns:
+    def of(cls, heading: str, partitions: Sequence[PartitionSnapshot], width: int) -> _Columns:
         """Give the cells what the others leave, and leave others out before there are too few."""
         names = max(len(_line(text)) for text in [heading, *(str(one.name) for one in partitions)])
         offset = max([6, *(len(str(one.next_offset)) for one in partitions)])
@@ -176,18 +175,18 @@ class _Columns:
         return cls(name, offset, min(most, max(_FEWEST_CELLS, cells)), open_, lag)
 
 
-def _open(partition: PartitionPicture) -> Text:
+def _open(partition: PartitionSnapshot) -> Text:
     waits = " rate" if partition.waits_for_rate else ""
     paused = " by hand" if partition.halted else " paused" if partition.paused else ""
     return _line(f"{partition.open}{paused}{waits}")
 
 
-def _lag(partition: PartitionPicture) -> Text:
+def _lag(partition: PartitionSnapshot) -> Text:
     records = "?" if partition.lag.records is None else f"{partition.lag.records}"
     return _line(f"{records}, {duration(partition.lag.seconds)}")
 
 
-def _cells(partition: PartitionPicture, most: int) -> Text:
+def _cells(partition: PartitionSnapshot, most: int) -> Text:
     text = Text("[", style="dim")
     cells = [_LOOK[cell.state] for cell in partition.cells]
     free = max(0, partition.capacity_cells - len(cells))
@@ -208,14 +207,13 @@ def _cells(partition: PartitionPicture, most: int) -> Text:
 def _summary(worker: WorkerScene) -> Iterator[Text]:
     snapshot = worker.snapshot
     did = snapshot.counters
-    slots = snapshot.limit.limit if snapshot.limit else snapshot.slots
-    busy = min(sum(not call.abandoned for call in snapshot.calls), snapshot.slots)
     rate = "" if worker.per_s is None else f" ({worker.per_s:,.0f}/s)"
     state = f"{worker.state}; " if worker.state else ""
     state += "paused by hand; " if snapshot.halted else ""
     yield _line(
         f"  {state}{did.processed} processed{rate}, {did.retried} retried,"
-        f" {did.dead_lettered} dead-lettered; {busy} of {slots} slots busy"
+        f" {did.dead_lettered} dead-lettered; {snapshot.busy} of"
+        f" {snapshot.limit_now} slots busy"
     )
     yield _line(f"  {_behind(snapshot)}; {_took(snapshot, worker.durations)}")
     if worker.busy_ratio is not None and worker.time_to_drain_s is not None:
@@ -225,7 +223,7 @@ def _summary(worker: WorkerScene) -> Iterator[Text]:
         yield _line(f"  in the last minute {worker.busy_ratio:.0%} busy; {takes}")
 
 
-def _behind(snapshot: Snapshot) -> str:
+def _behind(snapshot: WindowsSnapshot) -> str:
     lags = [each.lag for each in snapshot.partitions]
     known = [lag.records for lag in lags if lag.records is not None]
     seconds = max((lag.seconds for lag in lags), default=0.0)
@@ -233,10 +231,10 @@ def _behind(snapshot: Snapshot) -> str:
     return f"lag {least}{sum(known)} records, {duration(seconds)}"
 
 
-def _took(snapshot: Snapshot, histogram: Histogram | None) -> str:
+def _took(snapshot: WindowsSnapshot, histogram: Histogram | None) -> str:
     if histogram is None or not histogram.calls:
         did = snapshot.counters
-        if not (finished(did) or did.retried):
+        if not (did.finished or did.retried):
             return "no calls yet"
         return f"{snapshot.cost_s * 1000:.1f} ms a call"
     return "calls " + " ".join(_percentile(histogram, each) for each in _PERCENTILES)
@@ -248,7 +246,7 @@ def _percentile(histogram: Histogram, percent: int) -> str:
     return f"p{percent} {beyond}{duration(seconds)}"
 
 
-def _failures(snapshot: Snapshot) -> Iterator[Text]:
+def _failures(snapshot: WindowsSnapshot) -> Iterator[Text]:
     did = snapshot.counters
     said = [
         f"{what}: {_counted(by)}"
@@ -266,12 +264,12 @@ def _counted(by: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in by.most_common())
 
 
-def _limit(limit: LimitPicture | None) -> Iterable[Text]:
+def _limit(limit: LimitSnapshot | None) -> Iterable[Text]:
     if limit is not None:
         yield _line(f"  concurrency {limit.settled}: {limit.why}", "dim")
 
 
-def _breaker(breaker: BreakerPicture) -> Iterable[Text]:
+def _breaker(breaker: BreakerSnapshot) -> Iterable[Text]:
     if breaker.state is not BreakerState.CLOSED:
         yield _line(
             f"  breaker {breaker.state} for {breaker.seconds:.1f} s: {breaker.failed} of"
@@ -280,7 +278,7 @@ def _breaker(breaker: BreakerPicture) -> Iterable[Text]:
         )
 
 
-def _long_calls(snapshot: Snapshot) -> Iterable[Text]:
+def _long_calls(snapshot: WindowsSnapshot) -> Iterable[Text]:
     long = sorted(
         (call for call in snapshot.calls if call.seconds >= _LONG_CALL_S),
         key=lambda call: -call.seconds,

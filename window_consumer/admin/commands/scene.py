@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 
 from attrs import define, field, frozen
 
-from window_consumer.engine.counters import Counters
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.snapshot import Snapshot
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
 
 WITHIN_S: Final = 10.0
 """Rates and percentiles are of so long: a person sees what a change does."""
@@ -21,11 +20,11 @@ class WorkerScene:
     """One worker of one process."""
 
     name: str
-    snapshot: Snapshot
+    snapshot: WindowsSnapshot
     state: str = ""
     """Where it is in its life, empty where it works."""
     per_s: float | None = None
-    """Records that were finished a second; None before there are two pictures."""
+    """Records that were finished a second; None before there are two snapshots."""
     durations: Histogram | None = None
     """How long calls took within the same time, or so far."""
     busy_ratio: float | None = None
@@ -43,28 +42,22 @@ class Scene:
     """Since the view began."""
     workers: tuple[WorkerScene, ...]
     gone: Mapping[str, str] = field(factory=dict)
-    """What there is no picture of, and why, by name."""
-
-
-def finished(did: Counters) -> int:
-    """Return how many records need no more calls where they were."""
-    left = did.moved + did.dead_lettered + did.dropped
-    return did.processed + did.skipped + left + did.expired
+    """What there is no snapshot of, and why, by name."""
 
 
 class _Moment(NamedTuple):
     seconds: float
-    snapshot: Snapshot
+    snapshot: WindowsSnapshot
 
 
 @define
 class Memory:
-    """The pictures of the last seconds, by worker. Owner: who draws."""
+    """The snapshots of the last seconds, by worker. Owner: who draws."""
 
     _moments: dict[str, deque[_Moment]] = field(factory=dict)
 
-    def worker(self, name: str, snapshot: Snapshot, seconds: float) -> WorkerScene:
-        """Remember a worker's picture, and return it with what follows from those before."""
+    def worker(self, name: str, snapshot: WindowsSnapshot, seconds: float) -> WorkerScene:
+        """Remember a worker's windows, and return it with what follows from those before."""
         moments = self._moments.setdefault(name, deque())
         if moments and _is_another(moments[-1].snapshot, snapshot):
             moments.clear()  # the process has been started anew
@@ -75,7 +68,7 @@ class Memory:
         passed = seconds - first.seconds
         if passed <= 0:
             return WorkerScene(name, snapshot, durations=snapshot.durations)
-        did = finished(snapshot.counters) - finished(first.snapshot.counters)
+        did = snapshot.counters.finished - first.snapshot.counters.finished
         recent = snapshot.durations.since(first.snapshot.durations)
         return WorkerScene(
             name,
@@ -85,5 +78,5 @@ class Memory:
         )
 
 
-def _is_another(earlier: Snapshot, later: Snapshot) -> bool:
+def _is_another(earlier: WindowsSnapshot, later: WindowsSnapshot) -> bool:
     return later.counters.delivered < earlier.counters.delivered

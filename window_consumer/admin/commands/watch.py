@@ -14,7 +14,6 @@ from window_consumer.admin.client import (
     AdminAddress,
     AskError,
     Told,
-    ToldWorker,
     ask,
 )
 from window_consumer.admin.commands.scene import (
@@ -22,6 +21,7 @@ from window_consumer.admin.commands.scene import (
     Scene,
     WorkerScene,
 )
+from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 _LATE_S = 2 * PATIENCE_S
 """Who has answered nothing for so long, and for twice the interval, is gone."""
@@ -123,21 +123,21 @@ class Watches:
 
     def _workers(self, watch: Watch, told: Told | None, seconds: float) -> Iterator[WorkerScene]:
         for worker in () if told is None else told.workers:
-            if worker.snapshot is not None:
+            if worker.windows is not None:
                 name = self._name(watch, worker)
                 yield evolve(
-                    self._memory.worker(name, worker.snapshot, seconds),
+                    self._memory.worker(name, worker.windows, seconds),
                     state=_state(worker),
                     busy_ratio=worker.busy_ratio,
-                    time_to_drain_s=worker.time_to_drain_s,
+                    time_to_drain_s=worker.drain_s,
                 )
 
     def _silent(self, watch: Watch, told: Told | None) -> Iterator[str]:
         for worker in () if told is None else told.workers:
-            if worker.snapshot is None:
+            if worker.windows is None:
                 yield self._name(watch, worker)
 
-    def _name(self, watch: Watch, worker: ToldWorker) -> str:
+    def _name(self, watch: Watch, worker: WorkerSnapshot) -> str:
         process = f"process {worker.process} " if worker.process else ""
         return f"{self._where(watch)}{process}{worker.name}"
 
@@ -145,7 +145,7 @@ class Watches:
         return f"{watch.address} " if len(self.each) > 1 else ""
 
 
-def _state(worker: ToldWorker) -> str:
+def _state(worker: WorkerSnapshot) -> str:
     """Return where a worker is in its life, empty where it works."""
     if worker.is_ready:
         return ""

@@ -140,7 +140,9 @@ class Examination:
                 self._note(str(error))
                 continue
             for look in found:
-                self._looks[str(process.address), look.process, look.worker].append(look)
+                self._looks[str(process.address), look.worker.process, look.worker.name].append(
+                    look
+                )
             for number in missing:
                 for worker in self.workers:
                     look = unheard(now, worker.name, number)
@@ -236,7 +238,7 @@ def _owned(
         for key, looks in seen.items()
         if key[2] == name
         for look in looks
-        for each in look.partitions
+        for each in look.windows.partitions
     }
 
 

@@ -9,15 +9,18 @@ from typing import Final
 
 from attrs import define
 
-from window_consumer.admin.client import ToldFailing
 from window_consumer.admin.doctor.samples import (
     GroupLook,
-    PartitionLook,
     WorkerLook,
 )
 from window_consumer.engine.latency_histogram import Histogram
-from window_consumer.engine.snapshot import LoopPicture
+from window_consumer.engine.windows_snapshot import (
+    LoopSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
+)
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.worker_snapshot import FailingRecord
 
 BEHIND_S: Final = 2.0
 """What takes longer to be done with is lag: a busy worker always has some records in its hands."""
@@ -58,6 +61,11 @@ class Evidence:
         return self.looks[-1]
 
     @property
+    def now(self) -> WindowsSnapshot:
+        """The windows at the last look."""
+        return self.last.windows
+
+    @property
     def seconds(self) -> float:
         """What lies between them."""
         return self.last.at_s - self.first.at_s
@@ -74,18 +82,18 @@ class Evidence:
     @cached_property
     def finished_per_s(self) -> float:
         """Records that were finished a second."""
-        return self._per_s(lambda look: look.finished)
+        return self._per_s(lambda look: look.windows.counters.finished)
 
     @cached_property
     def durations(self) -> Histogram:
         """The calls that ended meanwhile."""
-        return self.last.durations.since(self.first.durations)
+        return self.now.durations.since(self.first.windows.durations)
 
     @cached_property
     def busy_ratio(self) -> float:
         """The share of the slots' time that calls took."""
-        slots = self.mean(lambda look: look.slots)
-        seen = self.mean(lambda look: min(1.0, look.busy / max(1, look.slots)))
+        slots = self.mean(lambda look: look.windows.limit_now)
+        seen = self.mean(lambda look: min(1.0, look.running / max(1, look.windows.limit_now)))
         if self.seconds <= 0:
             return seen
         ended = self.durations.seconds
@@ -109,8 +117,8 @@ class Evidence:
         """For which share of the time the event loop should have gone round, and did not."""
         return self._of_loop(lambda loop: loop.late_s)
 
-    def _of_loop(self, of: Callable[[LoopPicture], float]) -> float | None:
-        first, last = self.first.loop, self.last.loop
+    def _of_loop(self, of: Callable[[LoopSnapshot], float]) -> float | None:
+        first, last = self.first.windows.loop, self.now.loop
         if first is None or last is None:
             return None
         return max(0.0, of(last) - of(first)) / max(self.seconds, 1e-9)
@@ -121,14 +129,20 @@ class Evidence:
         finished = self.finished_per_s * self.seconds
         if not finished:
             return None
-        return self.busy_ratio * self.mean(lambda look: look.slots) * self.seconds / finished
+        return (
+            self.busy_ratio
+            * self.mean(lambda look: look.windows.limit_now)
+            * self.seconds
+            / finished
+        )
 
     # ---- lag
 
     @staticmethod
     def lag_of(look: WorkerLook) -> int | None:
         """Return how many records lag, None where that is not known of any partition."""
-        known = [each.lag for each in look.partitions if each.lag is not None]
+        lags = [each.unfinished for each in look.windows.partitions]
+        known = [lag for lag in lags if lag is not None]
         return sum(known) if known else None
 
     @cached_property
@@ -139,7 +153,7 @@ class Evidence:
     @cached_property
     def lag_s(self) -> float:
         """The age of the oldest record that was read and was not finished at the last look."""
-        return max((each.lag_s for each in self.last.partitions), default=0.0)
+        return max((each.lag.seconds for each in self.now.partitions), default=0.0)
 
     @cached_property
     def arriving_per_s(self) -> float:
@@ -166,27 +180,27 @@ class Evidence:
     @cached_property
     def unread(self) -> int:
         """Records that lag and have not come to the worker."""
-        return sum(each.unread for each in self.last.partitions)
+        return sum(each.unread or 0 for each in self.now.partitions)
 
     # ---- partitions
 
     def of_partition(
-        self, name: TopicPartition, of: Callable[[PartitionLook], float]
+        self, name: TopicPartition, of: Callable[[PartitionSnapshot], float]
     ) -> list[float]:
         """Return a partition's figure at each look that had the partition."""
-        seen = (each for look in self.looks for each in look.partitions)
+        seen = (each for look in self.looks for each in look.windows.partitions)
         return [of(each) for each in seen if each.name == name]
 
-    def poison_of(self, partition: PartitionLook) -> ToldFailing | None:
+    def poison_of(self, partition: PartitionSnapshot) -> FailingRecord | None:
         """Return the record that blocks most others of a partition, None where none does.
 
         It has failed at the first look, and has not got over it.
         """
-        if not self.blocks or self.last.breaker.state not in {"closed", "holding"}:
+        if not self.blocks or self.now.breaker.state not in {"closed", "holding"}:
             return None
-        at_first = (each for each in self.first.partitions if each.name == partition.name)
-        before = {each.offset for look in at_first for each in look.blocking}
-        found = [each for each in partition.blocking if each.behind and each.offset in before]
+        before = {each.offset for each in self.first.blocking(partition.name)}
+        blocking = self.last.blocking(partition.name)
+        found = [each for each in blocking if each.behind and each.offset in before]
         return max(found, key=lambda each: each.behind, default=None)
 
     # ---- the cluster
@@ -199,7 +213,6 @@ class Evidence:
     @cached_property
     def commit_s(self) -> float | None:
         """How long a commit waits for its ack, on average; None where there was none."""
-        commits = self.last.commits - self.first.commits
-        if commits <= 0:
-            return None
-        return max(0.0, self.last.commits_s - self.first.commits_s) / commits
+        before, did = self.first.windows.counters, self.now.counters
+        commits = did.commits - before.commits
+        return max(0.0, did.commits_s - before.commits_s) / commits if commits > 0 else None

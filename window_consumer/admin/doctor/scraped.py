@@ -10,31 +10,26 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from window_consumer.admin.doctor.samples import (
-    BreakerLook,
-    PartitionLook,
-    WorkerLook,
-    lag_of,
-)
+from window_consumer.admin.doctor.samples import WorkerLook
+from window_consumer.engine.counters import Counters
+from window_consumer.engine.guards.circuit_breaker import BreakerState
 from window_consumer.engine.latency_histogram import (
     BOUNDS_S,
     Histogram,
 )
-from window_consumer.engine.snapshot import LoopPicture
+from window_consumer.engine.windows_snapshot import (
+    BreakerSnapshot,
+    Lag,
+    LoopSnapshot,
+    PartitionSnapshot,
+    WindowsSnapshot,
+)
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 _SAMPLE: Final = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
 _LABEL: Final = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 _ESCAPED: Final = re.compile(r"\\(.)")
-
-_FINISHED: Final = (
-    "records_processed_total",
-    "records_skipped_total",
-    "records_moved_total",
-    "records_dead_lettered_total",
-    "records_dropped_total",
-    "records_expired_total",
-)
 
 Figures = dict[str, list[tuple[Mapping[str, str], float]]]
 """The samples of one worker, by the metric's name without ``window_consumer_``."""
@@ -74,27 +69,39 @@ def _look(worker: str, process: str, figures: Figures, at_s: float) -> WorkerLoo
     def one(name: str, default: float = 0.0) -> float:
         return sum(value for _, value in figures[name]) if figures[name] else default
 
-    state = next((labels["state"] for labels, on in figures["breaker_state"] if on), "closed")
-    return WorkerLook(
-        at_s=at_s,
-        worker=worker,
-        process=process,
-        is_ready=bool(one("worker_ready")),
+    windows = WindowsSnapshot(
+        partitions=tuple(_partitions(figures)),
+        calls=(),
+        counters=Counters(
+            processed=round(one("records_processed_total")),
+            skipped=round(one("records_skipped_total")),
+            moved=round(one("records_moved_total")),
+            dead_lettered=round(one("records_dead_lettered_total")),
+            dropped=round(one("records_dropped_total")),
+            expired=round(one("records_expired_total")),
+            rebalances=round(one("rebalances_total")),
+            commits=round(one("commits_total")),
+            commits_s=one("commits_waited_seconds_total"),
+        ),
         slots=round(one("concurrency_limit", 1)),
-        busy=round(one("slots_busy")),
-        finished=round(sum(one(name) for name in _FINISHED)),
-        rebalances=round(one("rebalances_total")),
-        commits=round(one("commits_total")),
-        commits_s=one("commits_waited_seconds_total"),
         durations=_histogram(figures, one("calls_computed_seconds_total")),
-        loop=LoopPicture(
+        breaker=BreakerSnapshot(_breaker_state(figures)),
+        loop=LoopSnapshot(
             one("event_loop_computed_seconds_total"), one("event_loop_late_seconds_total")
         )
         if figures["event_loop_late_seconds_total"]
         else None,
-        breaker=BreakerLook(state),
-        partitions=tuple(_partitions(figures)),
     )
+    is_ready = bool(one("worker_ready"))
+    seen = WorkerSnapshot(
+        name=worker, process=process, phase="running", is_ready=is_ready, windows=windows
+    )
+    return WorkerLook(at_s, seen, windows, running=round(one("slots_busy")))
+
+
+def _breaker_state(figures: Figures) -> BreakerState:
+    on = {labels["state"] for labels, value in figures["breaker_state"] if value}
+    return next((state for state in BreakerState if state in on), BreakerState.CLOSED)
 
 
 def _histogram(figures: Figures, computed_s: float) -> Histogram:
@@ -106,7 +113,7 @@ def _histogram(figures: Figures, computed_s: float) -> Histogram:
     return Histogram(tuple(counts), sum(value for _, value in figures[f"{name}_sum"]), computed_s)
 
 
-def _partitions(figures: Figures) -> Iterator[PartitionLook]:
+def _partitions(figures: Figures) -> Iterator[PartitionSnapshot]:
     def of(name: str) -> dict[TopicPartition, float]:
         return {
             TopicPartition(labels["topic"], int(labels["partition"])): value
@@ -122,17 +129,13 @@ def _partitions(figures: Figures) -> Iterator[PartitionLook]:
     failed, hovering, lines = of("failed"), of("hovering_seconds"), of("longest_line")
     unread, rated, halted = of("unread"), of("waits_for_rate"), of("halted")
     for name, open_ in of("open").items():
-        yield PartitionLook(
+        lag = round(lags[name]) if name in lags else None
+        yield PartitionSnapshot(
             name=name,
             # Which topics are levels of a ladder no metric tells; what lags there is due.
-            lag=lag_of(
-                round(lags[name]) if name in lags else None,
-                round(unread[name]) if name in unread else None,
-                round(open_ + buffered.get(name, 0)),
-                is_source=".retry." not in name.topic,
-            ),
-            unread=round(unread.get(name, 0)),
-            lag_s=ages.get(name, 0.0),
+            level=name.topic.rpartition(".retry.")[2] if ".retry." in name.topic else None,
+            lag=Lag(lag, ages.get(name, 0.0)),
+            unread=round(unread[name]) if name in unread else None,
             open=round(open_),
             buffered=round(buffered.get(name, 0)),
             paused=bool(paused.get(name)),

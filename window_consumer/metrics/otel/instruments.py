@@ -120,7 +120,7 @@ def conventional_attributes_of(worker: Measures, common: Mapping[str, str]) -> d
         **common,
         names.SYSTEM: "kafka",
         names.OPERATION: "process",
-        names.GROUP: worker.group,
+        names.GROUP: worker.snapshot.group,
         names.WORKER: worker.worker,
     }
 

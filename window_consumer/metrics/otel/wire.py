@@ -147,7 +147,7 @@ def metering(
         return health.measures()
 
     figures.labels = health.labels
-    source = Source(measure, lambda: health.measures(with_pictures=False))
+    source = Source(measure, lambda: health.measures(with_windows=False))
     figures.begin(source)
     try:
         yield

@@ -25,7 +25,7 @@ from window_consumer.engine.guards.stalls import (
     Stalled,
 )
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.snapshot import LoopPicture
+from window_consumer.engine.windows_snapshot import LoopSnapshot
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.coroutine_calls import (
@@ -150,9 +150,9 @@ class AsyncPool:
         self._loop.call(self._end, slices, INTERRUPTED)
         return True
 
-    def event_loop(self) -> LoopPicture:
+    def event_loop(self) -> LoopSnapshot:
         """Return what its event loop has done so far. Any thread may ask."""
-        return LoopPicture(self._loop.computed_s, self._loop.late_s)
+        return LoopSnapshot(self._loop.computed_s, self._loop.late_s)
 
     def coroutines(self) -> Coroutines:
         """Return where the calls stand that run. Any thread may ask."""

@@ -14,7 +14,7 @@ from window_consumer.engine.guards.stalls import (
     Stalled,
 )
 from window_consumer.engine.scheduling.slices import Slice
-from window_consumer.engine.snapshot import LoopPicture
+from window_consumer.engine.windows_snapshot import LoopSnapshot
 from window_consumer.model.fault import Failure
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.log import own_logger
@@ -86,7 +86,7 @@ class PoolWithChildren(Protocol):
 class PoolWithEventLoop(Protocol):
     """A pool that calls handlers on an event loop."""
 
-    def event_loop(self) -> LoopPicture:
+    def event_loop(self) -> LoopSnapshot:
         """Return what its event loop has done so far. Any thread may ask."""
 
     def coroutines(self) -> Coroutines:

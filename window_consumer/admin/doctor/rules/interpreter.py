@@ -25,7 +25,7 @@ def gil_bound(seen: Evidence) -> Iterator[Cause]:
     """Handlers on threads compute: one interpreter computes on one core at a time."""
     if not is_gil_bound(seen):
         return
-    slots = seen.mean(lambda look: look.slots)
+    slots = seen.mean(lambda look: look.windows.limit_now)
     yield Cause(
         CauseKind.GIL_BOUND,
         seen.worker,
@@ -48,7 +48,7 @@ def is_gil_bound(seen: Evidence) -> bool:
     return (
         seen.is_behind
         and not KINDS[seen.pool].computes_in_parallel
-        and seen.last.slots > 1
+        and seen.now.limit_now > 1
         # However busy the slots are: the poll thread, too, waits for the interpreter, and they
         # for it.
         and CORES[0] <= seen.cores <= CORES[1]
@@ -90,7 +90,7 @@ def _figures(seen: Evidence) -> dict[str, float | int | str | None]:
     return {
         "cores": seen.loop_cores,
         "late": seen.loop_late,
-        "slots": seen.mean(lambda look: look.slots),
+        "slots": seen.mean(lambda look: look.windows.limit_now),
         "busy_ratio": seen.busy_ratio,
         "finished_per_s": seen.finished_per_s,
         "arriving_per_s": seen.arriving_per_s,

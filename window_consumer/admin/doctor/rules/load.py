@@ -17,7 +17,7 @@ from window_consumer.admin.doctor.causes import (
 )
 from window_consumer.admin.doctor.evidence import Evidence
 from window_consumer.admin.doctor.rules.interpreter import is_one_thread_bound
-from window_consumer.admin.doctor.samples import PartitionLook
+from window_consumer.engine.windows_snapshot import PartitionSnapshot
 
 LINE_SHARE: Final = 0.5
 LEAST_LINE: Final = 8
@@ -33,7 +33,7 @@ def hot_key(seen: Evidence) -> Iterator[Cause]:
     """Most of what waits has one key, and a key runs one call at a time."""
     if not seen.is_behind or seen.busy_ratio >= BUSY:
         return
-    for partition in seen.last.partitions:
+    for partition in seen.now.partitions:
         line, held = _line_of(seen, partition)
         if not _is_held_by_a_key(seen, partition) or seen.poison_of(partition) is not None:
             continue
@@ -58,9 +58,9 @@ def hot_key(seen: Evidence) -> Iterator[Cause]:
         )
 
 
-def _or_poison(seen: Evidence, partition: PartitionLook) -> str:
+def _or_poison(seen: Evidence, partition: PartitionSnapshot) -> str:
     """Say what else it may be, where nobody tells which records fail."""
-    if not seen.blocks or not partition.failed or partition.blocking:
+    if not seen.blocks or not partition.failed or seen.last.blocking(partition.name):
         return ""
     return (
         f"; or one of its {partition.failed} failed records blocks that key (on_failure: block):"
@@ -68,14 +68,14 @@ def _or_poison(seen: Evidence, partition: PartitionLook) -> str:
     )
 
 
-def _line_of(seen: Evidence, partition: PartitionLook) -> tuple[float, float]:
+def _line_of(seen: Evidence, partition: PartitionSnapshot) -> tuple[float, float]:
     """Return how many records waited for the hottest key, and how many were open, on average."""
     lines = seen.of_partition(partition.name, lambda each: each.longest_line)
     held = seen.of_partition(partition.name, lambda each: each.open)
     return fmean(lines), fmean(held)
 
 
-def _is_held_by_a_key(seen: Evidence, partition: PartitionLook) -> bool:
+def _is_held_by_a_key(seen: Evidence, partition: PartitionSnapshot) -> bool:
     line, held = _line_of(seen, partition)
     return line >= max(LEAST_LINE, LINE_SHARE * held)
 
@@ -84,14 +84,13 @@ def hot_partition(seen: Evidence) -> Iterator[Cause]:
     """One partition has most of the lag, while slots are idle."""
     if not seen.is_behind or seen.busy_ratio >= BUSY or not seen.lag:
         return
-    known = [each for each in seen.last.partitions if each.lag]
-    worst = max(known, key=lambda each: each.lag or 0)
-    share = (worst.lag or 0) / seen.lag
-    several = len(seen.last.partitions) > 1
+    worst = max(seen.now.partitions, key=lambda each: each.unfinished or 0)
+    share = (worst.unfinished or 0) / seen.lag
+    several = len(seen.now.partitions) > 1
     one_by_one = seen.ordering == "partition"
     if not (share >= PARTITION_SHARE and several) and not (one_by_one and not several):
         return
-    if not one_by_one and worst.open + worst.buffered <= seen.last.slots:
+    if not one_by_one and worst.open + worst.buffered <= seen.now.limit_now:
         return  # its records do not come: that is another cause
     if _is_held_by_a_key(seen, worst) or worst.waits_for_rate or worst.halted:
         return
@@ -101,11 +100,11 @@ def hot_partition(seen: Evidence) -> Iterator[Cause]:
     yield Cause(
         CauseKind.HOT_PARTITION,
         seen.worker,
-        f"{worst.name} has {worst.lag} of the {seen.lag} records that lag ({share:.0%}): {why},"
-        f" while {(1 - seen.busy_ratio):.0%} of the slots' time is idle; spread what is written"
-        " over more partitions" + (", or order by key" if one_by_one else ""),
+        f"{worst.name} has {worst.unfinished} of the {seen.lag} records that lag ({share:.0%}):"
+        f" {why}, while {(1 - seen.busy_ratio):.0%} of the slots' time is idle; spread what is"
+        " written over more partitions" + (", or order by key" if one_by_one else ""),
         {
-            "lag": worst.lag,
+            "lag": worst.unfinished,
             "lag_of_all": seen.lag,
             "share": share,
             "busy_ratio": seen.busy_ratio,
@@ -119,7 +118,8 @@ def hot_partition(seen: Evidence) -> Iterator[Cause]:
 def rate(seen: Evidence) -> Iterator[Cause]:
     """The configured rate holds calls back."""
     waiting = seen.mean(
-        lambda look: any(each.waits_for_rate for each in look.partitions)  # a share of the looks
+        # A share of the looks.
+        lambda look: any(each.waits_for_rate for each in look.windows.partitions)
     )
     if not seen.is_behind or seen.busy_ratio >= BUSY or waiting < IDLE:
         return
@@ -142,7 +142,7 @@ def handler_slow(seen: Evidence) -> Iterator[Cause]:
     """More calls at once are needed than there are slots (Little's law)."""
     if not seen.is_behind or seen.busy_ratio < BUSY or is_one_thread_bound(seen):
         return
-    slots = seen.mean(lambda look: look.slots)
+    slots = seen.mean(lambda look: look.windows.limit_now)
     took_s = seen.seconds_a_record
     needed = None if took_s is None else seen.arriving_per_s * took_s
     if needed is not None and needed < slots * BUSY and seen.drain_s <= LONG_DRAIN_S:
@@ -156,7 +156,7 @@ def handler_slow(seen: Evidence) -> Iterator[Cause]:
         "needed_slots": needed,
     }
     if took_s is None or needed is None:
-        longest = max((call.seconds for call in seen.last.calls), default=0.0)
+        longest = max((call.seconds for call in seen.now.calls), default=0.0)
         said = (
             f"all {slots:.0f} slots are busy and none has finished a record within"
             f" {seen.seconds:.0f} s; the longest call has been running for {longest:.0f} s"
@@ -174,8 +174,8 @@ def handler_slow(seen: Evidence) -> Iterator[Cause]:
         )
     better = math.ceil((needed or slots) / BUSY)
     more = f"raise concurrency to {better} or more" if better > slots else "raise concurrency"
-    if seen.last.auto:
-        more = f"concurrency: auto is at {slots:.0f} ({seen.last.auto})"
+    if seen.now.limit is not None and seen.now.limit.why:
+        more = f"concurrency: auto is at {slots:.0f} ({seen.now.limit.why})"
     yield Cause(
         CauseKind.HANDLER_SLOW,
         seen.worker,

@@ -11,9 +11,12 @@ from window_consumer.admin.doctor.causes import (
 )
 from window_consumer.admin.doctor.evidence import Evidence
 from window_consumer.admin.doctor.samples import (
+    SILENT,
     UNHEARD,
-    CallLook,
-    PartitionLook,
+)
+from window_consumer.engine.windows_snapshot import (
+    CallSnapshot,
+    PartitionSnapshot,
 )
 
 HOVERS_S: Final = 5.0
@@ -42,7 +45,7 @@ _THEN: Final = {
 
 def breaker_open(seen: Evidence) -> Iterator[Cause]:
     """Most calls fail, so nothing starts."""
-    breaker = seen.last.breaker
+    breaker = seen.now.breaker
     if breaker.state not in _THEN:
         return
     since = "" if breaker.seconds is None else f" for {breaker.seconds:.0f} s"
@@ -64,10 +67,10 @@ def breaker_open(seen: Evidence) -> Iterator[Cause]:
 
 def cannot_write(seen: Evidence) -> Iterator[Cause]:
     """The producer of copies and results gives up."""
-    why = seen.last.cannot_write
+    why = seen.now.cannot_write
     if why is None:
         return
-    waiting = sum(each.failed for each in seen.last.partitions)
+    waiting = sum(each.failed for each in seen.now.partitions)
     yield Cause(
         CauseKind.CANNOT_WRITE,
         seen.worker,
@@ -80,11 +83,11 @@ def cannot_write(seen: Evidence) -> Iterator[Cause]:
 
 def halted(seen: Evidence) -> Iterator[Cause]:
     """A person has paused partitions, or the worker."""
-    paused = [each for each in seen.last.partitions if each.halted]
-    lag = sum(each.lag or 0 for each in paused)
+    paused = [each for each in seen.now.partitions if each.halted]
+    lag = sum(each.unfinished or 0 for each in paused)
     if not lag:
         return
-    which = "the worker" if len(paused) == len(seen.last.partitions) else _listed(paused)
+    which = "the worker" if len(paused) == len(seen.now.partitions) else _listed(paused)
     yield Cause(
         CauseKind.HALTED,
         seen.worker,
@@ -95,7 +98,7 @@ def halted(seen: Evidence) -> Iterator[Cause]:
     )
 
 
-def _listed(partitions: Sequence[PartitionLook]) -> str:
+def _listed(partitions: Sequence[PartitionSnapshot]) -> str:
     shown = ", ".join(str(each.name) for each in partitions[:_LISTED])
     more = len(partitions) - _LISTED
     return f"{shown} and {more} more" if more > 0 else shown
@@ -103,8 +106,9 @@ def _listed(partitions: Sequence[PartitionLook]) -> str:
 
 def rebalances(seen: Evidence) -> Iterator[Cause]:
     """Partitions come and go."""
-    changes, within_s = seen.last.rebalances - seen.first.rebalances, seen.seconds
-    recent = [each for each in seen.last.changes_s if each <= RECENT_S]
+    before = seen.first.windows.counters.rebalances
+    changes, within_s = seen.now.counters.rebalances - before, seen.seconds
+    recent = [each for each in seen.now.changes_s if each <= RECENT_S]
     if changes < REBALANCES and len(recent) >= MANY_REBALANCES and min(recent) <= GOES_ON_S:
         changes, within_s = len(recent), max(recent)
     unstable = bool(seen.group) and not any(look.is_stable for look in seen.group)
@@ -126,11 +130,11 @@ def rebalances(seen: Evidence) -> Iterator[Cause]:
 
 def not_in_group(seen: Evidence) -> Iterator[Cause]:
     """The worker is not there, or not yet, or not any more."""
-    if any(look.is_ready for look in seen.looks):
+    if any(look.worker.is_ready for look in seen.looks):
         return
-    phase = seen.last.phase
+    phase = seen.last.worker.phase
     where = "is not in its group" if phase == "running" else f"is {phase}"
-    if phase == "silent":
+    if phase == SILENT:
         where = "does not answer: its poll thread stands still"
     if phase == UNHEARD:
         where = "does not answer, nor does its process: it is frozen, or starts again and again"
@@ -146,7 +150,7 @@ def not_in_group(seen: Evidence) -> Iterator[Cause]:
 
 def poison_record(seen: Evidence) -> Iterator[Cause]:
     """A record that fails again and again holds up its lane."""
-    for partition in seen.last.partitions:
+    for partition in seen.now.partitions:
         record = seen.poison_of(partition)
         if record is None or partition.halted:
             continue
@@ -177,24 +181,24 @@ def poison_record(seen: Evidence) -> Iterator[Cause]:
 
 def hovering(seen: Evidence) -> Iterator[Cause]:
     """A start cell does not complete."""
-    calls = seen.last.durations
+    calls = seen.now.durations
     usual_s = calls.seconds / calls.calls if calls.calls else 0.0
-    for partition in seen.last.partitions:
+    for partition in seen.now.partitions:
         if partition.halted or partition.hovering_s < max(HOVERS_S, HOVERS_CALLS * usual_s):
             continue
         if seen.poison_of(partition) is not None:
             continue  # it is told already, with what it failed of
-        held = [each for each in seen.last.calls if each.name == partition.name]
+        held = [each for each in seen.now.calls if each.name == partition.name]
         longest = max(held, key=lambda call: call.seconds, default=None)
         if longest is not None and longest.seconds < partition.hovering_s / 2:
             longest = None
-        if longest is None and seen.last.breaker.state != "closed":
+        if longest is None and seen.now.breaker.state != "closed":
             continue  # it waits for the breaker, which is told already
         yield Cause(
             CauseKind.HOVERING,
             seen.worker,
             f"the start cell of {partition.name} has made no progress for"
-            f" {partition.hovering_s:.0f} s: {_what_holds(partition, longest)}",
+            f" {partition.hovering_s:.0f} s: {_what_holds(seen, partition, longest)}",
             {
                 "hovering_s": partition.hovering_s,
                 "open": partition.open,
@@ -207,19 +211,21 @@ def hovering(seen: Evidence) -> Iterator[Cause]:
             },
             partition.name,
             weight=80 + min(4.0, partition.hovering_s / 60) + (5 if partition.paused else 0),
-            stack="" if longest is None else longest.stack,
+            stack="" if longest is None else seen.last.stack_of(longest),
         )
 
 
-def _what_holds(partition: PartitionLook, call: CallLook | None) -> str:
+def _what_holds(seen: Evidence, partition: PartitionSnapshot, call: CallSnapshot | None) -> str:
     if call is not None:
-        where = f"; it stands at {_last_place(call.stack)}" if call.stack else ""
+        stack = seen.last.stack_of(call)
+        where = f"; it stands at {_last_place(stack)}" if stack else ""
         return (
             f"offset {call.offset} has been running for {call.seconds:.0f} s (attempt"
             f" {call.attempt}){where}; give what it waits for a timeout"
         )
-    if partition.blocking:
-        first = min(partition.blocking, key=lambda each: each.offset)
+    blocking = seen.last.blocking(partition.name)
+    if blocking:
+        first = min(blocking, key=lambda each: each.offset)
         return (
             f"{partition.failed} of its records failed and wait for their next call, or for the"
             f" ack of their copy, among them offset {first.offset}, after {first.attempts} calls,"

@@ -22,7 +22,7 @@ SLOW_COMMIT_S: Final = 0.5
 
 def broker_away(seen: Evidence) -> Iterator[Cause]:
     """No broker answers whoever looks, and nothing comes to the worker either."""
-    if not seen.is_cluster_silent or seen.finished_per_s or seen.last.busy:
+    if not seen.is_cluster_silent or seen.finished_per_s or seen.last.running:
         return
     yield Cause(
         CauseKind.BROKER_AWAY,
@@ -65,12 +65,14 @@ def broker_slow(seen: Evidence) -> Iterator[Cause]:
 
 def fetch_bound(seen: Evidence) -> Iterator[Cause]:
     """Records lie in the log and do not come to slots that wait for them."""
-    last = seen.last
-    held = seen.mean(lambda look: sum(each.open + each.buffered for each in look.partitions))
-    starves = seen.busy_ratio < IDLE and held <= max(2 * last.slots, seen.finished_per_s * 0.1)
+    now = seen.now
+    held = seen.mean(
+        lambda look: sum(each.open + each.buffered for each in look.windows.partitions)
+    )
+    starves = seen.busy_ratio < IDLE and held <= max(2 * now.limit_now, seen.finished_per_s * 0.1)
     if not seen.is_behind or not starves or not seen.unread:
         return
-    if last.breaker.state != "closed" or any(each.paused for each in last.partitions):
+    if now.breaker.state != "closed" or any(each.paused for each in now.partitions):
         return
     yield Cause(
         CauseKind.FETCH_BOUND,

@@ -1,0 +1,82 @@
+"""What other threads ask of a worker's Engine: values, and never the Engine's own objects."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from window_consumer.engine.cell_details import (
+    CellDetails,
+    Failing,
+    blocking,
+    cell_details,
+    failing,
+    held_message,
+    number_of,
+)
+from window_consumer.engine.engine import Engine
+from window_consumer.engine.snapshot import running_calls
+from window_consumer.engine.windows_snapshot import CallSnapshot
+from window_consumer.model.protocols import Clock
+from window_consumer.model.record import (
+    Message,
+    TopicPartition,
+)
+from window_consumer.runtime.poll_loop import PollLoop
+
+
+@frozen
+class FailedRecords:
+    """Records that have failed and have no outcome yet, by partition."""
+
+    failing: tuple[Failing, ...] = ()
+    blocking: tuple[Failing, ...] = ()
+
+
+@frozen
+class Inspection:
+    """Asks the poll thread, and returns None where it does not answer in time. Any thread may."""
+
+    _loop: PollLoop
+
+    def failed(self, timeout_s: float) -> FailedRecords | None:
+        """Return the records that fail, and those that hold up their lanes."""
+
+        def ask(engine: Engine, clock: Clock) -> FailedRecords:
+            now = clock.now()
+            return FailedRecords(tuple(failing(engine, now)), tuple(blocking(engine, now)))
+
+        return self._loop.ask(ask, timeout_s)
+
+    def cell(
+        self, name: TopicPartition, number: int | None, offset: int | None, timeout_s: float
+    ) -> tuple[CellDetails, tuple[CallSnapshot, ...]] | None:
+        """Return a cell by its number, or by an offset in it, and the calls that run of it.
+
+        None also where it is not in the window.
+        """
+
+        def ask(
+            engine: Engine, clock: Clock
+        ) -> tuple[CellDetails, tuple[CallSnapshot, ...]] | None:
+            now = clock.now()
+            wanted = number if offset is None else number_of(engine, name, offset)
+            found = None if wanted is None else cell_details(engine, name, wanted, now)
+            if found is None:
+                return None
+            offsets = range(found.first_offset, found.last_offset + 1)
+            calls = (each for each in running_calls(engine, now) if each.name == name)
+            return found, tuple(each for each in calls if each.offset in offsets)
+
+        return self._loop.ask(ask, timeout_s)
+
+    def message(
+        self, name: TopicPartition, offset: int, timeout_s: float
+    ) -> tuple[Message, str] | None:
+        """Return a record that is not finished, and its source topic; None if it is not held."""
+        return self._loop.ask(lambda engine, _: held_message(engine, name, offset), timeout_s)
+
+    def is_finished(self, name: TopicPartition, offset: int, timeout_s: float) -> bool | None:
+        """Return whether a record that a person took out of the way has its outcome."""
+        return self._loop.ask(
+            lambda engine, _: engine.interventions.is_finished(name, offset), timeout_s
+        )
