@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -319,6 +321,21 @@ def test_a_page_replaces_a_page_and_nothing_else(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no directory"):
         check_output(tmp_path / "missing" / "report.html")
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def test_a_page_without_jinja2_says_what_to_install(tmp_path: Path) -> None:
+    check = (
+        "import pathlib, sys\n"
+        "sys.modules['jinja2'] = None\n"
+        "from window_consumer.dlq.commands.report import check_output\n"
+        "from window_consumer.model.errors import UsageError\n"
+        "check_output(None)\n"
+        "try: check_output(pathlib.Path(sys.argv[1]))\n"
+        "except UsageError as error: print(error)\n"
+    )
+    words = [sys.executable, "-c", check, str(tmp_path / "report.html")]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert "window-consumer[spark]" in ended.stdout
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests import reading
 from tests.commands import PATIENCE_S, Command, Commands, kafka_of
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.embedded.reading import read_all
 
 SHOP = """
 import os
@@ -103,8 +103,10 @@ def test_records_that_kill_or_hang_leave_and_the_others_are_done(
     for value in ("one", "two", "three"):
         command.wait_for(f"calling {value}\n")
     client: dict[str, Any] = {"bootstrap.servers": embedded.bootstrap}
-    wait_until(lambda: len(read_all(client, "shop.orders.dlq")) == 3)
-    found = {each.value(): dict(each.headers()) for each in read_all(client, "shop.orders.dlq")}
+    wait_until(lambda: len(reading.read_all(client, "shop.orders.dlq")) == 3)
+    found = {
+        each.value(): dict(each.headers()) for each in reading.read_all(client, "shop.orders.dlq")
+    }
     assert found[b"exit"]["wc-reason"] == b"CRASHED"
     assert found[b"exit"]["wc-attempts"] == b"2"
     assert b"ended with exit code 3" in found[b"exit"]["wc-error-message"]
@@ -171,8 +173,8 @@ def test_a_batch_that_kills_is_halved_and_every_record_has_its_own_end(
         embedded.produce("orders", value, partition=0)
     command = commands.start("run", "shop:app")
     client: dict[str, Any] = {"bootstrap.servers": embedded.bootstrap}
-    wait_until(lambda: len(read_all(client, "results")) == 2)
-    found = [dict(each.headers()) for each in read_all(client, "shop.orders.dlq")]
+    wait_until(lambda: len(reading.read_all(client, "results")) == 2)
+    found = [dict(each.headers()) for each in reading.read_all(client, "shop.orders.dlq")]
     ended = command.stop()
     assert ended.code == 0, ended.said
     reasons = sorted(each["wc-reason"] for each in found)

@@ -16,12 +16,11 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests import topics
+from tests import reading, topics
 from tests.raw_records import write_raw
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.kafka.embedded import reading as embedded_reading
 from window_consumer.kafka.settings import (
     ConsumerNeeds,
     admin_settings,
@@ -244,7 +243,7 @@ class ClientStage(Stage):
         write_raw(self.bare["bootstrap.servers"], topic, value)
 
     def read(self, topic: str) -> list[Message]:
-        return embedded_reading.read_all(self.bare, topic, PATIENCE_S)
+        return reading.read_all(self.bare, topic)
 
     def _make_source(self, group: str, settings: Mapping[str, Any]) -> Source:
         needs = ConsumerNeeds(group, "conformance", ordered=True, memory=2**26)
@@ -355,7 +354,7 @@ class KafkaStage(ClientStage):
             assert time.monotonic() < deadline, "the transaction's marker does not come"
 
     def _end(self, topic: str) -> int:
-        return embedded_reading.offsets(self.bare, topic, PATIENCE_S)[0][1]
+        return reading.spans(self.bare, topic)[0].end
 
     def compacted(self) -> str:
         topic = self.topic(config=COMPACTED)

@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 from attrs import frozen
 
+from tests import reading
 from tests.integration.shop import Call, Shop
 from window_consumer.kafka.cluster.groups import committed_offsets
-from window_consumer.kafka.embedded import reading
 from window_consumer.model import headers as names
 from window_consumer.model.errors import BrokerUnavailableError
 from window_consumer.model.record import Message
@@ -59,13 +59,13 @@ class RetryTopics:
         return [self.name(delay) for delay in self.delays]
 
     def copies(self, delay: str) -> list[Message]:
-        return reading.read_all(self.client, self.name(delay), timeout_s=30)
+        return reading.read_all(self.client, self.name(delay))
 
     def dead_letters(self) -> list[Message]:
-        return reading.read_all(self.client, f"{self.group}.{self.topic}.dlq", timeout_s=30)
+        return reading.read_all(self.client, f"{self.group}.{self.topic}.dlq")
 
     def ends(self, name: str) -> dict[int, int]:
-        return {each: end for each, (_, end) in reading.offsets(self.client, name).items()}
+        return {each: span.end for each, span in reading.spans(self.client, name).items()}
 
     def are_drained(self) -> bool:
         """Tell whether everything in source and levels is committed; not while a broker is away."""

@@ -23,13 +23,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests import topics
+from tests import reading, topics
 from tests.integration.members import wait_until
 from tests.integration.stalls import Stalls
 from window_consumer import App, Record
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.kafka.cluster.groups import committed_offsets
-from window_consumer.kafka.embedded import NewRecord, reading
+from window_consumer.kafka.embedded import NewRecord
 from window_consumer.kafka.errors import translate
 from window_consumer.model import headers as names
 from window_consumer.model.errors import (
@@ -274,7 +274,7 @@ class Shop:
         self.until(lambda: self.committed() == offsets, f"committed = {offsets}, {self.topic}")
 
     def _partitions(self) -> int:
-        return reading.partitions(self.plain, self.topic)
+        return len(reading.spans(self.plain, self.topic))
 
     # ---- looking
 
@@ -287,8 +287,8 @@ class Shop:
         return f"{self.group}.{self.topic}.dlq"
 
     def ends(self) -> dict[int, int]:
-        found = reading.offsets(self.plain, self.topic, timeout_s=30)
-        return {partition: end for partition, (_, end) in found.items()}
+        found = reading.spans(self.plain, self.topic)
+        return {partition: span.end for partition, span in found.items()}
 
     def committed(self) -> dict[int, int]:
         return committed_offsets(self.plain, self.group, self.topic, timeout_s=30)
@@ -326,7 +326,7 @@ class Shop:
             consumer.close()
 
     def dead_letters(self) -> list[Message]:
-        return reading.read_all(self.plain, self.dlq, timeout_s=30)
+        return reading.read_all(self.plain, self.dlq)
 
     def places(self, since: int = 0) -> list[tuple[int, int]]:
         """Return partition and offset of each call, sorted, without the first ``since`` calls."""

@@ -7,9 +7,10 @@ from itertools import count
 
 from confluent_kafka import Producer
 
+from tests import reading
 from tests.integration.conftest import ShopOn
 from tests.integration.shop import Shop, fails_on
-from window_consumer.kafka.embedded import NewRecord, reading
+from window_consumer.kafka.embedded import NewRecord
 from window_consumer.testing.guarantees import NoDuplicates
 
 COMPACTED = {

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests import reading
 from tests.conftest import MakeTopic
 from tests.integration.conftest import protocol_settings
 from tests.integration.members import SHORT_MS, Member, Members, produce, set_session, wait_until
 from tests.integration.shop import PATIENCE_S
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.engine.guards.crash_history import most_ends
-from window_consumer.kafka.embedded import reading
 from window_consumer.model import headers as names
 from window_consumer.testing.events import Ended
 from window_consumer.testing.real_kafka import RealKafka
@@ -84,7 +84,7 @@ def supervise(members: Members, instance: str) -> int:
 
 def dead_letters(kafka: RealKafka, members: Members) -> list[Any]:
     topic = f"{members.group}.{members.topic}.dlq"
-    return reading.read_all({"bootstrap.servers": kafka.bootstrap}, topic, timeout_s=30)
+    return reading.read_all({"bootstrap.servers": kafka.bootstrap}, topic)
 
 
 def values_called(members: Members, values: dict[tuple[int, int], str]) -> set[str]:

@@ -16,11 +16,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from tests import topics
+from tests import reading, topics
 from tests.commands import PATIENCE_S, Command, Commands, Ended
 from tests.conftest import MakeTopic
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.embedded import reading as embedded_reading
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.record import Message
 from window_consumer.testing.real_kafka import RealKafka
@@ -91,8 +90,8 @@ class Shop:
     def run(self, *options: str) -> Ended:
         return self.start(*options).wait()
 
-    def read(self, topic: str, **settings: Any) -> list[Message]:
-        return embedded_reading.read_all({**self.client, **settings}, topic, PATIENCE_S)
+    def read(self, topic: str) -> list[Message]:
+        return reading.read_all(self.client, topic)
 
     def settings(self, topic: str) -> Mapping[str, str]:
         resource = ConfigResource("topic", topic)
@@ -278,8 +277,7 @@ def test_in_a_transaction_a_copy_that_is_too_large_ends_the_run_and_is_named(sho
     assert f"record the large one: copy to {shop.entry}" in ended.err
     assert "max.message.bytes" in ended.err
     assert "without --transactional" in ended.err
-    committed = {"isolation.level": "read_committed"}
-    assert shop.read(shop.entry, **committed) == shop.read(shop.state, **committed) == []
+    assert shop.read(shop.entry) == shop.read(shop.state) == []
 
 
 def test_to_source_names_the_other_groups_and_needs_yes(

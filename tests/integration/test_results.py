@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tests import reading
 from tests.integration.conftest import ShopOn
 from window_consumer import Produce, Record
-from window_consumer.kafka.embedded import NewRecord, reading
+from window_consumer.kafka.embedded import NewRecord
 from window_consumer.model import headers as names
 
 RECORDS = 160
@@ -32,7 +33,7 @@ def test_where_a_batch_is_too_large_only_results_that_are_too_large_are_refused(
         orders.until_committed()
         counters = running.counters["work"]
         assert (counters.processed, counters.dead_lettered) == (RECORDS - 1, 1)
-    produced = reading.read_all(orders.plain, invoices, timeout_s=30)
+    produced = reading.read_all(orders.plain, invoices)
     found = {int(message.value()) for message in produced}
     assert found == set(range(RECORDS)) - {77}
     (letter,) = orders.dead_letters()
@@ -55,7 +56,7 @@ def test_results_of_a_key_follow_its_records_and_nothing_is_committed_before_the
     with orders.running(ordering="key", retry={"on_failure": "overtake"}):
         orders.until_committed()
     parts: dict[bytes, list[tuple[int, bytes]]] = {}
-    for message in reading.read_all(orders.plain, invoices, timeout_s=30):
+    for message in reading.read_all(orders.plain, invoices):
         part = dict(message.headers())["part"]
         parts.setdefault(message.key(), []).append((int(message.value()), part))
     assert sum(map(len, parts.values())) == 4_000

@@ -13,10 +13,11 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
+from tests import reading
 from window_consumer import App, Fatal, Record
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
-from window_consumer.kafka.embedded import EmbeddedBroker, reading
+from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.oauth import (
     Tokens,
     uses_tokens,
@@ -93,7 +94,7 @@ def configured(directory: Path, kafka: Mapping[str, Any], topic: str, group: str
 def first_value(client: Mapping[str, Any], topic: str) -> bytes | None:
     """Wait for the first record of a topic."""
     deadline = time.monotonic() + PATIENCE_S
-    while not (found := reading.read_all(client, topic, PATIENCE_S)):
+    while not (found := reading.read_all(client, topic)):
         assert time.monotonic() < deadline, f"nothing in {topic}"
     value: bytes | None = found[0].value()
     return value

@@ -17,9 +17,9 @@ from confluent_kafka.admin import (
     AdminClient,
 )
 
+from tests import reading
 from tests.integration.access import Access
 from tests.integration.members import wait_until
-from window_consumer.kafka.embedded import reading
 from window_consumer.model.errors import (
     MissingTopicError,
     NotPermittedError,
@@ -70,7 +70,7 @@ def write(kafka: RealKafka, topic: str, value: bytes) -> KafkaError | None:
 
 
 def values(kafka: RealKafka, topic: str) -> list[bytes | None]:
-    return [record.value() for record in reading.read_all(plain(kafka), topic, timeout_s=30)]
+    return [record.value() for record in reading.read_all(plain(kafka), topic)]
 
 
 def answers(kafka: RealKafka, timeout_s: float) -> bool:
@@ -88,7 +88,7 @@ def test_records_are_kept(kafka: RealKafka, make_topic: MakeTopic) -> None:
     topic = make_topic("orders", 3)
     assert write(kafka, topic, b"v") is None
     assert values(kafka, topic) == [b"v"]
-    ends = [end for _, end in reading.offsets(plain(kafka), topic).values()]
+    ends = [span.end for span in reading.spans(plain(kafka), topic).values()]
     assert sorted(ends) == [0, 0, 1]
 
 

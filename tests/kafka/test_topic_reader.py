@@ -87,6 +87,50 @@ def test_a_span_begins_and_ends_where_it_says(
     assert values(reader, {name: Span(6, 6)}) == []
 
 
+def test_a_partition_whose_span_has_ended_yields_nothing_while_others_are_read(
+    embedded: EmbeddedBroker, reader: TopicReader
+) -> None:
+    embedded.create_topic("dead", 3)
+    embedded.fill("dead", [NewRecord(b"%d" % n, partition=n % 3) for n in range(15_000)])
+    ends = {0: 10, 1: 1_700, 2: 5_000}
+    spans = {TopicPartition("dead", each): Span(0, end) for each, end in ends.items()}
+    read = [
+        (message.partition(), message.offset())
+        for records in reader.read(spans)
+        for message in records
+    ]
+    assert sorted(read) == [(each, at) for each, end in ends.items() for at in range(end)]
+
+
+def test_many_partitions_with_few_records_are_read_to_their_ends(
+    embedded: EmbeddedBroker, reader: TopicReader
+) -> None:
+    embedded.create_topic("dead", 40)
+    embedded.fill("dead", [NewRecord(b"%d" % n, partition=n % 40) for n in range(200)])
+    ends = {TopicPartition("dead", each): each % 6 for each in range(40)}
+    scan = reader.scan({name: Span(0, end) for name, end in ends.items()})
+    read = []
+    while records := scan.batch(7):
+        read += [(message.partition(), message.offset()) for message in records]
+    assert sorted(read) == [(name.partition, at) for name in ends for at in range(ends[name])]
+    assert scan.positions == {name: end for name, end in ends.items() if end}
+
+
+def test_a_scan_returns_no_more_than_was_asked_for_and_says_how_far_it_is(
+    embedded: EmbeddedBroker, reader: TopicReader
+) -> None:
+    embedded.create_topic("dead", 1)
+    embedded.fill("dead", [NewRecord(b"%d" % n) for n in range(10)])
+    name = TopicPartition("dead", 0)
+    scan = reader.scan({name: Span(2, 9)})
+    found: list[int | None] = []
+    while records := scan.batch(3):
+        assert len(records) <= 3
+        found += [each.offset() for each in records]
+        assert scan.positions == {name: (found[-1] or 0) + 1}
+    assert found == list(range(2, 9))
+
+
 def test_one_record_is_found_by_its_place(embedded: EmbeddedBroker, reader: TopicReader) -> None:
     embedded.create_topic("dead", 1)
     embedded.fill("dead", [NewRecord(b"%d" % n) for n in range(5)])

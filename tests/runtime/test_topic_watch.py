@@ -79,10 +79,13 @@ def test_its_end_waits_for_an_answer_that_is_on_its_way() -> None:
     watch = TopicWatch("work", ask, news, every_s=0.01)
     watch.start()
     assert asked.wait(PATIENCE_S)
-    watch.end(0.0)
-    assert news.empty()
-    threading.Timer(0.05, answered.set).start()
-    watch.end(PATIENCE_S)
+    watch.end(0.0)  # returns, or there is never an answer
+    ending = threading.Thread(target=watch.end, args=(PATIENCE_S,), daemon=True)
+    ending.start()
+    ending.join(0.05)
+    assert ending.is_alive()
+    answered.set()
+    ending.join(PATIENCE_S)
     assert news.get_nowait() == TopicNews({})
 
 

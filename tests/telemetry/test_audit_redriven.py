@@ -17,13 +17,13 @@ from window_consumer.audit.process_audit import (
     AuditSettings,
 )
 from window_consumer.audit.sink import CountingWriter
-from window_consumer.kafka.log_reader import LogReader
+from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.log_writer import Refusals
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import Copy
 from window_consumer.testing.clock import ManualClock
 
-READER = cast("LogReader", None)
+READER = cast("GroupProgress", None)
 
 
 class Broker:
@@ -41,7 +41,7 @@ class Broker:
             raise self.answer
         return self.answer
 
-    def finish(self, reader: LogReader) -> None:
+    def finish(self, reader: GroupProgress) -> None:
         pass
 
     def close(self) -> None:

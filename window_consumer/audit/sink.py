@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from window_consumer.audit.producer import ProducerAudit
-from window_consumer.kafka.log_reader import LogReader
+from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.log_writer import (
     Refusals,
     Writer,
@@ -65,7 +65,7 @@ class CountingWriter:
             self._count()
         return refusals
 
-    def finish(self, reader: LogReader) -> None:
+    def finish(self, reader: GroupProgress) -> None:
         """Commit the reader's progress, and the transaction."""
         self._writer.finish(reader)
         self._count()

@@ -37,7 +37,7 @@ from window_consumer.dlq.source import (
     Place,
     Source,
 )
-from window_consumer.kafka.log_reader import LogReader
+from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.log_writer import (
     PlainWriter,
     TransactionalWriter,
@@ -106,8 +106,7 @@ class RedriveJob:
                 writer = open_clients.enter_context(self.count(plain))
             reader = open_clients.enter_context(self._reader())
             resolved = Resolved() if wishes.restart else self._resolved(reader)
-            letters = LogReader(clients.consumer, *access)
-            open_clients.callback(letters.close)
+            letters = open_clients.enter_context(GroupProgress(clients.consumer, *access))
             letters.begin(topics.dead_letters.name, self._mark(), restart=wishes.restart)
             redrive = Redrive(
                 rules=self._rules(),

@@ -14,7 +14,7 @@ from window_consumer.kafka import (
     settings,
 )
 from window_consumer.kafka.client_log import ClientLog
-from window_consumer.kafka.log_reader import LogReader
+from window_consumer.kafka.group_progress import GroupProgress
 from window_consumer.kafka.oauth import (
     OauthToken,
     token_setting,
@@ -59,7 +59,7 @@ class Writer(Protocol):
         that was not acked: then nobody knows which of the others were.
         """
 
-    def finish(self, reader: LogReader) -> None:
+    def finish(self, reader: GroupProgress) -> None:
         """Commit the reader's progress: what was read so far is done."""
 
     def close(self) -> None:
@@ -199,7 +199,7 @@ class PlainWriter:
                 refused[place] = errors.publish_failure(error, copy.topic)
         return refused
 
-    def finish(self, reader: LogReader) -> None:
+    def finish(self, reader: GroupProgress) -> None:
         """See Writer."""
         reader.commit()
 
@@ -262,7 +262,7 @@ class TransactionalWriter:
             raise PublishFailedError(f"{_named(copy)}: {failure}; {_TOO_LARGE}", too_large=True)
         return {}
 
-    def finish(self, reader: LogReader) -> None:
+    def finish(self, reader: GroupProgress) -> None:
         """See Writer."""
         producer = self._client.producer
         offsets = reader.progress()

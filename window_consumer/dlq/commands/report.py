@@ -27,7 +27,7 @@ from window_consumer.dlq.redrive_state import (
     PutBack,
     put_back,
 )
-from window_consumer.dlq.report.page import page
+from window_consumer.dlq.report.page import environment, page
 from window_consumer.dlq.report.suggested_commands import redrive_of
 from window_consumer.dlq.report.text import print_findings
 from window_consumer.dlq.spark.findings import Findings
@@ -189,6 +189,7 @@ def check_output(output: Path | None) -> None:
     """Raise UsageError where no page can be written, before anything else is done."""
     if output is None:
         return
+    environment()
     if not output.parent.is_dir():
         raise UsageError(f"--output {output}: there is no directory {output.parent}")
     try:

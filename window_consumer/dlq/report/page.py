@@ -1,111 +1,120 @@
-"""The report on dead letters as a page: one file, no address outside, readable without a script."""
+"""The report on dead letters as a page: what its templates show, and how they escape it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from importlib import resources
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from window_consumer.dlq.report import charts, wording
-from window_consumer.dlq.report.cause import cause_card
-from window_consumer.dlq.report.markup import (
-    Inner,
-    Markup,
-    breakable,
-    join,
-    tag,
+from window_consumer.cli.output import (
+    printable,
+    printable_line,
 )
-from window_consumer.dlq.report.tables import (
-    Cell,
-    keys_table,
-    shares_table,
-    table,
-)
+from window_consumer.dlq.report import charts, suggested_commands, wording
 from window_consumer.dlq.report.text import headline
 from window_consumer.dlq.spark.findings import (
-    Cause,
+    Example,
     Findings,
+    Share,
 )
+from window_consumer.model.errors import UsageError
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_SIDES = ("handler", "host", "partition", "reason", "group", "topic", "dead_letters", "by")
-_MOST_KEYS = 10
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
 
 
 def page(findings: Findings, workers_file: str) -> str:
-    """Return the page. ``workers_file`` stands in the commands that put dead letters back."""
-    style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
-    head = join(
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("title", "Dead letters"),
-        tag("style", Markup(style)),
-    )
-    html = tag("html", tag("head", head), tag("body", *_body(findings, workers_file)), lang="en")
-    return f"<!DOCTYPE html>\n{html}\n"
+    """Return the page. ``workers_file`` stands in the commands that put dead letters back.
 
-
-def _body(findings: Findings, workers_file: str) -> Iterable[Inner]:
-    first, *rest = headline(findings)
-    yield tag(
-        "header",
-        tag("h1", "Dead letters"),
-        tag("p", first),
-        *(tag("p", line, class_="soft") for line in rest),
-    )
-    if findings.count:
-        yield _figures(findings)
-        yield tag(
-            "main",
-            _overview(findings),
-            _over_time(findings),
-            _versions(findings),
-            _key_card(findings),
-            _sides(findings),
-            *(
-                cause_card(number, cause, findings, workers_file)
-                for number, cause in enumerate(findings.causes)
-            ),
+    Raises UsageError where Jinja2 is missing.
+    """
+    return (
+        environment()
+        .get_template("page.html.j2")
+        .render(
+            findings=findings,
+            workers_file=workers_file,
+            headline=headline(findings),
+            figures=_figures(findings),
+            parts=_parts(findings),
+            chart=_chart(findings),
+            versions=_versions(findings),
         )
-    yield tag(
-        "footer",
-        f"Made {wording.moment(findings.asked_ms)} UTC by window-consumer dlq report. All times are"
-        " UTC. A cause is a fingerprint: errors of one class from one place in the code. It is"
-        " going on when its last dead letter is younger than an hour, or than three times what"
-        " lay between them on average.",
     )
 
 
-def _figures(findings: Findings) -> Markup:
+@cache
+def environment() -> Environment:
+    """Return the environment of the templates; raises UsageError where Jinja2 is missing.
+
+    Whatever a template prints is escaped, whoever wrote it, and characters that nobody can see
+    are written out.
+    """
+    try:
+        from jinja2 import (  # noqa: PLC0415 - optional
+            Environment,
+            PackageLoader,
+            StrictUndefined,
+        )
+        from markupsafe import Markup, escape  # noqa: PLC0415 - comes with it
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"--output: there is no {error.name}: pip install 'window-consumer[spark]'"
+        ) from error
+
+    def visible(value: Any) -> str | Markup:
+        return value if isinstance(value, Markup) else printable_line(str(value))
+
+    def breakable(name: str) -> Markup:
+        """Let a narrow column break a dotted name behind a dot, not within a word."""
+        return Markup(".<wbr>").join(printable_line(name).split("."))
+
+    made = Environment(
+        loader=PackageLoader(__package__ or "", ""),
+        autoescape=True,
+        finalize=visible,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(
+        charts=charts, commands=suggested_commands, wording=wording, said_by=_said_by
+    )
+    made.filters.update(
+        breakable=breakable,
+        one="{:.1f}".format,
+        stack=lambda text: escape(printable(text.rstrip())),
+        thousands="{:,}".format,
+        two="{:.2f}".format,
+    )
+    return made
+
+
+def _figures(findings: Findings) -> Iterator[tuple[str, str, str]]:
+    """Yield what stands at the top: a name, a figure and what it means."""
+    if not findings.count:
+        return
+    most = wording.name_of(findings.causes[0])
+    yield "Dead letters", f"{findings.count:,}", f"last {wording.moment(findings.last_ms)}"
+    if findings.put_back is not None:
+        waiting = f"{findings.count - findings.put_back:,}"
+        yield "Waiting", waiting, f"{findings.put_back:,} were put back"
+    yield "Causes", f"{findings.distinct_causes:,}", f"most: {most}"
     states = [wording.state_of(cause, findings.asked_ms) for cause in findings.causes]
-    top = findings.causes[0]
-    told: list[tuple[str, str, str]] = [
-        ("Dead letters", f"{findings.count:,}", f"last {wording.moment(findings.last_ms)}"),
-        ("Causes", f"{findings.distinct_causes:,}", f"most: {wording.name_of(top)}"),
-        (
-            "Still going on",
-            f"{states.count('going on'):,}",
-            f"of the {len(findings.causes)} told here",
-        ),
-    ]
-    if findings.put_back is None:
-        told.append(
-            ("Largest share", wording.percent(top.count, findings.count), wording.name_of(top))
-        )
-    else:
-        waiting = findings.count - findings.put_back
-        told.insert(1, ("Waiting", f"{waiting:,}", f"{findings.put_back:,} were put back"))
-    return tag(
-        "dl",
-        *(
-            tag("div", tag("dt", name), tag("dd", figure, tag("small", more)))
-            for name, figure, more in told
-        ),
-        class_="figures",
+    yield (
+        "Still going on",
+        f"{states.count('going on'):,}",
+        f"of the {len(findings.causes)} told here",
     )
+    if findings.put_back is None:
+        share = wording.percent(findings.causes[0].count, findings.count)
+        yield "Largest share", share, most
 
 
-def _overview(findings: Findings) -> Markup:
+def _parts(findings: Findings) -> list[tuple[str, str, int]]:
+    """Return name, class and count of each cause with a colour, and of all others."""
     parts = [
         (wording.name_of(cause), charts.style_of(number), cause.count)
         for number, cause in enumerate(findings.causes[: charts.COLOURS])
@@ -113,51 +122,10 @@ def _overview(findings: Findings) -> Markup:
     told = sum(count for _, _, count in parts)
     if told < findings.count:
         parts.append(("all others", "rest", findings.count - told))
-    rows = [_cause_row(number, cause, findings) for number, cause in enumerate(findings.causes)]
-    if findings.others:
-        rows.append(
-            [
-                join(tag("span", class_="swatch rest"), "less frequent causes"),
-                wording.percent(findings.others, findings.count),
-                f"{findings.others:,}",
-            ]
-        )
-    return _card(
-        "Causes",
-        charts.shares(parts, "Share of causes"),
-        table(
-            ("Cause", "Share", "Count", "Waiting", "Began", "Last", "State", "Began with", "Keys"),
-            rows,
-            numbers={1, 2, 3},
-            times={4, 5},
-            names={0},
-        ),
-    )
+    return parts
 
 
-def _cause_row(number: int, cause: Cause, findings: Findings) -> list[Cell]:
-    state = wording.state_of(cause, findings.asked_ms)
-    version = findings.began_with(cause)
-    name = tag("a", breakable(wording.name_of(cause)), href=f"#cause-{number + 1}")
-    return [
-        join(
-            tag("span", class_=f"swatch {charts.style_of(number)}"),
-            name,
-            " ",
-            tag("code", cause.fingerprint or "no fingerprint"),
-        ),
-        wording.percent(cause.count, findings.count),
-        f"{cause.count:,}",
-        wording.waiting(cause),
-        wording.moment(cause.first_ms),
-        wording.moment(cause.last_ms),
-        tag("span", state, class_=f"chip {'on' if state == 'going on' else 'over'}"),
-        "" if version is None else f"version {wording.share_name(version)}",
-        {"one": "one key", "few": "few keys", "many": "many keys"}.get(cause.keys.spread, ""),
-    ]
-
-
-def _over_time(findings: Findings) -> Markup | None:
+def _chart(findings: Findings) -> charts.PeriodChart | None:
     if not findings.periods:
         return None
     causes = findings.causes[: charts.COLOURS]
@@ -172,27 +140,7 @@ def _over_time(findings: Findings) -> Markup | None:
     rest = {begin: count for begin, count in rest.items() if count}
     if rest:
         bands.append(charts.Band("all others", "rest", rest))
-    each = wording.length(findings.period_ms)
-    rows: list[Sequence[Cell]] = [
-        [
-            wording.moment(begin),
-            f"{count:,}",
-            *(f"{band.counts.get(begin, 0):,}" for band in bands),
-        ]
-        for begin, count in findings.periods.items()
-    ]
-    numbers = table(
-        ("From", "All", *(band.name for band in bands)),
-        rows,
-        numbers=set(range(1, len(bands) + 2)),
-        times={0},
-    )
-    return _card(
-        f"By {each}",
-        charts.by_period(bands, findings.period_ms, marks_of(findings), f"Dead letters by {each}"),
-        charts.legend([(band.name, band.style) for band in bands]),
-        tag("details", tag("summary", "As a table"), numbers, class_="numbers"),
-    )
+    return charts.PeriodChart(bands, findings.period_ms, marks_of(findings))
 
 
 def marks_of(findings: Findings) -> list[charts.Mark]:
@@ -207,72 +155,44 @@ def marks_of(findings: Findings) -> list[charts.Mark]:
     ]
 
 
-def _versions(findings: Findings) -> Markup | None:
-    versions = [each for each in findings.sides["version"] if each.value is not None]
-    if not versions:
-        return None
+def _versions(findings: Findings) -> list[tuple[Share, list[str]]]:
+    """Return the versions, the oldest first, and which causes began with each."""
     begun: dict[tuple[str | None, str | None], list[str]] = {}
     for cause in findings.causes:
         version = findings.began_with(cause)
         if version is not None:
             begun.setdefault((version.value, version.of), []).append(wording.name_of(cause))
-    rows: list[Sequence[Cell]] = [
-        [
-            str(each.value),
-            each.of or wording.UNKNOWN,
-            f"{each.count:,}",
-            wording.moment(each.first_ms),
-            wording.moment(each.last_ms),
-            ", ".join(begun.get((each.value, each.of), ())) or "none",
-        ]
-        for each in sorted(versions, key=lambda each: each.first_ms or 0)
-    ]
-    return _card(
-        "Did a deploy begin it?",
-        tag(
-            "p",
-            "A cause began with a version when that version is the first to have it, and an"
-            " earlier one of the same group had dead letters of other causes only.",
-            class_="soft",
-        ),
-        table(
-            ("Version", "Group", "Count", "First", "Last", "Causes that began with it"),
-            rows,
-            numbers={2},
-            times={3, 4},
-            names={5},
-        ),
+    known = [each for each in findings.sides["version"] if each.value is not None]
+    by_time = sorted(known, key=lambda each: each.first_ms or 0)
+    return [(each, begun.get((each.value, each.of), [])) for each in by_time]
+
+
+def _said_by(example: Example, workers_file: str) -> Iterable[tuple[str, str | None]]:
+    return (
+        ("record", example.id),
+        ("failed", f"{wording.moment(example.failed_ms)} UTC"),
+        ("by", _who(example)),
+        ("attempts", None if example.attempts is None else f"{example.attempts:,}"),
+        ("put back", f"{example.redrives:,} times" if example.redrives else None),
+        ("key", example.key),
+        *((f"header {name}", value) for name, value in example.headers),
+        ("message", example.error_message),
+        ("value", _value(example)),
+        ("see all", suggested_commands.show_of(example, workers_file)),
     )
 
 
-def _key_card(findings: Findings) -> Markup:
-    sentence = wording.keys_in_words(findings.keys)
-    return _card(
-        "Is it one customer?",
-        tag("p", sentence[:1].upper() + sentence[1:] + "."),
-        keys_table(findings.keys, _MOST_KEYS),
+def _who(example: Example) -> str | None:
+    parts = (
+        example.handler,
+        example.version and f"version {example.version}",
+        example.host and f"on {example.host}",
     )
+    return ", ".join(part for part in parts if part) or None
 
 
-def _sides(findings: Findings) -> Markup:
-    name_of: dict[str, Callable[..., str]] = {"partition": wording.partition_name}
-    return _card(
-        "Where they come from",
-        tag(
-            "div",
-            *(
-                shares_table(
-                    wording.SIDE_NAMES[side],
-                    findings.sides[side],
-                    findings.count,
-                    name_of.get(side, wording.share_name),
-                )
-                for side in _SIDES
-            ),
-            class_="sides",
-        ),
-    )
-
-
-def _card(title: str, *inner: Inner) -> Markup:
-    return tag("section", tag("h2", title), *inner, class_="card")
+def _value(example: Example) -> str | None:
+    if example.value_bytes is None:
+        return None
+    size = f"{example.value_bytes:,} bytes"
+    return size if example.value is None else f"{example.value} ({size})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,7 +11,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
-from window_consumer.kafka.embedded import reading as embedded_reading
+from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded.capacity import (
     LIMITS,
     Ledger,
@@ -22,6 +23,10 @@ from window_consumer.kafka.embedded.mock_cluster import (
     MockCluster,
 )
 from window_consumer.kafka.embedded.writing import write
+from window_consumer.kafka.topic_reader import (
+    Span,
+    TopicReader,
+)
 from window_consumer.model.errors import (
     MissingTopicError,
     UsageError,
@@ -36,6 +41,8 @@ __all__ = ["LIMITS", "ApiKey", "EmbeddedBroker", "ErrorCode", "NewRecord"]
 
 _ALL_BROKERS = -1
 _NO_BROKER = -1
+_LOGGER = logging.getLogger("window_consumer.client")
+_ANSWER_S = 10.0
 _TOPIC_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]{1,249}")
 
 
@@ -117,7 +124,8 @@ class EmbeddedBroker:
         self._mock.check_usable()
         if topic not in self._partitions:
             try:
-                self._partitions[topic] = embedded_reading.partitions(self._client(), topic)
+                with self._reader() as reader:
+                    self._partitions[topic] = len(reader.partitions(topic))
             except MissingTopicError as error:
                 raise MissingTopicError(
                     f"the embedded broker has no topic {topic}: create_topic() makes it"
@@ -233,20 +241,26 @@ class EmbeddedBroker:
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """Return the end (exclusive) of each partition; raises MissingTopicError, or a RunError."""
-        return {name: end for name, (_, end) in self._offsets(topic).items()}
+        return {name.partition: span.end for name, span in self._spans(topic).items()}
 
     def start_offsets(self, topic: str) -> dict[int, int]:
         """Return each partition's first offset: above 0, records were deleted or dropped."""
-        return {name: first for name, (first, _) in self._offsets(topic).items()}
+        return {name.partition: span.first for name, span in self._spans(topic).items()}
 
-    def _offsets(self, topic: str) -> dict[int, tuple[int, int]]:
-        self._mock.check_usable()
-        return embedded_reading.offsets(self._client(), topic)
+    def _spans(self, topic: str) -> dict[TopicPartition, Span]:
+        with self._reader() as reader:
+            return reader.spans(topic)
 
     def read_all(self, topic: str) -> list[Message]:
         """Return all records up to the topic's end, headers included, without joining a group."""
-        self._mock.check_usable()
-        return embedded_reading.read_all(self._client(), topic)
+        with self._reader() as reader:
+            return reader.read_all(topic)
 
-    def _client(self) -> dict[str, Any]:
-        return {"bootstrap.servers": self.bootstrap, "log_level": 0}
+    def _reader(self) -> TopicReader:
+        self._mock.check_usable()
+        client = {
+            "bootstrap.servers": self.bootstrap,
+            "fetch.wait.max.ms": 10,
+            "log_level": 0,
+        }
+        return TopicReader(client, ClientLog(_LOGGER), patience_s=_ANSWER_S)

@@ -1,7 +1,7 @@
 """What a redrive works with, on a fake broker: dead letters read on, copies that are acked.
 
-They do what ``kafka.log_reader`` and ``kafka.log_writer`` do, one step after the other, so that a
-process may end between any two of them.
+They do what ``kafka.group_progress`` and ``kafka.log_writer`` do, one step after the other, so
+that a process may end between any two of them.
 """
 
 from __future__ import annotations
