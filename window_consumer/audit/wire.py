@@ -24,7 +24,6 @@ from window_consumer.audit.process_audit import (
     Audit,
     AuditSettings,
 )
-from window_consumer.audit.shipper import Outlet
 from window_consumer.audit.sink import CountingSink, CountingWriter
 from window_consumer.config import (
     AuditConfig,
@@ -39,6 +38,7 @@ from window_consumer.model.protocols import (
     Clock,
     Sink,
 )
+from window_consumer.runtime.segment_log.shipper import Outlet
 from window_consumer.runtime.worker import SystemClock
 from window_consumer.topics.event_topics import (
     audit_topic,
