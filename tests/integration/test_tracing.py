@@ -20,7 +20,7 @@ from window_consumer.app.connect import findings_of
 from window_consumer.testing.real_kafka import RealKafka
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_batch import decoded
-from window_consumer.trace.recording.spool import batches_in
+from window_consumer.trace.recording.spool import data_of
 
 ReadTrace = Callable[[str], list[TraceEvent]]
 
@@ -219,7 +219,7 @@ def test_what_was_flushed_is_told_after_kill_9_once_by_its_id(
 
 def _in(spool: Path) -> Iterator[TraceEvent]:
     for path in spool.glob("*.spool"):
-        for data in batches_in(path):
+        for data in map(data_of, path.read_bytes().splitlines()):
             yield from decoded(data) if data is not None else ()
 
 

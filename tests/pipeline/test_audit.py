@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tests.pipeline.audit_history import MINUTE_MS
 from window_consumer.audit import balance as audit_balance
-from window_consumer.audit.balance import Verdict
+from window_consumer.audit.balance import Balance, Sum, Verdict
 from window_consumer.audit.count import (
     WRITTEN,
     AuditCount,
@@ -21,6 +22,7 @@ from window_consumer.audit.count import (
     signed64,
 )
 from window_consumer.audit.spark import counts as audit
+from window_consumer.audit.spark.sides import sides
 from window_consumer.spark import quarantine
 
 if TYPE_CHECKING:
@@ -106,15 +108,43 @@ def test_it_says_what_the_model_says(spark: SparkSession) -> None:
     }
     assert gone == {each.audit_id for each in expected.replaced}
     assert judged.count() == len(expected.counts) + len(expected.replaced)
-    balanced = audit.balance(judged.where("NOT replaced")).collect()
+    rows = sides(judged, grace_ms=MINUTE_MS).collect()
     found = {
-        (row.topic, row.group, row.bucket_ms): (row.came, row.left, row.verdict) for row in balanced
+        (row.topic, row.group, row.bucket_ms): (
+            row[str(Tier.UNKNOWN)],
+            (row.came, row.came_xor, row.came_sum, row.came_ids),
+            (row.left, row.left_xor, row.left_sum, row.left_ids),
+        )
+        for row in rows
     }
+    balances = audit_balance.balance(expected.counts)
     assert found == {
-        (each.topic, each.group, each.bucket_ms): (each.came, each.left, str(each.verdict))
-        for each in audit_balance.balance(expected.counts)
+        (each.topic, each.group, each.bucket_ms): (each.unknown, *figures(each))
+        for each in balances
     }
-    assert {verdict for _, _, verdict in found.values()} == set(map(str, Verdict))
+    assert len(rows) == len(found)
+    assert {each.verdict for each in balances} == set(Verdict)
+
+
+Figures = tuple[int, int, int, bool]
+"""How many, their checksums, and whether all of them have one."""
+
+
+def figures(balance: Balance) -> tuple[Figures, Figures]:
+    """Return what came and what left."""
+    came, left = Sum(), Sum()
+    for tier, each in balance.tiers.items():
+        if tier is not Tier.UNKNOWN:
+            into = came if tier in WRITTEN else left
+            into.count += each.count
+            into.id_xor ^= each.id_xor
+            into.id_sum = signed64(into.id_sum + each.id_sum)
+            into.has_ids = into.has_ids and each.has_ids
+    assert (came.count, left.count) == (balance.came, balance.left)
+    return (
+        (came.count, *came.checksums, came.has_ids),
+        (left.count, *left.checksums, left.has_ids),
+    )
 
 
 def epochs(pieces: int) -> list[AuditCount]:
@@ -225,5 +255,9 @@ def test_times_that_are_no_milliseconds_are_none(spark: SparkSession) -> None:
         (60_000, "1970-01-01"),
         (0, "1970-01-01"),
     }
-    found = {row.bucket_ms: (row.came, row.left) for row in audit.balance(rows).collect()}
-    assert found == {60_000: (3, 3), 0: (9, 9)}
+    added = rows.groupBy("bucket_ms", "tier").sum("count").collect()
+    assert {(bucket_ms, tier): count for bucket_ms, tier, count in added} == {
+        (bucket_ms, tier): count
+        for bucket_ms, count in ((60_000, 3), (0, 9))
+        for tier in ("produced", "finished")
+    }

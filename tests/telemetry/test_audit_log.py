@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import resource
+import shutil
 import stat
 import subprocess
 import sys
@@ -165,6 +166,81 @@ def test_a_torn_line_and_one_of_another_version_are_left_out(tmp_path: Path) -> 
     assert len(topic.counts) == 2
     assert shipper.torn == 3
     assert not list(tmp_path.iterdir())
+
+
+EARLIER = (
+    '{"format":1,"counts":[{"client":"charge","incarnation":"1700000000000-0000abcd","sequence":1,'
+    '"tier":"finished","app":"shop","instance":"host:1","group":"é","topic":"orders",'
+    '"partition":3,"bucket_ms":60000,"length_ms":60000,"epoch_ms":1,"offsets":[[0,5]],"count":5,'
+    '"bytes":50,"latency":{"3":1,"9":4}},{"client":"charge",'
+    '"incarnation":"1700000000000-0000abcd","sequence":2,"tier":"finished","app":"shop",'
+    '"instance":"host:1","group":"é","topic":"orders","partition":3,"bucket_ms":0,'
+    '"length_ms":60000,"epoch_ms":1,"offsets":[[0,5]],"count":5,"bytes":50,'
+    '"latency":{"3":1,"9":4}}]}\n{"format":1,"counts":[{"client":"charge",'
+    '"incarnation":"1700000000000-0000abcd","sequence":3,"tier":"retried","app":"shop",'
+    '"instance":"host:1","group":"é","topic":"orders","partition":3,"bucket_ms":60000,'
+    '"length_ms":60000,"epoch_ms":1,"offsets":[[0,5]],"count":5,"bytes":50,'
+    '"latency":{"3":1,"9":4},"final":true}]}\n'
+).encode()
+"""What an earlier version wrote for the counts below."""
+
+
+def test_files_have_the_bytes_that_earlier_versions_wrote(tmp_path: Path) -> None:
+    incarnation = "1700000000000-0000abcd"
+    lair = Lair(tmp_path, incarnation)
+    journal = Journal(lair.path, "charge", Identity("shop", "host:1", incarnation))
+    row = {
+        **ROW,
+        "group": "é",
+        "partition": 3,
+        "bytes": 50,
+        "offsets": ((0, 5),),
+        "epoch_ms": 1,
+        "latency": {3: 1, 9: 4},
+    }
+    journal.write([row, {**row, "bucket_ms": 0}])
+    journal.write([{**row, "tier": Tier.RETRIED}], final=True)
+    written = {path.name: path.read_bytes() for path in lair.path.iterdir()}
+    assert written == {"lock": b"", "charge.00000001.log": EARLIER}
+    journal.close()
+    lair.close()
+
+
+def test_what_an_earlier_version_left_is_shipped_and_removed(tmp_path: Path) -> None:
+    left = tmp_path / "1700000000000-0000abcd"
+    left.mkdir()
+    (left / "lock").touch()
+    (left / "charge.00000001.log").write_bytes(EARLIER)
+    topic = Topic()
+    with audit_in(tmp_path, topic):
+        pass
+    assert [count.sequence for count in topic.counts] == [1, 3, 2]  # by topic and bucket
+    assert topic.keys == ["orders|60000", "orders|0"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_line_that_misses_nothing_but_its_end_is_shipped(tmp_path: Path) -> None:
+    """... for whoever inherits the directory takes its counts for written."""
+    (tmp_path / "charge.00000001.log").write_bytes(EARLIER[:-1])
+    topic = Topic()
+    shipper = Shipper(topic)
+    ship(shipper, tmp_path)
+    assert (len(topic.counts), shipper.torn) == (3, 0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_counts_that_go_to_a_deleted_file_are_lost_and_told_of(tmp_path: Path) -> None:
+    lair, topic = Lair(tmp_path, new_incarnation(0)), Topic()
+    journal = Journal(lair.path, "charge", SHOP)
+    assert journal.write([ROW])
+    shutil.rmtree(lair.path)
+    assert not journal.write([ROW])
+    lair.path.mkdir()
+    assert journal.write([ROW])
+    ship(Shipper(topic), lair.path)
+    assert [count.lost for count in topic.counts] == [5]
+    journal.close()
+    lair.close()
 
 
 def test_a_directory_that_is_gone_costs_counts_which_the_next_one_tells(

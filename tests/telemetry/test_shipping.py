@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,8 @@ from window_consumer.trace.recording.exporters import (
     Acks,
     way_out,
 )
-from window_consumer.trace.recording.spool import Spool
+from window_consumer.trace.recording.shipper import Shipping
+from window_consumer.trace.recording.spool import Orphans, Spool
 
 TOPIC = "wc.trace"
 
@@ -38,13 +41,8 @@ TOPIC = "wc.trace"
 def way_to(
     broker: EmbeddedBroker, directory: Path | None, topic: str = TOPIC, timeout_s: float = 30.0
 ) -> Way:
-    def events(acks: Acks) -> EventWriter:
-        needs = EventNeeds("wc-trace", acks, timeout_s=timeout_s)
-        settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 1}
-        return EventWriter(settings, needs, topic, ClientLog(LOGGER.getChild("client")))
-
     return way_out(
-        events,
+        partial(events, broker, topic, timeout_s),
         topic,
         LOGGER,
         acks="1",
@@ -52,6 +50,14 @@ def way_to(
         max_bytes=10**9,
         ship_after_s=0.0,
     )
+
+
+def events(
+    broker: EmbeddedBroker, topic: str = TOPIC, timeout_s: float = 30.0, acks: Acks = "all"
+) -> EventWriter:
+    needs = EventNeeds("wc-trace", acks, timeout_s=timeout_s)
+    settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 1}
+    return EventWriter(settings, needs, topic, ClientLog(LOGGER.getChild("client")))
 
 
 def batches(*numbers: int) -> list[Written]:
@@ -182,7 +188,58 @@ def test_straight_to_kafka_what_is_refused_is_lost_counted_and_said_once(
 
 
 def test_a_topic_that_is_missing_costs_its_events_and_no_more(embedded: EmbeddedBroker) -> None:
-    way = way_to(embedded, None, topic="x" * 300, timeout_s=0.1)
+    way = way_to(embedded, None, timeout_s=1.0)
     way.write(batches(1))
     wait_for(lambda: answered(way) == 1)
+    assert way.figures().lost == {"broker": 1}
+    assert way.figures().blocked_s > 0
+    embedded.create_topic(TOPIC, 1)
+    written = [1]
+
+    def arrives() -> bool:
+        """Write an event; until the client has found the topic, it is lost like the first."""
+        written.append(written[-1] + 1)
+        way.write(batches(written[-1]))
+        wait_for(lambda: answered(way) + len(values(embedded)) == len(written))
+        return bool(values(embedded))
+
+    wait_for(arrives)
+    assert values(embedded) == [b'{"n":%d}' % written.pop()]
+    wait_for(lambda: (answered(way), way.figures().blocked_s) == (len(written), 0))
     way.close(PATIENCE_S)
+
+
+def test_a_topic_that_is_missing_costs_nothing_with_a_spool(
+    embedded: EmbeddedBroker, tmp_path: Path
+) -> None:
+    way = way_to(embedded, tmp_path, timeout_s=1.0)
+    way.start()
+    way.write(batches(1, 2))
+    way.write([])
+    wait_for(lambda: way.figures().blocked_s)
+    assert way.figures().held_bytes
+    embedded.create_topic(TOPIC, 1)
+    wait_for(lambda: not list(tmp_path.glob("*.spool")))
+    assert set(values(embedded)) == {b'{"n":1}', b'{"n":2}'}
+    way.close(PATIENCE_S)
+    assert way.figures() == WayFigures({"disk": 0, "broker": 0}, held_bytes=0)
+
+
+def test_a_file_that_somebody_deletes_holds_up_nobody(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    gone = Spool(tmp_path, 10**9, LOGGER)
+    gone.append(batches(1))
+    gone.finish()
+    finished = deque(gone.finished)
+    gone.finished[0].unlink()
+    gone.append(batches(2))
+    gone.finish()
+    finished.append(gone.finished[-1])
+    shipping = Shipping(finished, Orphans(tmp_path, LOGGER), lambda: events(broker), TOPIC, LOGGER)
+    shipping.start()
+    wait_for(lambda: values(broker) == [b'{"n":2}'])
+    shipping.close(PATIENCE_S)
+    gone.close()
+    assert shipping.blocked_s == 0
+    assert list(tmp_path.iterdir()) == []

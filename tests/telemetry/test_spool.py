@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -22,8 +24,7 @@ from window_consumer.trace.recording.spool import (
     PREFIX,
     Orphans,
     Spool,
-    SpoolFile,
-    batches_in,
+    data_of,
 )
 
 LOGGER = logging.getLogger("window_consumer")
@@ -43,7 +44,8 @@ def files(directory: Path) -> list[Path]:
 
 
 def numbers(*paths: Path) -> list[int | None]:
-    return [None if data is None else int(data[-9:]) for path in paths for data in batches_in(path)]
+    lines = (line for path in paths for line in path.read_bytes().split(b"\n") if line)
+    return [None if data is None else int(data[-9:]) for data in map(data_of, lines)]
 
 
 @contextmanager
@@ -67,6 +69,37 @@ def test_what_is_written_is_on_disk_at_once(tmp_path: Path) -> None:
     assert not written.finished
     written.finish()
     assert numbers(*written.finished) == [1, 2, 3]
+
+
+EARLIER = (
+    b'cec1674e {"format":1,"writer":"w","sequence":1,"count":2,"all":{},"columns":{}}\n'
+    b'f9d01209 {"n":"\xc3\xa9"}\n'
+)
+"""What an earlier version wrote for the batches below."""
+
+
+def test_files_have_the_bytes_that_earlier_versions_wrote_and_read(tmp_path: Path) -> None:
+    data = [
+        b'{"format":1,"writer":"w","sequence":1,"count":2,"all":{},"columns":{}}',
+        '{"n":"é"}'.encode(),
+    ]
+    written = spool(tmp_path)
+    written.append([Written(each, 1) for each in data])
+    (path,) = files(tmp_path)
+    assert re.fullmatch(r"wc-trace-1-[0-9a-f]{12}-000000001\.spool", path.name)
+    assert (tmp_path / f"{path.name.rpartition('-')[0]}.lock").exists()
+    assert path.read_bytes() == EARLIER
+    assert [data_of(line) for line in EARLIER.splitlines()] == data
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_an_earlier_version_left_is_adopted(tmp_path: Path) -> None:
+    path = tmp_path / "wc-trace-1-941e8a35d98a-000000001.spool"
+    path.write_bytes(EARLIER)
+    (tmp_path / "wc-trace-1-941e8a35d98a.lock").touch()
+    orphans = Orphans(tmp_path, LOGGER)
+    assert orphans.adopt() == [path]
+    orphans.close()
 
 
 def test_files_are_ended_when_they_are_large(tmp_path: Path) -> None:
@@ -234,16 +267,6 @@ def test_what_was_flushed_survives_kill_9_once_and_in_order(tmp_path: Path) -> N
     assert found == list(range(len(found)))
     assert len(found) > last
     assert all(path.name.startswith(PREFIX) for path in adopted)
-
-
-def test_a_line_that_does_not_fit_leaves_no_torn_one_behind(tmp_path: Path) -> None:
-    file = SpoolFile(tmp_path / "file")
-    file.append(b"1" * 50)
-    with largest_file(80), pytest.raises(OSError, match="too large"):
-        file.append(b"2" * 50)
-    file.append(b"3")
-    file.close()
-    assert (tmp_path / "file").read_bytes() == b"1" * 50 + b"3"
 
 
 def test_a_lock_that_others_see_is_held(tmp_path: Path) -> None:

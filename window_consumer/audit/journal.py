@@ -1,4 +1,4 @@
-"""The local log of counts: files that are only appended to, and deleted when they were shipped.
+"""The local log of counts: segments of a directory, until somebody has shipped them.
 
 Each process has a directory of its own in the configured one, locked as long as it lives. What is
 written survives a kill -9: it lies in the system's page cache before ``write`` returns. A count
@@ -11,7 +11,6 @@ that cannot be written is lost, and the next one that can be says how many recor
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import secrets
@@ -28,6 +27,12 @@ from window_consumer.audit.count import (
 )
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.segment_log.writer import (
+    LogFullError,
+    SegmentLog,
+    SegmentRules,
+    try_lock,
+)
 
 SEGMENT_BYTES: Final = 1 << 20
 SEGMENT_S: Final = 10.0
@@ -112,16 +117,7 @@ class Lair:
 
 def lock(path: Path) -> int | None:
     """Lock a process's directory; None where its process lives. Raises OSError."""
-    descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+    return try_lock(path / "lock")
 
 
 def abandon(path: Path, descriptor: int) -> None:
@@ -152,22 +148,22 @@ class Journal:
         self.client = client
         self._lair = lair
         self._identity = identity
-        self._fsync = fsync
         self._most_bytes = most_bytes
+        rules = SegmentRules(max_bytes=SEGMENT_BYTES, max_age_s=SEGMENT_S, fsync=fsync)
+        self._log = SegmentLog(self._path, rules, self._room)
         self.sequence = 0
         """Of the last count."""
-        self._number = 0
-        self._file: int | None = None
-        self._size = 0
-        self._opened_at = 0.0
-        self.written_bytes = 0
-        """So far, by the writer."""
         self.trimmed_bytes = 0
         """Of files that were deleted since, by whoever ships them."""
         self.lost = 0
         """Records whose counts could not be written and that no count has told of."""
         self.lost_in_all = 0
         self._said_at = float("-inf")
+
+    @property
+    def written_bytes(self) -> int:
+        """How much was written so far."""
+        return self._log.appended_bytes
 
     def write(self, rows: Sequence[Mapping[str, Any]], *, final: bool = False) -> bool:
         """Append counts, each given by its own fields, as one line; True where they are kept."""
@@ -177,16 +173,15 @@ class Journal:
         line = encode(counts) + b"\n"
         records = sum(count.count for count in counts)
         try:
-            if self.written_bytes - self.trimmed_bytes + len(line) > self._most_bytes:
-                raise OSError(  # noqa: TRY301 - it is reported like any other way to be full
-                    f"{self._most_bytes} bytes wait to be shipped already"
-                )
-            self._append(line)
+            self._log.append(line)
         except OSError as error:
             self.lost += records
             self.lost_in_all += records
             what = f"counts cannot be written, those of {self.lost_in_all} records are lost so far"
-            self._complain(what, error.strerror or str(error))
+            why = error.strerror or str(error)
+            if isinstance(error, LogFullError):
+                why = f"{self._most_bytes} bytes wait to be shipped already"
+            self._complain(what, why)
             return False
         self.lost = 0
         return True
@@ -198,13 +193,11 @@ class Journal:
 
     def begin_after(self, number: int) -> None:
         """Write to files behind this one."""
-        self._number = number
+        self._log.number = number
 
     def close(self) -> None:
         """Append nothing more."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        self._log.close_segment()
 
     def _count(self, row: Mapping[str, Any], *, final: bool) -> AuditCount:
         self.sequence += 1
@@ -220,30 +213,11 @@ class Journal:
             **row,
         )
 
-    def _append(self, line: bytes) -> None:
-        now = monotonic()
-        if self._file is not None and (
-            self._size >= SEGMENT_BYTES or now - self._opened_at >= SEGMENT_S
-        ):
-            self.close()
-        if self._file is None:
-            self._number += 1
-            path = self._lair / segment_name(self.client, self._number)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._file = os.open(path, flags, 0o600)
-            self._size, self._opened_at = 0, now
-        written = os.write(self._file, line)
-        if written != len(line):
-            # Who reads would find a torn line in the middle.
-            try:
-                os.ftruncate(self._file, self._size)
-            finally:
-                self.close()
-            raise OSError("no space is left")
-        if self._fsync:
-            os.fsync(self._file)
-        self._size += written
-        self.written_bytes += written
+    def _path(self, number: int) -> Path:
+        return self._lair / segment_name(self.client, number)
+
+    def _room(self) -> int:
+        return self._most_bytes - self.written_bytes + self.trimmed_bytes
 
     def _complain(self, what: str, why: str) -> None:
         now = monotonic()

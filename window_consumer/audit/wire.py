@@ -25,7 +25,6 @@ from window_consumer.audit.process_audit import (
     Audit,
     AuditSettings,
 )
-from window_consumer.audit.shipper import Outlet
 from window_consumer.audit.sink import CountingSink, CountingWriter
 from window_consumer.config import (
     AuditConfig,
@@ -40,6 +39,7 @@ from window_consumer.model.protocols import (
     Clock,
     Sink,
 )
+from window_consumer.runtime.segment_log.shipper import Outlet
 from window_consumer.runtime.worker import SystemClock
 from window_consumer.topics.event_topics import (
     audit_topic,

@@ -88,13 +88,17 @@ def _lost(error: Exception) -> None:
 
 
 class Trouble:
-    """One thing that may go wrong again and again. Owner: one thread."""
+    """One thing that may go wrong again and again. Owner: one thread.
 
-    def __init__(self, logger: logging.Logger, over: str):
+    While it lasts it is logged again every ``again_s``.
+    """
+
+    def __init__(self, logger: logging.Logger, over: str, again_s: float = float("inf")):
         self._logger = logger
         self._over = over
+        self._again_s = again_s
         self._said: str | None = None
-        self._since = 0.0
+        self._said_at = self._since = 0.0
 
     @property
     def lasts(self) -> bool:
@@ -108,8 +112,11 @@ class Trouble:
 
     def begins(self, text: str) -> None:
         """Say what is wrong, unless that was said already."""
+        now = monotonic()
         if self._said is None:
-            self._since = monotonic()
+            self._since = now
+        if self._said is None or now - self._said_at >= self._again_s:
+            self._said_at = now
             self._logger.warning("%s", text)
         self._said = text
 

@@ -1,7 +1,7 @@
-"""From the records of the audit topic to a balance: pure, DataFrame to DataFrame.
+"""From the records of the audit topic to counts, each once: pure, DataFrame to DataFrame.
 
-The same arithmetic as ``model.audit_balance``, which says what it means; a test compares the two
-over random histories.
+Which counts are effective is what ``audit.balance`` says, in memory; a test compares the two over
+random histories. ``sides`` has the balance.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import attrs
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from window_consumer.audit.balance import Verdict
 from window_consumer.audit.count import (
     FORMAT,
     WRITTEN,
@@ -219,111 +218,6 @@ def _overlapped_by_later(mine: DataFrame, by: list[str]) -> DataFrame:
         F.greatest(F.max("reach").over(same), F.max(F.when(anyhow, F.col("reach"))).over(node))
     )
     return swept.withColumn("reached", reached).where("NOT is_later AND reached > range[0]")
-
-
-def sums(rows: DataFrame) -> DataFrame:
-    """Return counts added up by ``topic``, ``bucket_ms``, ``group`` and ``tier``.
-
-    Takes rows of ``effective`` that are not replaced. Columns: ``count``, ``bytes``,
-    ``without_timestamp``, ``skewed``, ``lost``, the checksums ``id_xor`` and ``id_sum`` as signed
-    64-bit numbers, and ``has_ids``, which is false where some had none.
-    """
-    with_ids = F.col("id_xor").isNotNull() & F.col("id_sum").isNotNull()
-    return rows.groupBy("topic", "bucket_ms", "group", "tier").agg(
-        F.sum("count").alias("count"),
-        F.sum("bytes").alias("bytes"),
-        F.sum("without_timestamp").alias("without_timestamp"),
-        F.sum("skewed").alias("skewed"),
-        F.sum("lost").alias("lost"),
-        F.bit_xor(F.when(with_ids, F.col("id_xor")).otherwise(0)).alias("id_xor"),
-        sum64(F.coalesce("id_sum", F.lit(0))).alias("id_sum"),
-        F.every(with_ids | (F.col("count") == 0)).alias("has_ids"),
-    )
-
-
-def balance(rows: DataFrame) -> DataFrame:
-    """Return what came into each topic and what left it, by group and bucket.
-
-    Takes rows of ``effective`` that are not replaced. A row for each ``topic``, ``bucket_ms`` and
-    ``group`` (empty where nobody has consumed the topic): a column for each tier, ``came``,
-    ``left``, ``difference`` (what came and has not left), ``verdict`` as in
-    ``model.audit_balance``.
-    """
-    added = sums(rows)
-    is_written = F.col("tier").isin(*_WRITTEN, str(Tier.UNKNOWN))
-    written = _side(added.where(is_written), ["topic", "bucket_ms"], "came")
-    is_gone = F.col("tier") == str(Tier.GONE)
-    gone = added.where(is_gone).select("topic", "group", "bucket_ms", "count")
-    consumed = _side(added.where(~is_written & ~is_gone), _KEYS, "left")
-    groups = consumed.select("topic", "group").union(gone.select("topic", "group")).distinct()
-    spread = written.join(groups, ["topic"], "left").fillna({"group": ""})
-    both = _with_gone(spread.join(consumed, _KEYS, "full"), gone)
-    numbers = {name: 0 for name in both.columns if name not in _KEYS}
-    flags = {"came_has_ids": True, "left_has_ids": True}
-    both = both.fillna({**numbers, **flags})
-    differs = (F.col("came_xor") != F.col("left_xor")) | (F.col("came_sum") != F.col("left_sum"))
-    came, left, unknown = F.col("came"), F.col("left"), F.col("unknown")
-    is_explained = left + F.col("gone") >= came
-    verdict = (
-        F.when(came + unknown == 0, str(Verdict.UNAUDITED))
-        .when(left > came + unknown, str(Verdict.TOO_MANY))
-        .when((left < came) & is_explained, str(Verdict.WITHIN_GONE))
-        .when(left < came, str(Verdict.IN_PROGRESS))
-        .when(
-            (left == came) & (unknown == 0),
-            F.when(
-                F.col("came_has_ids") & F.col("left_has_ids") & differs, str(Verdict.EXCHANGED)
-            ).otherwise(str(Verdict.BALANCED)),
-        )
-        .otherwise(str(Verdict.WITHIN_UNKNOWN))
-    )
-    return (
-        both.withColumn("difference", came - left)
-        .withColumn("verdict", verdict)
-        .where("came + left + unknown > 0")
-        .select(*_KEYS, *_TIERS, "came", "left", "difference", "verdict")
-    )
-
-
-def _with_gone(sides: DataFrame, gone: DataFrame) -> DataFrame:
-    """Add ``gone``: what of a topic was noticed to be gone in this bucket or later."""
-    lost = gone.select(
-        F.col("topic").alias("of_topic"),
-        F.col("group").alias("of_group"),
-        F.col("bucket_ms").alias("noticed_ms"),
-        F.col("count").alias("missed"),
-    )
-    later = (
-        (F.col("of_topic") == F.col("topic"))
-        & (F.col("of_group") == F.col("group"))
-        & (F.col("noticed_ms") >= F.col("bucket_ms"))
-    )
-    keys = sides.select(*_KEYS)
-    missed = keys.join(lost, later).groupBy(*_KEYS).agg(F.sum("missed").alias(str(Tier.GONE)))
-    return sides.join(missed, _KEYS, "left")
-
-
-def _side(added: DataFrame, keys: list[str], name: str) -> DataFrame:
-    """Add up one side of the balance: its tiers as columns, its sum and its checksums."""
-    tiers = [*_WRITTEN, str(Tier.UNKNOWN)] if name == "came" else _LEFT
-    summed = [tier for tier in tiers if tier != Tier.UNKNOWN]
-    counts_in = F.col("tier").isin(summed)
-
-    def only(column: str, otherwise: int = 0) -> Column:
-        return F.when(counts_in, F.col(column)).otherwise(otherwise)
-
-    return added.groupBy(*keys).agg(
-        *[F.sum(F.when(F.col("tier") == t, F.col("count")).otherwise(0)).alias(t) for t in tiers],
-        F.sum(only("count")).alias(name),
-        F.bit_xor(only("id_xor")).alias(f"{name}_xor"),
-        sum64(only("id_sum")).alias(f"{name}_sum"),
-        F.every(F.col("has_ids") | ~counts_in).alias(f"{name}_has_ids"),
-    )
-
-
-_LEFT: Final = [
-    tier for tier in _TIERS if tier not in {*_WRITTEN, str(Tier.UNKNOWN), str(Tier.GONE)}
-]
 
 
 def sum64(column: Column) -> Column:

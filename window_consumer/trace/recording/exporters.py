@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import Final, Literal
 
 from window_consumer.kafka.event_writer import EventWriter
@@ -100,9 +99,9 @@ class SpoolWay:
         """Write batches down, and have them on disk."""
         if batches:
             self._spool.append(batches)
-        began = self._spool.open_since
+        age_s = self._spool.age_s
         idle = not (self._shipping.busy or self._spool.finished)
-        if began is not None and idle and monotonic() - began >= self._ship_after_s:
+        if age_s is not None and idle and age_s >= self._ship_after_s:
             self._spool.finish()
         self._look()
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
-from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.runtime.log import Trouble
+from window_consumer.runtime.segment_log.shipper import Outgoing, Outlet, SegmentShipper
 from window_consumer.trace.event_batch import count_of
-from window_consumer.trace.recording.spool import (
-    Orphans,
-    batches_in,
-)
+from window_consumer.trace.recording.spool import FILE_BYTES, Orphans, data_of
 
 _LOOK_S: Final = 0.1
 _AGAIN_S: Final = (0.2, 10.0)
@@ -28,31 +24,30 @@ _ADOPT_S: Final = 10.0
 """How often files of processes that are gone are looked for."""
 
 
-class Shipping:
+class Shipping(SegmentShipper):
     """Sends the batches of finished files, one file after the other. Owner: its own thread."""
 
     def __init__(
         self,
         finished: deque[Path],
         orphans: Orphans,
-        make_writer: Callable[[], EventWriter],
+        make_writer: Callable[[], Outlet],
         topic: str,
         logger: logging.Logger,
     ):
+        trouble = Trouble(logger, f"trace: {topic} takes events from the spool again")
+        super().__init__(trouble, chunk_bytes=FILE_BYTES)
         self._finished = finished
         self._orphans = orphans
         self._make_writer = make_writer
         self._topic = topic
         self._logger = logger
-        self._trouble = Trouble(logger, f"trace: {topic} takes events from the spool again")
         self._ends = threading.Event()
         self._deadline = float("inf")
         self.busy = False
         """A file is being shipped. Any thread may look."""
         self.refused = 0
         """Events that the broker does not take, however often they are sent."""
-        self.torn = 0
-        """Batches of which only a part was on disk."""
         self._thread = threading.Thread(target=self._run, name="wc-trace-shipper", daemon=True)
 
     def start(self) -> None:
@@ -65,13 +60,35 @@ class Shipping:
         self._ends.set()
         self._thread.join(timeout_s + 1.0)
 
-    @property
-    def blocked_s(self) -> float:
-        """For how long the topic has taken nothing, 0 while it does. Any thread may ask."""
-        return self._trouble.seconds
+    def messages(self, path: Path, lines: Sequence[bytes]) -> Iterable[Outgoing]:
+        """Return a message for each batch; torn ones are left out."""
+        batches = [data for data in map(data_of, lines) if data is not None]
+        torn = len(lines) - len(batches)
+        if torn:
+            self.torn += torn
+            self._logger.warning(
+                "trace: %s: %d torn batches are left out: their process or its disk stopped while"
+                " they were written",
+                path,
+                torn,
+            )
+        return [Outgoing(data, count_of(data)) for data in batches]
+
+    def describe(self, error: PublishFailedError) -> str:
+        """Return the line to log when the topic does not take events."""
+        return f"trace: {self._topic} does not take events ({error.why}); they stay in the spool"
+
+    def gives_up(self, message: Outgoing, error: PublishFailedError) -> bool:
+        """Lose a batch that the broker takes at no time: it would hold up all others."""
+        if error.too_large:
+            self.refused += message.weight
+            self._logger.warning(
+                "trace: a batch of %d events is lost: %s", message.weight, error.why
+            )
+        return error.too_large
 
     def _run(self) -> None:
-        writer: EventWriter | None = None
+        writer: Outlet | None = None
         adopted: list[Path] = []
         look_at = monotonic()
         while True:
@@ -107,58 +124,16 @@ class Shipping:
         except IndexError:
             return adopted.pop(0) if adopted else None
 
-    def _ship(self, path: Path, writer: EventWriter) -> bool:
-        """Send a file's batches until all are acked, then delete it; False where the end came."""
-        unacked = self._batches(path)
+    def _ship(self, path: Path, writer: Outlet) -> bool:
+        """Send a file's batches until all are acked; False where the end came."""
         wait_s = _AGAIN_S[0]
-        while unacked and self._goes_on:
-            waiting = set(unacked)
-            for index, data in list(unacked.items()):
-                writer.send(data, partial(self._answered, unacked, waiting, index))
-                writer.serve(0)
-            while waiting and self._goes_on:
-                writer.serve(_LOOK_S)
-            if unacked and self._goes_on:
-                self._ends.wait(wait_s)
-                wait_s = min(2 * wait_s, _AGAIN_S[1])
-        if unacked:
-            return False
-        self._trouble.ends()
-        path.unlink(missing_ok=True)
+        while not self.ship_segment(writer, path, is_closed=True, must_end=self._must_end):
+            if self._must_end():
+                return False
+            if self._ends.wait(wait_s):
+                sleep(_LOOK_S)
+            wait_s = min(2 * wait_s, _AGAIN_S[1])
         return True
 
-    @property
-    def _goes_on(self) -> bool:
-        return not self._ends.is_set() or monotonic() < self._deadline
-
-    def _batches(self, path: Path) -> dict[int, bytes]:
-        read = list(enumerate(batches_in(path)))
-        torn = sum(data is None for _, data in read)
-        if torn:
-            self.torn += torn
-            self._logger.warning(
-                "trace: %s: %d torn batches are left out: their process or its disk stopped while"
-                " they were written",
-                path,
-                torn,
-            )
-        return {index: data for index, data in read if data is not None}
-
-    def _answered(
-        self,
-        unacked: dict[int, bytes],
-        waiting: set[int],
-        index: int,
-        error: PublishFailedError | None,
-    ) -> None:
-        waiting.discard(index)
-        if error is None:
-            unacked.pop(index, None)
-        elif error.too_large:
-            lost = count_of(unacked.pop(index, b""))
-            self.refused += lost
-            self._logger.warning("trace: a batch of %d events is lost: %s", lost, error.why)
-        else:
-            self._trouble.begins(
-                f"trace: {self._topic} does not take events ({error.why}); they stay in the spool"
-            )
+    def _must_end(self) -> bool:
+        return self._ends.is_set() and monotonic() >= self._deadline

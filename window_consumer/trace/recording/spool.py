@@ -1,24 +1,30 @@
-"""The spool: batches in files of a directory, until somebody has shipped them.
+"""The spool: batches in segments of a directory, until somebody has shipped them.
 
-What was flushed survives the end of the process, however it comes, and with fsync that of the
-machine. Files belong to the process that holds the lock beside them; those of processes that are
-gone are anybody's. docs/wire.md has the files byte for byte.
+What was flushed survives the end of the process, however it comes, and that of the machine. Files
+belong to the process that holds the lock beside them; those of processes that are gone are
+anybody's. docs/wire.md has the files byte for byte.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 from typing import Final
 from zlib import crc32
 
 from window_consumer.runtime.log import Trouble
+from window_consumer.runtime.segment_log.writer import (
+    LogFullError,
+    NotSyncedError,
+    SegmentLog,
+    SegmentRules,
+    try_lock,
+)
 from window_consumer.trace.recording.exporter import Written
 
 PREFIX: Final = "wc-trace-1-"
@@ -30,41 +36,6 @@ FILE_BYTES: Final = 4 * 1024 * 1024
 """A file is shipped, and let go of, as a whole: after a crash at most one comes twice."""
 
 
-class SpoolFile:
-    """A file that is being written. Owner: the writer's thread."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.size = 0
-        self.born = monotonic()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._file = os.open(path, flags, 0o600)
-
-    def append(self, data: bytes) -> None:
-        """Write lines, all or none of them as far as the disk lets us; raises OSError."""
-        done = 0
-        try:
-            while done < len(data):
-                done += os.write(self._file, data[done:])
-        except OSError:
-            os.ftruncate(self._file, self.size)
-            raise
-        self.size += len(data)
-
-    def flush(self) -> None:
-        """Return once the disk has it; raises OSError."""
-        os.fsync(self._file)
-
-    @property
-    def is_gone(self) -> bool:
-        """Somebody has deleted it."""
-        return os.fstat(self._file).st_nlink == 0
-
-    def close(self) -> None:
-        """Let go of it."""
-        os.close(self._file)
-
-
 class Spool:
     """The files of this process. Owner: the writer's thread, but for ``finished``."""
 
@@ -72,12 +43,16 @@ class Spool:
         self._directory = directory
         self._max_bytes = max_bytes
         self._owner = ""
-        self._number = 0
         self._lock: int | None = None
-        self._file: SpoolFile | None = None
         self._trouble = Trouble(logger, f"trace: {directory} takes events again")
         self.finished: deque[Path] = deque()
         """Files that may be shipped, oldest first; whoever takes one out has to."""
+        self._log = SegmentLog(
+            self._path,
+            SegmentRules(max_bytes=FILE_BYTES, fsync=True),
+            lambda: self._max_bytes - self.held_bytes(),
+            self.finished.append,
+        )
         self.lost = 0
         """Events for which there was no room. Any thread may look."""
 
@@ -85,30 +60,19 @@ class Spool:
         """Write batches down and have them on disk; what does not fit is lost and counted."""
         for begin, stop in _pieces(batches):
             self._append(batches[begin:stop])
-        file = self._file
-        if file is None or not batches:
-            return
-        try:
-            file.flush()
-        except OSError as error:
-            self._trouble.begins(f"trace: {file.path}: {_in_words(error)}; events may be lost")
 
     def _append(self, batches: Sequence[Written]) -> None:
-        data = b"".join(_line(batch.data) for batch in batches)
         try:
-            if self.held_bytes() + len(data) > self._max_bytes:
-                self._lose(batches, f"{self._directory} is full, trace.max_bytes is reached")
-                return
-            file = self._open()
-            file.append(data)
+            self._log.append(b"".join(_line(batch.data) for batch in batches))
+        except NotSyncedError as error:
+            where = f"trace: {self._directory}"
+            self._trouble.begins(f"{where}: {_in_words(error)}; events may be lost")
+        except LogFullError:
+            self._lose(batches, f"{self._directory} is full, trace.max_bytes is reached")
         except OSError as error:
-            if self._file is not None and self._file.size:
-                self.finish()  # some limits are those of one file
             self._lose(batches, f"{self._directory}: {_in_words(error)}")
-            return
-        self._trouble.ends()
-        if file.size >= FILE_BYTES:
-            self.finish()
+        else:
+            self._trouble.ends()
 
     def _lose(self, batches: Sequence[Written], why: str) -> None:
         self.lost += sum(batch.events for batch in batches)
@@ -126,38 +90,25 @@ class Spool:
         sizes = (_size(path) for path in self._directory.glob(f"{PREFIX}*.spool"))
         return sum(sizes)
 
-    def _open(self) -> SpoolFile:
-        if self._file is not None and self._file.is_gone:
-            self._begin_anew()
+    def _path(self, number: int) -> Path:
+        """Return the path of a file; its directory and this process's lock are there then."""
+        if self._lock is not None and os.fstat(self._lock).st_nlink == 0:
+            os.close(self._lock)  # somebody has deleted it, and everything else
+            self._lock = None
         if self._lock is None:
             self._owner = uuid.uuid4().hex[:12]
             self._directory.mkdir(parents=True, exist_ok=True)
             self._lock = _made_and_locked(self._directory / f"{PREFIX}{self._owner}.lock")
-        if self._file is None:
-            self._number += 1
-            name = f"{PREFIX}{self._owner}-{self._number:09}.spool"
-            self._file = SpoolFile(self._directory / name)
-        return self._file
-
-    def _begin_anew(self) -> None:
-        """Forget what was there: somebody has deleted it, the lock among it."""
-        if self._file is not None:
-            self._file.close()
-        if self._lock is not None:
-            os.close(self._lock)
-        self._file = self._lock = None
+        return self._directory / f"{PREFIX}{self._owner}-{number:09}.spool"
 
     @property
-    def open_since(self) -> float | None:
-        """When the file was begun that is being written, None where there is none."""
-        return None if self._file is None else self._file.born
+    def age_s(self) -> float | None:
+        """For how long the file that is being written has been, None where there is none."""
+        return self._log.age_s
 
     def finish(self) -> None:
         """End the file that is being written: it may be shipped."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
-            self.finished.append(file.path)
+        self._log.close_segment()
 
     def close(self) -> None:
         """Let go of everything; what is left is for whoever comes next."""
@@ -187,9 +138,10 @@ class Orphans:
             locks.setdefault(name, self._directory / name)
         for path in locks.values():
             if path not in self._locks:
-                lock = _try_to_lock(path)
-                if lock is not None:
-                    self._locks[path] = lock
+                with suppress(OSError):
+                    lock = try_lock(path)
+                    if lock is not None:
+                        self._locks[path] = lock
         found: list[Path] = []
         for path in list(self._locks):
             files = sorted(self._directory.glob(f"{path.stem}-*.spool"))
@@ -227,53 +179,27 @@ class Orphans:
             )
 
 
-def batches_in(path: Path) -> Iterator[bytes | None]:
-    """Return the batches of a file; None stands for one that is torn. Raises OSError."""
-    for line in path.read_bytes().split(b"\n"):
-        if line:
-            yield _data_of(line)
-
-
 def _line(data: bytes) -> bytes:
     return b"%08x %s\n" % (crc32(data), data)
 
 
-def _data_of(line: bytes) -> bytes | None:
+def data_of(line: bytes) -> bytes | None:
+    """Return the batch of a file's line; None where it is torn."""
     check, _, data = line.partition(b" ")
     return data if check == b"%08x" % crc32(data) else None
-
-
-def _locked(path: Path) -> int:
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return lock
 
 
 def _made_and_locked(path: Path) -> int:
     """Make a lock that nobody sees before it is held: it would be taken for one that is left."""
     hidden = path.with_name(f".{path.name}")
-    lock = _locked(hidden)
+    lock = try_lock(hidden)
+    if lock is None:
+        raise FileExistsError(f"another process makes {hidden}")
     try:
         hidden.rename(path)
     except OSError:
         os.close(lock)
         raise
-    return lock
-
-
-def _try_to_lock(path: Path) -> int | None:
-    """Take the lock of a process that is gone; None where it lives, or somebody was faster."""
-    try:
-        lock = _locked(path)
-    except OSError:
-        return None
-    try:
-        same = os.fstat(lock).st_ino == path.stat().st_ino
-    except OSError:
-        same = False
-    if not same:  # whoever had it has just let go of all
-        os.close(lock)
-        return None
     return lock
 
 

@@ -1,0 +1,167 @@
+"""Reads segments, sends their records to a topic, and deletes segments that are acked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Final, NamedTuple, Protocol
+
+from attrs import define, field
+
+from window_consumer.model.errors import PublishFailedError
+from window_consumer.runtime.log import Trouble
+
+_SERVE_S: Final = 0.1
+
+
+class Outlet(Protocol):
+    """Writes messages to the topic; used by one thread."""
+
+    def send(
+        self,
+        value: bytes,
+        on_done: Callable[[PublishFailedError | None], None],
+        key: bytes | None = None,
+    ) -> None:
+        """Send a message; ``on_done`` is called once, here or in ``serve``: None for an ack."""
+
+    def serve(self, timeout_s: float) -> None:
+        """Wait for an answer for so long, and hand out those that are there."""
+
+    def close(self, timeout_s: float) -> int:
+        """Wait for the answers that are missing; return how many are still missing then."""
+
+
+class Outgoing(NamedTuple):
+    """A message, and how many events or counts it carries."""
+
+    value: bytes
+    weight: int
+    key: bytes | None = None
+
+
+@define(eq=False)
+class _Progress:
+    """How far a segment has been shipped."""
+
+    taken_bytes: int = 0
+    unacked: dict[int, Outgoing] = field(factory=dict)
+    """Of what was taken last: the broker has all before it."""
+
+
+class SegmentShipper(ABC):
+    """Sends segments, a chunk at a time. Owner: one thread; others may read its figures.
+
+    What is not acked is sent again by the next call: whoever calls decides when. A feature says
+    which messages its lines become, and which refusals are final.
+    """
+
+    def __init__(self, trouble: Trouble, *, chunk_bytes: int, patience_s: float = float("inf")):
+        self._trouble = trouble
+        self._chunk_bytes = chunk_bytes
+        self._progress: dict[Path, _Progress] = {}
+        self.patience_s = patience_s
+        """For the answers to one chunk."""
+        self.shipped = 0
+        """Events or counts that were acked."""
+        self.torn = 0
+        """Lines that could not be read."""
+
+    @property
+    def blocked_s(self) -> float:
+        """For how long the topic has taken nothing, 0 while it does. Any thread may ask."""
+        return self._trouble.seconds
+
+    @abstractmethod
+    def messages(self, path: Path, lines: Sequence[bytes]) -> Iterable[Outgoing]:
+        """Return the messages for lines of a segment; count, log and leave out torn ones."""
+
+    @abstractmethod
+    def describe(self, error: PublishFailedError) -> str:
+        """Return the line to log when the topic does not take messages."""
+
+    def gives_up(self, message: Outgoing, error: PublishFailedError) -> bool:  # noqa: ARG002 - for those that do
+        """Return whether the message is lost, which is the feature's to count; never by default."""
+        return False
+
+    def ship_segment(
+        self,
+        outlet: Outlet,
+        path: Path,
+        *,
+        is_closed: bool,
+        must_end: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Send what is there and not acked; return whether all of it is acked now.
+
+        A closed segment is deleted then. ``is_closed`` has to be known before: what is appended
+        while this runs comes with the next call. Raises OSError.
+        """
+        progress = self._progress.setdefault(path, _Progress())
+        while progress.unacked or self._take(path, progress, is_closed=is_closed):
+            if progress.unacked and not self._send(outlet, progress.unacked, must_end):
+                return False
+        if is_closed:
+            path.unlink(missing_ok=True)
+            del self._progress[path]
+        return True
+
+    def _take(self, path: Path, progress: _Progress, *, is_closed: bool) -> bool:
+        """Read the next chunk of a segment; False at its end."""
+        try:
+            with path.open("rb") as file:
+                file.seek(progress.taken_bytes)
+                data = file.read(self._chunk_bytes)
+                if b"\n" not in data:
+                    data += file.readline()
+        except FileNotFoundError:
+            return False  # somebody has deleted it
+        # In an open segment a record without its end is being written.
+        data = data[: data.rfind(b"\n") + 1] or (data if is_closed else b"")
+        if not data:
+            return False
+        lines = [line for line in data.split(b"\n") if line]
+        progress.unacked = dict(enumerate(self.messages(path, lines)))
+        progress.taken_bytes += len(data)
+        return True
+
+    def _send(
+        self, outlet: Outlet, unacked: dict[int, Outgoing], must_end: Callable[[], bool]
+    ) -> bool:
+        waiting = set(unacked)
+        for index, message in list(unacked.items()):
+            on_done = partial(self._answered, unacked, waiting, index)
+            outlet.send(message.value, on_done, message.key)
+            outlet.serve(0)
+        deadline = monotonic() + self.patience_s
+        while waiting and not must_end():
+            if monotonic() >= deadline:
+                late = PublishFailedError("the broker has not answered")
+                self._trouble.begins(self.describe(late))
+                break
+            outlet.serve(_SERVE_S)
+        if unacked:
+            return False
+        self._trouble.ends()
+        return True
+
+    def _answered(
+        self,
+        unacked: dict[int, Outgoing],
+        waiting: set[int],
+        index: int,
+        error: PublishFailedError | None,
+    ) -> None:
+        waiting.discard(index)
+        message = unacked.get(index)
+        if message is None:
+            return  # acked meanwhile: it was sent again before its first answer came
+        if error is None:
+            self.shipped += message.weight
+        elif not self.gives_up(message, error):
+            self._trouble.begins(self.describe(error))
+            return
+        del unacked[index]
