@@ -20,7 +20,7 @@ from window_consumer.admin.doctor.collection import (
     Process,
     Seen,
 )
-from window_consumer.dlq.source import load_without_handlers
+from window_consumer.app.loading import load_without_handlers
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker

@@ -11,7 +11,7 @@ from window_consumer.engine.snapshot import (
     Snapshot,
     picture,
 )
-from window_consumer.metrics.trend import (
+from window_consumer.runtime.trend import (
     Sample,
     Trend,
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from window_consumer.engine.snapshot import Snapshot
-from window_consumer.metrics.trend import (
+from window_consumer.runtime.trend import (
     Sample,
     Trend,
 )

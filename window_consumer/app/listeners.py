@@ -22,7 +22,6 @@ from window_consumer.audit.wire import (
     auditing_of,
 )
 from window_consumer.engine.observer import Observer
-from window_consumer.metrics.measures import OfProcess
 from window_consumer.metrics.otel.wire import (
     Spanning,
     spanning,
@@ -31,6 +30,7 @@ from window_consumer.model.protocols import (
     Clock,
     Sink,
 )
+from window_consumer.runtime.measures import OfProcess
 from window_consumer.trace.wire import (
     Tracing,
     tracing_of,

@@ -16,6 +16,10 @@ from window_consumer.app.handlers import (
     PlannedRoute,
     planned_routes,
 )
+from window_consumer.app.topics.ladder_topics import (
+    levels_of,
+    writes_dead_letters,
+)
 from window_consumer.config import (
     BatchConfig,
     Config,
@@ -50,10 +54,6 @@ from window_consumer.model.errors import ConfigError
 from window_consumer.runtime.calls.expiry import (
     ExpiryRules,
     TtlHeader,
-)
-from window_consumer.topics.ladder_topics import (
-    levels_of,
-    writes_dead_letters,
 )
 
 

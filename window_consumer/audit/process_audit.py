@@ -45,9 +45,9 @@ from window_consumer.audit.shipper import (
     Outlet,
     Shipper,
 )
-from window_consumer.metrics.measures import AuditFigures
 from window_consumer.model.protocols import Clock
 from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.measures import AuditFigures
 from window_consumer.runtime.worker import SystemClock
 
 FLUSH_S: Final = 1.0

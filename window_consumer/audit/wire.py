@@ -18,6 +18,11 @@ from window_consumer.app.preflight import (
     PreparedWorker,
 )
 from window_consumer.app.start_timeout import LOGGER
+from window_consumer.app.topics.event_topics import (
+    audit_topic,
+    event_place,
+    event_properties,
+)
 from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import Tier
 from window_consumer.audit.process_audit import (
@@ -40,11 +45,6 @@ from window_consumer.model.protocols import (
     Sink,
 )
 from window_consumer.runtime.worker import SystemClock
-from window_consumer.topics.event_topics import (
-    audit_topic,
-    event_place,
-    event_properties,
-)
 
 if TYPE_CHECKING:
     from window_consumer.app.application import App

@@ -18,18 +18,18 @@ from attrs import frozen
 
 from window_consumer.engine.snapshot import Snapshot
 from window_consumer.metrics import exposition
-from window_consumer.metrics.measures import (
+from window_consumer.runtime.measures import (
     Measures,
     OfProcess,
     SpanFigures,
 )
-from window_consumer.metrics.trend import (
+from window_consumer.runtime.poll_loop import Phase
+from window_consumer.runtime.running import Running
+from window_consumer.runtime.trend import (
     EVERY_S,
     Sample,
     Trend,
 )
-from window_consumer.runtime.poll_loop import Phase
-from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import Worker
 
 SILENT_S: Final = 60.0

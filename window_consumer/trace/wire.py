@@ -14,16 +14,16 @@ from window_consumer.app.preflight import (
     PreparedWorker,
 )
 from window_consumer.app.start_timeout import LOGGER
+from window_consumer.app.topics.event_topics import (
+    event_place,
+    event_properties,
+    trace_topic,
+)
 from window_consumer.config import TraceConfig
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.key_forms import key_form
-from window_consumer.topics.event_topics import (
-    event_place,
-    event_properties,
-    trace_topic,
-)
 from window_consumer.trace.event import Role
 from window_consumer.trace.recording.exporter import Way
 from window_consumer.trace.recording.exporters import (

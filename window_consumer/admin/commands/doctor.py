@@ -23,7 +23,7 @@ from window_consumer.admin.doctor.collection import (
 )
 from window_consumer.admin.doctor.diagnosis import Diagnosis
 from window_consumer.app.clients import Clients
-from window_consumer.app.loading import load_app
+from window_consumer.app.loading import load_app, load_without_handlers
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import Duration
@@ -41,7 +41,6 @@ from window_consumer.config import (
     effective_kafka,
 )
 from window_consumer.config.sections.listening import Address
-from window_consumer.dlq.source import load_without_handlers
 from window_consumer.kafka import settings
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OauthToken

@@ -21,7 +21,6 @@ from window_consumer.config import OpenTelemetryConfig
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.metrics.health import Health
-from window_consumer.metrics.measures import SpanFigures
 from window_consumer.metrics.otel import (
     attributes as names,
 )
@@ -41,6 +40,7 @@ from window_consumer.metrics.otel.spans import (
 )
 from window_consumer.metrics.otel.trace_ids import Traces
 from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.measures import SpanFigures
 
 _CHILD_FLUSH_S: Final = 0.5
 """A child is killed soon after it was told to end."""

@@ -18,6 +18,7 @@ from window_consumer.app.start_timeout import (
     LOGGER,
     Patience,
 )
+from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.engine.retry.copy_record import Origin
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -25,7 +26,6 @@ from window_consumer.kafka.oauth import uses_tokens
 from window_consumer.kafka.settings import admin_settings
 from window_consumer.model.errors import UsageError
 from window_consumer.spark.backfill.task import WorkerPlan
-from window_consumer.topics.patterns import matching_topics
 
 _START_S = 30.0
 
