@@ -15,8 +15,8 @@ from window_consumer.engine.snapshot import (
     Snapshot,
     picture,
 )
-from window_consumer.metrics.health import Answer
 from window_consumer.metrics.http_server import HttpServer
+from window_consumer.runtime.replica import Answer
 
 
 def a_snapshot() -> Snapshot:

@@ -48,13 +48,13 @@ from window_consumer.app.start_timeout import Patience
 from window_consumer.app.startup import start
 from window_consumer.app.wiring import setup_of
 from window_consumer.config import TopicsConfig
-from window_consumer.metrics.replica_health import CopyOfMany
 from window_consumer.model.conditions.lookup import WallMs
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
 from window_consumer.runtime.calls.batch_calls import BatchHandler
 from window_consumer.runtime.calls.expiry import Warn
 from window_consumer.runtime.error_report import Redact
+from window_consumer.runtime.replica import CopyOfMany
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 
@@ -46,9 +46,6 @@ from window_consumer.model.protocols import (
 )
 from window_consumer.runtime.worker import SystemClock
 
-if TYPE_CHECKING:
-    from window_consumer.app.application import App
-
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -78,7 +75,9 @@ class Auditing:
         return CountingSink(sink, counter, clock)
 
 
-def auditing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Auditing | None:
+def auditing_of(
+    application: str, plan: Plan, prepared: Prepared, beside: ExitStack
+) -> Auditing | None:
     """Start the audit, None where the configuration asks for none, or its disk is full.
 
     Raises UsageError where its directory cannot be written to.
@@ -89,7 +88,7 @@ def auditing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> 
     problem = audit_topic(plan.config).problem(plan, event_place(plan, prepared))
     if problem is not None:
         LOGGER.warning("%s", plan.mask(problem))
-    rules = settings_of(config, Path(plan.file), app.name)
+    rules = settings_of(config, Path(plan.file), application)
     audit = begun(rules, partial(_writer, plan, prepared))
     if audit is None:
         return None

@@ -56,17 +56,3 @@ def explain(error: BaseException, mask: Callable[[str], str] = str) -> int:
 def say_error(text: str) -> None:
     """Print an error block."""
     click.echo(f"error: {text.rstrip()}", err=True)
-
-
-def printable(text: str) -> str:
-    """Keep text of several lines from commanding the terminal."""
-    return "".join(c if c in "\n\t" or c.isprintable() else _escaped(c) for c in text)
-
-
-def printable_line(text: str) -> str:
-    """Keep it on one line, too."""
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()

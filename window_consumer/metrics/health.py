@@ -14,8 +14,6 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Final
 
-from attrs import frozen
-
 from window_consumer.engine.snapshot import Snapshot
 from window_consumer.metrics import exposition
 from window_consumer.runtime.measures import (
@@ -24,6 +22,7 @@ from window_consumer.runtime.measures import (
     SpanFigures,
 )
 from window_consumer.runtime.poll_loop import Phase
+from window_consumer.runtime.replica import Answer
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.trend import (
     EVERY_S,
@@ -41,17 +40,6 @@ _PICTURE_S: Final = 0.5
 
 _KEPT_S: Final = 0.5
 """Pictures are kept for so long: hundreds that ask cost the poll thread no more than one."""
-
-TEXT: Final = "text/plain; charset=utf-8"
-
-
-@frozen
-class Answer:
-    """What is sent back."""
-
-    status: int
-    text: str
-    kind: str = TEXT
 
 
 class Health:

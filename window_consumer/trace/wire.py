@@ -37,7 +37,7 @@ from window_consumer.trace.recording.writer import TraceWriter, host_address
 from window_consumer.trace.sampling import Sampling
 
 if TYPE_CHECKING:
-    from window_consumer.app.application import App
+    from window_consumer.trace.page import TracePages
 
 
 @frozen
@@ -71,8 +71,13 @@ class Tracing:
         )
 
 
-def tracing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> Tracing | None:
-    """Start the trace, None where the configuration asks for none; never fails a start."""
+def tracing_of(
+    application: str, plan: Plan, prepared: Prepared, beside: ExitStack
+) -> Tracing | None:
+    """Start the trace, None where the configuration asks for none; never fails a start.
+
+    ``application`` is its name and version.
+    """
     config = plan.config.trace
     if config.sample is None:
         return None
@@ -85,9 +90,21 @@ def tracing_of(app: App, plan: Plan, prepared: Prepared, beside: ExitStack) -> T
     writer = TraceWriter(_way(plan, prepared), form, config.flush, LOGGER)
     writer.start()
     beside.callback(writer.close)
-    version = f" {app.version}" if app.version else ""
     sampling = Sampling(config.sample.ratio, config.sample.by)
-    return Tracing(config, sampling, writer, f"{app.name}{version}", host_address())
+    return Tracing(config, sampling, writer, application, host_address())
+
+
+def trace_pages(plan: Plan) -> TracePages:
+    """Return the pages that tell journeys, for the admin address; raises ConfigError."""
+    from window_consumer.trace.page import TracePages  # noqa: PLC0415 - an optional extra
+
+    file = plan.config.admin.pipeline
+    if file is None:
+        return TracePages(None)
+    # Only now: a worker without the page does not need what reads the table.
+    from window_consumer.trace.journey_view import JourneyPages  # noqa: PLC0415 - as above
+
+    return TracePages(JourneyPages.of_config(Path(plan.file).parent / file, plan.config.mask_rules))
 
 
 def _way(plan: Plan, prepared: Prepared) -> Way:

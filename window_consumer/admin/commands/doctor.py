@@ -31,7 +31,6 @@ from window_consumer.cli.output import (
     FOUND,
     OK,
     explain,
-    printable,
 )
 from window_consumer.config import (
     Config,
@@ -48,6 +47,7 @@ from window_consumer.model.errors import (
     RunError,
     UsageError,
 )
+from window_consumer.model.redaction import printable
 
 _SHORTEST_S = 2.0
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in configurations

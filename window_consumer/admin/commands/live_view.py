@@ -21,7 +21,6 @@ from window_consumer.admin.commands.scene import (
     WorkerScene,
     finished,
 )
-from window_consumer.cli.output import printable_line
 from window_consumer.engine.guards.circuit_breaker import BreakerState
 from window_consumer.engine.latency_histogram import (
     BOUNDS_S,
@@ -34,6 +33,7 @@ from window_consumer.engine.snapshot import (
     PartitionPicture,
     Snapshot,
 )
+from window_consumer.model.redaction import printable_line
 
 # A letter and a colour each: the states can be told apart without seeing colours.
 _LOOK: Mapping[CellState, tuple[str, str]] = {

@@ -16,8 +16,8 @@ from window_consumer.audit.states import (
     ALARMING,
     Finding,
 )
-from window_consumer.cli.output import printable
 from window_consumer.model.errors import UsageError
+from window_consumer.model.redaction import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -25,7 +25,7 @@ from window_consumer.cli.output import (
     OK,
     explain,
 )
-from window_consumer.cli.run import Signals
+from window_consumer.cli.signals import Signals
 from window_consumer.config import Mask
 from window_consumer.dlq.commands.options import (
     START_TIMEOUT,

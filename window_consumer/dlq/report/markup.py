@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from window_consumer.cli.output import (
+from window_consumer.model.redaction import (
     printable,
     printable_line,
 )

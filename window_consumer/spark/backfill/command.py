@@ -21,7 +21,7 @@ from window_consumer.cli.output import (
     OK,
     explain,
 )
-from window_consumer.cli.run import Signals
+from window_consumer.cli.signals import Signals
 from window_consumer.config.cores import usable_cores
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import UsageError

@@ -12,7 +12,7 @@ from attrs import define
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from window_consumer.cli.output import printable_line
+from window_consumer.model.redaction import printable_line
 
 if TYPE_CHECKING:
     from window_consumer.spark.backfill import backlog

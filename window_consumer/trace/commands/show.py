@@ -14,9 +14,9 @@ from rich.tree import Tree
 from window_consumer.cli.output import (
     FOUND,
     OK,
-    printable_line,
 )
 from window_consumer.config.sections.pipeline import load_pipeline
+from window_consumer.model.redaction import printable_line
 from window_consumer.spark.commands.run import config_option
 from window_consumer.trace.commands.index import (
     cluster_option,
