@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
-from typing import Final
+from typing import Any, Final
 
 MOVED: Final = MappingProxyType(
     {
@@ -21,7 +21,8 @@ MOVED: Final = MappingProxyType(
         "model.dead_letter_lines": "dlq.files",
         "pipeline.audit": "audit.spark.counts",
         "pipeline.audit_findings": "audit.spark.findings",
-        "pipeline.dead_letter_reading": "dlq.spark.reading",
+        "dlq.spark.reading": "spark.plan",
+        "pipeline.dead_letter_reading": "spark.plan",
         "pipeline.dead_letter_report": "dlq.spark.report",
         "pipeline.dead_letters": "dlq.spark.table",
         "pipeline.schemas": "spark.schemas",
@@ -33,12 +34,32 @@ MOVED: Final = MappingProxyType(
 )
 """Below ``window_consumer``: the former path, and the one of today."""
 
+NAMES: Final = MappingProxyType(
+    {
+        ("spark.schemas", "AUDIT_COUNT"): "audit.spark.schema",
+        ("spark.schemas", "AUDIT_COUNTS"): "audit.spark.schema",
+        ("spark.schemas", "AUDIT_RECORD"): "audit.spark.schema",
+        ("spark.schemas", "DEAD_LETTERS"): "dlq.spark.schema",
+        ("spark.schemas", "TRACE_BATCH"): "trace.spark.schema",
+        ("spark.schemas", "TRACE_EVENTS"): "trace.spark.schema",
+    }
+)
+"""Names that a module of today had, and the module that has them now."""
+
 PACKAGES: Final = frozenset(
     {"backfill", "pipeline", "telemetry", "telemetry.audit", "telemetry.otel"}
 )
 """Packages that are gone and that former paths lie in: empty now."""
 
 _ROOT = "window_consumer."
+
+
+def moved_name(module: str, name: str) -> Any:
+    """Return what a module had under a name, for its ``__getattr__``; raises AttributeError."""
+    path = NAMES.get((module, name))
+    if path is None:
+        raise AttributeError(f"module {_ROOT + module!r} has no attribute {name!r}")
+    return getattr(import_module(_ROOT + path), name)
 
 
 class _Moved(Loader):

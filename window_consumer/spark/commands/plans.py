@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from window_consumer.config.sections.kafka_properties import as_text
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.config.sections.pipeline import LoadedPipeline
-from window_consumer.dlq.spark.reading import Reading
 from window_consumer.model.errors import (
     RunError,
     UsageError,
@@ -18,7 +17,7 @@ from window_consumer.spark.jars import (
     default_directory,
     ready,
 )
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import Plan, Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import click
 from attrs import frozen
@@ -18,6 +17,7 @@ from window_consumer.config.sections.pipeline import (
 )
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
+from window_consumer.spark import registry
 from window_consumer.spark.commands.maintain import maintenance
 from window_consumer.spark.commands.plans import plan_of, session_for
 from window_consumer.spark.commands.run import config_option
@@ -65,7 +65,7 @@ class _Found:
 
 def _find(loaded: LoadedPipeline, plan: Plan, key: str) -> _Found:
     """Look into the tables that are there; raises UsageError where none can have the key."""
-    letters_of_key = _letters_of_key()
+    letters_of_key = registry.letters_of_key()
     told, form, records = [], None, []
     has_trace = letters_of_key.is_there(plan, "trace") and loaded.config.trace.keys != "off"
     if has_trace or not letters_of_key.is_there(plan, "dead_letters"):
@@ -77,16 +77,6 @@ def _find(loaded: LoadedPipeline, plan: Plan, key: str) -> _Found:
     if letters is not None:
         told.append(f"{letters.count:,} dead letters with this key are in {letters.path}")
     return _Found(form, () if letters is None else letters.forms, "\n".join(told))
-
-
-def _letters_of_key() -> ModuleType:
-    try:
-        from window_consumer.dlq.spark import deletion as letters_of_key  # noqa: PLC0415 - optional, and slow
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"there is no {error.name}: pip install 'window-consumer[spark]'"
-        ) from error
-    return letters_of_key
 
 
 def _delete(plan: Plan, key: str, found: _Found) -> str:
