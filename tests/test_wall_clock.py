@@ -40,7 +40,7 @@ MAY_READ_IT = {
     "dlq/spark/summary.py": {"fromtimestamp"},
     "spark/backfill/ranges.py": {"fromtimestamp"},
     "cli/options.py": {"now"},
-    "spark/backfill/command.py": {"time"},
+    "spark/commands/backfill.py": {"time"},
     "audit/commands/alerts.py": {"fromtimestamp", "time"},
     "dlq/commands/export.py": {"time"},
     "dlq/commands/list.py": {"time"},

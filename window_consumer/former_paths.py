@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import MappingProxyType, ModuleType
+from importlib.util import find_spec
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any, Final
 
 MOVED: Final = MappingProxyType(
@@ -30,6 +31,7 @@ MOVED: Final = MappingProxyType(
         "telemetry.audit.audit": "audit.process_audit",
         "telemetry.audit.consumer": "audit.consumer",
         "telemetry.otel.sdk": "metrics.otel.sdk",
+        "testing.simulator": "simulator.simulator",
     }
 )
 """Below ``window_consumer``: the former path, and the one of today."""
@@ -68,6 +70,14 @@ class _Moved(Loader):
     def __init__(self, path: str):
         self._path = path
         self._spec: ModuleSpec | None = None
+
+    def get_code(self, name: str) -> CodeType | None:
+        """Return what ``python -m`` runs."""
+        del name
+        spec = find_spec(self._path)
+        assert spec is not None
+        assert isinstance(spec.loader, InspectLoader)
+        return spec.loader.get_code(self._path)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         del spec

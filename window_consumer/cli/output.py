@@ -56,3 +56,19 @@ def explain(error: BaseException, mask: Callable[[str], str] = str) -> int:
 def say_error(text: str) -> None:
     """Print an error block."""
     click.echo(f"error: {text.rstrip()}", err=True)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people."""
+    whole = round(seconds)
+    if whole < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for size, unit, smaller, of_smaller in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size} {unit}" + (f" {rest} {of_smaller}" if rest else "")
+    return f"{whole} s"

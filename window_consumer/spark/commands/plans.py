@@ -1,9 +1,10 @@
-"""From the pipeline's configuration to its plan, and to a Spark session."""
+"""What commands need of the pipeline: its plan, a Spark session, and what tidies up tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from window_consumer.config.sections.kafka_properties import as_text
@@ -85,3 +86,14 @@ def session_for(plan: Plan, *, short: bool = False) -> Iterator[SparkSession]:
     finally:
         if is_ours:
             spark.stop()
+
+
+def maintenance() -> ModuleType:
+    """Return ``spark.maintenance``; raises UsageError where a package is missing."""
+    try:
+        from window_consumer.spark import maintenance as found  # noqa: PLC0415 - optional
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"there is no {error.name}: pip install 'window-consumer[spark]'"
+        ) from error
+    return found

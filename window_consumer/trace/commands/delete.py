@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from attrs import frozen
 
+from window_consumer.cli.options import pipeline_config
 from window_consumer.cli.output import (
     OK,
     explain,
@@ -18,15 +19,13 @@ from window_consumer.config.sections.pipeline import (
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
 from window_consumer.spark import registry
-from window_consumer.spark.commands.maintain import maintenance
-from window_consumer.spark.commands.plans import plan_of, session_for
-from window_consumer.spark.commands.run import config_option
+from window_consumer.spark.commands.plans import maintenance, plan_of, session_for
 from window_consumer.spark.plan import Plan
 from window_consumer.trace.lookup import Journeys
 
 
 @click.command("delete")
-@config_option
+@pipeline_config
 @click.option("--key", metavar="KEY", required=True, help="The key of the records.")
 @click.option("--dry-run", is_flag=True, help="Only count; delete nothing.")
 @click.option("--yes", is_flag=True, help="Delete: without it nothing is.")

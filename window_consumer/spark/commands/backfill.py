@@ -19,6 +19,7 @@ from window_consumer.app.plan import Plan
 from window_consumer.cli.output import (
     INTERRUPTED,
     OK,
+    duration,
     explain,
 )
 from window_consumer.cli.signals import Signals
@@ -28,10 +29,6 @@ from window_consumer.model.errors import UsageError
 from window_consumer.spark.backfill import (
     planning,
     ranges,
-)
-from window_consumer.spark.backfill.progress import (
-    Shown,
-    duration,
 )
 from window_consumer.spark.backfill.ranges import (
     Spans,
@@ -43,6 +40,7 @@ from window_consumer.spark.backfill.sizes import (
     Sizes,
     sizes_of,
 )
+from window_consumer.spark.commands.backfill_progress import Shown
 from window_consumer.spark.jars import (
     default_directory,
     ready,
