@@ -26,7 +26,7 @@ MAY_READ_IT = {
     "admin/guard.py": {"time"},
     "admin/commands/top.py": {"time"},
     "audit/commands/report.py": {"time_ns"},
-    "audit/commands/bucket.py": {"fromtimestamp"},
+    "audit/commands/printing.py": {"fromtimestamp"},
     "audit/spark/report.py": {"fromtimestamp"},
     "spark/commands/maintain.py": {"now"},
     "trace/commands/index.py": {"fromtimestamp"},

@@ -12,9 +12,9 @@ import click
 from attrs import frozen
 
 from window_consumer.audit.commands.alerts import Alerts
-from window_consumer.audit.commands.bucket import Bucket
 from window_consumer.audit.commands.kafka_state import standing
 from window_consumer.audit.commands.printing import (
+    Bucket,
     findings_in,
     print_explanation,
     print_json,

@@ -30,15 +30,15 @@ from window_consumer.spark.backfill import (
     planning,
     ranges,
 )
+from window_consumer.spark.backfill.planning import (
+    Sizes,
+    sizes_of,
+)
 from window_consumer.spark.backfill.ranges import (
     Spans,
     Wanted,
     count_of,
     told_time,
-)
-from window_consumer.spark.backfill.sizes import (
-    Sizes,
-    sizes_of,
 )
 from window_consumer.spark.commands.backfill_progress import Shown
 from window_consumer.spark.jars import (
