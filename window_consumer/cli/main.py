@@ -25,7 +25,7 @@ _COMMANDS = {
     "demo": "window_consumer.demo:demo_command",
     "dlq": "window_consumer.dlq.cli:dlq_group",
     "topics": "window_consumer.topics.cli:topics_group",
-    "backfill": "window_consumer.spark.backfill.cli:backfill_command",
+    "backfill": "window_consumer.spark.commands.backfill_command:backfill_command",
     "pipeline": "window_consumer.spark.cli:pipeline_group",
     "audit": "window_consumer.audit.cli:audit_group",
     "trace": "window_consumer.trace.cli:trace_group",
