@@ -19,7 +19,6 @@ from window_consumer.kafka.topic_reader import (
 )
 from window_consumer.model.errors import UsageError
 from window_consumer.spark import jars
-from window_consumer.spark.commands.backfill_command import backfill_command
 from window_consumer.spark.backfill.ranges import (
     Wanted,
     next_chunk,
@@ -28,6 +27,7 @@ from window_consumer.spark.backfill.ranges import (
     without,
 )
 from window_consumer.spark.backfill.shares import shared_out
+from window_consumer.spark.commands.backfill_command import backfill_command
 
 SHOP = """
 from window_consumer import App
