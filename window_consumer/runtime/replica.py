@@ -22,12 +22,10 @@ PARENT: Final = "WINDOW_CONSUMER_SUPERVISOR"
 SOCKETS: Final = "WINDOW_CONSUMER_SOCKETS"
 """The directory of the sockets on which copies are asked how they are."""
 
-_PATIENCE_S: Final = 0.8
-"""Who probes gives up after a second."""
-
-
 TEXT: Final = "text/plain; charset=utf-8"
 
+_PATIENCE_S: Final = 0.8
+"""Who probes gives up after a second."""
 
 _DEATH_OF_PARENT: Final = 1  # PR_SET_PDEATHSIG
 
