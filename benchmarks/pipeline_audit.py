@@ -23,12 +23,12 @@ from window_consumer.audit.spark.report import (
     counts,
     report,
 )
+from window_consumer.audit.spark.schema import AUDIT_COUNTS
 from window_consumer.audit.states import Finding
 from window_consumer.spark import (
     jars,
     session,
 )
-from window_consumer.spark.schemas import AUDIT_COUNTS
 
 PARTITIONS: Final = 4
 MINUTES: Final = 1440

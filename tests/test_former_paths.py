@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-from window_consumer.former_paths import MOVED, PACKAGES
+from window_consumer.former_paths import MOVED, NAMES, PACKAGES
 from window_consumer.spark import schemas
 
 
@@ -25,6 +25,24 @@ def test_names_can_be_imported_from_former_packages() -> None:
         [sys.executable, "-c", source], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == str(schemas.DEAD_LETTERS)
+
+
+@pytest.mark.parametrize(("place", "path"), NAMES.items())
+def test_a_name_that_moved_is_still_in_its_former_module(place: tuple[str, str], path: str) -> None:
+    module, name = place
+    there = import_module(f"window_consumer.{path}")
+    assert getattr(import_module(f"window_consumer.{module}"), name) is getattr(there, name)
+
+
+def test_a_module_has_no_other_names() -> None:
+    with pytest.raises(AttributeError):
+        _ = schemas.NOTHING
+
+
+def test_a_former_module_still_runs_as_a_program() -> None:
+    command = [sys.executable, "-m", "window_consumer.testing.simulator", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "--seeds" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize("package", sorted(PACKAGES))

@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import MappingProxyType, ModuleType
-from typing import Final
+from importlib.util import find_spec
+from types import CodeType, MappingProxyType, ModuleType
+from typing import Any, Final
 
 MOVED: Final = MappingProxyType(
     {
@@ -21,7 +22,8 @@ MOVED: Final = MappingProxyType(
         "model.dead_letter_lines": "dlq.files",
         "pipeline.audit": "audit.spark.counts",
         "pipeline.audit_findings": "audit.spark.findings",
-        "pipeline.dead_letter_reading": "dlq.spark.reading",
+        "dlq.spark.reading": "spark.plan",
+        "pipeline.dead_letter_reading": "spark.plan",
         "pipeline.dead_letter_report": "dlq.spark.report",
         "pipeline.dead_letters": "dlq.spark.table",
         "pipeline.schemas": "spark.schemas",
@@ -29,9 +31,22 @@ MOVED: Final = MappingProxyType(
         "telemetry.audit.audit": "audit.process_audit",
         "telemetry.audit.consumer": "audit.consumer",
         "telemetry.otel.sdk": "metrics.otel.sdk",
+        "testing.simulator": "simulator.simulator",
     }
 )
 """Below ``window_consumer``: the former path, and the one of today."""
+
+NAMES: Final = MappingProxyType(
+    {
+        ("spark.schemas", "AUDIT_COUNT"): "audit.spark.schema",
+        ("spark.schemas", "AUDIT_COUNTS"): "audit.spark.schema",
+        ("spark.schemas", "AUDIT_RECORD"): "audit.spark.schema",
+        ("spark.schemas", "DEAD_LETTERS"): "dlq.spark.schema",
+        ("spark.schemas", "TRACE_BATCH"): "trace.spark.schema",
+        ("spark.schemas", "TRACE_EVENTS"): "trace.spark.schema",
+    }
+)
+"""Names that a module of today had, and the module that has them now."""
 
 PACKAGES: Final = frozenset(
     {"backfill", "pipeline", "telemetry", "telemetry.audit", "telemetry.otel"}
@@ -41,12 +56,28 @@ PACKAGES: Final = frozenset(
 _ROOT = "window_consumer."
 
 
+def moved_name(module: str, name: str) -> Any:
+    """Return what a module had under a name, for its ``__getattr__``; raises AttributeError."""
+    path = NAMES.get((module, name))
+    if path is None:
+        raise AttributeError(f"module {_ROOT + module!r} has no attribute {name!r}")
+    return getattr(import_module(_ROOT + path), name)
+
+
 class _Moved(Loader):
     """Loads the module of today as the former one: it is the same object."""
 
     def __init__(self, path: str):
         self._path = path
         self._spec: ModuleSpec | None = None
+
+    def get_code(self, name: str) -> CodeType | None:
+        """Return what ``python -m`` runs."""
+        del name
+        spec = find_spec(self._path)
+        assert spec is not None
+        assert isinstance(spec.loader, InspectLoader)
+        return spec.loader.get_code(self._path)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         del spec

@@ -26,7 +26,7 @@ from window_consumer.engine.guards.interventions import (
     Intervention,
     Verdict,
 )
-from window_consumer.trace.page import Trace
+from window_consumer.trace.page import Trace, TracePages
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - no secret of anybody
 
@@ -123,5 +123,5 @@ def asking(
 ) -> Iterator[Asking]:
     """Serve a board on a free port of this machine."""
     admin = AdminConfig(listen="127.0.0.1:0", token=token, tls=TlsConfig(), values=values)
-    with serving(board or MadeUpBoard(), admin, Path(), trace) as port:
+    with serving(board or MadeUpBoard(), admin, Path(), TracePages(trace)) as port:
         yield Asking(port)

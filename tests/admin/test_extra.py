@@ -19,6 +19,7 @@ from window_consumer.admin.wire import (
 )
 from window_consumer.config.sections.listening import AdminConfig
 from window_consumer.model.errors import UsageError
+from window_consumer.trace.wire import trace_pages
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,8 +33,8 @@ def test_where_the_extra_is_missing_its_name_is_said(monkeypatch: pytest.MonkeyP
     monkeypatch.delattr("window_consumer.admin.server", raising=False)
     told = pytest.raises(UsageError, match=r"pip install 'window-consumer\[web\]'")
     with told, ExitStack() as beside:
-        admin_board(plan("127.0.0.1:0"), None, beside)
-    with told, admin_of_copies(plan("127.0.0.1:0"), {"1": Path("1.admin")}):
+        admin_board(plan("127.0.0.1:0"), None, beside, trace_pages)
+    with told, admin_of_copies(plan("127.0.0.1:0"), {"1": Path("1.admin")}, trace_pages):
         pass
 
 
@@ -42,8 +43,8 @@ def test_where_nothing_is_to_listen_the_extra_is_not_needed(
 ) -> None:
     monkeypatch.setitem(sys.modules, "window_consumer.admin.server", None)
     monkeypatch.delattr("window_consumer.admin.server", raising=False)
-    with ExitStack() as beside, admin_of_copies(plan(None), {}):
-        assert admin_board(plan(None), None, beside) is None
+    with ExitStack() as beside, admin_of_copies(plan(None), {}, trace_pages):
+        assert admin_board(plan(None), None, beside, trace_pages) is None
 
 
 def test_the_extra_takes_no_version_with_a_known_advisory_and_none_that_nobody_has_tried() -> None:

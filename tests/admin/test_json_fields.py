@@ -33,8 +33,8 @@ from window_consumer.engine.windows_snapshot import (
     WindowsSnapshot,
 )
 from window_consumer.kafka.embedded import EmbeddedBroker
-from window_consumer.metrics.health import Answer
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.replica import Answer
 from window_consumer.runtime.worker_snapshot import (
     WorkerSnapshot,
     to_json,

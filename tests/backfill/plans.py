@@ -13,6 +13,8 @@ from tests.backfill.shop import app
 from window_consumer import App
 from window_consumer.app.preflight import PreparedWorker
 from window_consumer.app.start_timeout import LOGGER
+from window_consumer.app.topics.copy_topics import Ladder
+from window_consumer.app.topics.problems import TopicTroubles
 from window_consumer.engine.retry.copy_record import Target
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -20,8 +22,6 @@ from window_consumer.model.protocols import TopicFacts
 from window_consumer.spark.backfill import planning
 from window_consumer.spark.backfill.messages import COLUMNS
 from window_consumer.spark.backfill.task import WorkerPlan
-from window_consumer.topics.copy_topics import Ladder
-from window_consumer.topics.problems import TopicTroubles
 
 WORKERS = ("plain", "failing", "typed", "coroutine", "batches", "outage")
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

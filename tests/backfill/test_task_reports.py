@@ -18,13 +18,13 @@ from window_consumer.engine.guards.circuit_breaker import (
     BreakerNews,
     BreakerState,
 )
-from window_consumer.spark.backfill.progress import in_words
 from window_consumer.spark.backfill.task import Task
 from window_consumer.spark.backfill.task_reports import (
     Mailbox,
     Reporter,
     TaskReport,
 )
+from window_consumer.spark.commands.backfill_progress import in_words
 
 PATIENCE_S = 60.0
 

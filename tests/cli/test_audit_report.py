@@ -8,7 +8,7 @@ import click
 import pytest
 
 from tests.commands import Commands
-from window_consumer.audit.commands.bucket import (
+from window_consumer.audit.commands.printing import (
     WITHOUT_TIMESTAMP,
     Bucket,
     name_of,

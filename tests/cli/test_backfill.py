@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.commands import Commands, kafka_of, produce
 from window_consumer.cli.options import since_1970
+from window_consumer.cli.output import duration
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.topic_reader import (
     Span,
@@ -18,8 +19,6 @@ from window_consumer.kafka.topic_reader import (
 )
 from window_consumer.model.errors import UsageError
 from window_consumer.spark import jars
-from window_consumer.spark.backfill.cli import backfill_command
-from window_consumer.spark.backfill.progress import duration
 from window_consumer.spark.backfill.ranges import (
     Wanted,
     next_chunk,
@@ -28,6 +27,7 @@ from window_consumer.spark.backfill.ranges import (
     without,
 )
 from window_consumer.spark.backfill.shares import shared_out
+from window_consumer.spark.commands.backfill_command import backfill_command
 
 SHOP = """
 from window_consumer import App

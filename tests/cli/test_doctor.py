@@ -27,9 +27,9 @@ from window_consumer.admin.doctor.rules.stuck import (
     HOVERS_S,
     MANY_REBALANCES,
 )
+from window_consumer.app.loading import load_without_handlers
 from window_consumer.cli.main import cli
 from window_consumer.cli.output import guarded
-from window_consumer.dlq.source import load_without_handlers
 from window_consumer.kafka.embedded import (
     EmbeddedBroker,
     NewRecord,

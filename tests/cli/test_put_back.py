@@ -11,8 +11,8 @@ from window_consumer.dlq.redrive_state import (
     PutBack,
     Resolution,
     put_back,
-    state_topic,
 )
+from window_consumer.engine.retry.retry_topics import state_topic
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker

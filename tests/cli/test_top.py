@@ -20,7 +20,7 @@ from tests.commands import PATIENCE_S, Commands, Ended
 from tests.telemetry.workers import fake_worker, told
 from window_consumer.cli.main import cli
 from window_consumer.cli.output import guarded
-from window_consumer.metrics.health import Answer
+from window_consumer.runtime.replica import Answer
 
 Top = Callable[..., Ended]
 

@@ -11,8 +11,8 @@ from window_consumer.dlq.dead_letter import Position
 from window_consumer.dlq.redrive_state import (
     Resolution,
     read_resolved,
-    state_topic,
 )
+from window_consumer.engine.retry.retry_topics import state_topic
 
 DEAD = "shop.orders.dlq"
 DONE = Resolution("redriven", 1_700_000_000_000, "shop.redrive.1", "shop.orders.retry.now", "id-1")

@@ -20,12 +20,12 @@ from window_consumer.admin.doctor.collection import (
     Process,
     Seen,
 )
-from window_consumer.dlq.source import load_without_handlers
+from window_consumer.app.loading import load_without_handlers
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import EmbeddedBroker
 from window_consumer.kafka.settings import admin_settings
-from window_consumer.metrics.health import Answer
+from window_consumer.runtime.replica import Answer
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from window_consumer.engine.windows_snapshot import (
     WindowsSnapshot,
 )
 from window_consumer.metrics.exposition import exposition
-from window_consumer.metrics.measures import Measures
+from window_consumer.runtime.measures import Measures
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 
 

@@ -18,17 +18,13 @@ from window_consumer.audit.count import (
 )
 from window_consumer.audit.spark import counts as audit
 from window_consumer.dlq.spark import table as dead_letters
-from window_consumer.dlq.spark.reading import Reading
+from window_consumer.dlq.spark.schema import DEAD_LETTERS, LETTERS
 from window_consumer.spark import (
     maintenance,
     quarantine,
 )
-from window_consumer.spark.plan import Plan
-from window_consumer.spark.schemas import DEAD_LETTERS
-from window_consumer.spark.tables import (
-    LETTERS,
-    utc_day,
-)
+from window_consumer.spark.plan import Plan, Reading
+from window_consumer.spark.tables import utc_day
 from window_consumer.trace.spark import table as trace
 
 if TYPE_CHECKING:
@@ -90,6 +86,6 @@ def test_days_end_in_utc_where_old_dead_letters_go(elsewhere: SparkSession, tmp_
         for name, time in times.items()
     ]
     LETTERS.append(elsewhere.createDataFrame(rows, DEAD_LETTERS), path, "job", 1)
-    assert maintenance.drop_letters(elsewhere, path, TODAY) == 1
+    assert maintenance.drop_written(elsewhere, path, TODAY) == 1
     left = elsewhere.read.format("delta").load(path).collect()
     assert [row["id"] for row in left] == ["after"]

@@ -19,11 +19,11 @@ from window_consumer.dlq.spark import (
     table as dead_letters,
 )
 from window_consumer.dlq.spark.findings import Findings
-from window_consumer.dlq.spark.reading import Reading
 from window_consumer.dlq.spark.summary import (
     Wishes,
     findings,
 )
+from window_consumer.spark.plan import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,11 +17,11 @@ from window_consumer.dlq.dead_letter import (
     read_dead_letter,
 )
 from window_consumer.dlq.spark import table as dead_letters
-from window_consumer.dlq.spark.reading import Reading
+from window_consumer.dlq.spark.schema import DEAD_LETTERS
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.record import TopicPartition
 from window_consumer.spark import quarantine
-from window_consumer.spark.schemas import DEAD_LETTERS
+from window_consumer.spark.plan import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

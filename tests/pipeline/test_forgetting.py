@@ -15,11 +15,9 @@ from tests.pipeline.here import run
 from tests.pipeline.streams import planned
 from tests.pipeline.test_search import write
 from window_consumer.dlq.spark import table as dead_letters
+from window_consumer.dlq.spark.schema import LETTERS
 from window_consumer.spark import quarantine as quality
-from window_consumer.spark.tables import (
-    BROKEN,
-    LETTERS,
-)
+from window_consumer.spark.tables import BROKEN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

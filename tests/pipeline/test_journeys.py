@@ -21,12 +21,12 @@ from window_consumer.config.sections.pipeline import (
 )
 from window_consumer.spark import jobs
 from window_consumer.spark.commands.plans import plan_of
-from window_consumer.spark.tables import TRACE
 from window_consumer.testing.real_kafka import RealKafka
 from window_consumer.trace import event_tail
 from window_consumer.trace.journey import Journey
 from window_consumer.trace.lookup import Journeys
 from window_consumer.trace.question import Question
+from window_consumer.trace.spark.schema import TRACE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

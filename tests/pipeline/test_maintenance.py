@@ -14,6 +14,7 @@ import pytest
 
 from tests.pipeline.test_search import write
 from tests.pipeline.test_trace import records
+from window_consumer.dlq.spark.schema import DEAD_LETTERS, LETTERS
 from window_consumer.spark import (
     maintenance,
 )
@@ -21,15 +22,8 @@ from window_consumer.spark import (
     quarantine as quality,
 )
 from window_consumer.spark.plan import Plan
-from window_consumer.spark.schemas import (
-    DEAD_LETTERS,
-    QUARANTINE,
-)
-from window_consumer.spark.tables import (
-    BROKEN,
-    LETTERS,
-    TRACE,
-)
+from window_consumer.spark.schemas import QUARANTINE
+from window_consumer.spark.tables import BROKEN
 from window_consumer.trace.event_batch import (
     Column,
     Places,
@@ -38,6 +32,7 @@ from window_consumer.trace.event_batch import (
 )
 from window_consumer.trace.question import Question
 from window_consumer.trace.spark import table as trace
+from window_consumer.trace.spark.schema import TRACE
 from window_consumer.trace.spark.search import Index
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from window_consumer.admin.client import (
     AskError,
     ask,
 )
-from window_consumer.metrics.health import Answer
 from window_consumer.model.errors import UsageError
+from window_consumer.runtime.replica import Answer
 
 
 @pytest.mark.parametrize(

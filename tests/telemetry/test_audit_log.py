@@ -44,12 +44,12 @@ from window_consumer.audit.sends import (
 from window_consumer.audit.shipper import Shipper
 from window_consumer.audit.sink import CountingSink
 from window_consumer.audit.wire import begun
-from window_consumer.metrics.measures import AuditFigures
 from window_consumer.model.errors import (
     PublishFailedError,
     UsageError,
 )
 from window_consumer.model.protocols import Copy
+from window_consumer.runtime.measures import AuditFigures
 from window_consumer.testing.clock import ManualClock
 from window_consumer.testing.fakes.sink import (
     FakeSink,

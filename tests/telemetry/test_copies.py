@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from window_consumer.metrics import replica_health as module
-from window_consumer.metrics.health import Answer
 from window_consumer.metrics.http_server import HttpServer
 from window_consumer.metrics.replica_health import HealthOfCopies
+from window_consumer.runtime.replica import Answer
 
 GAUGE = '# HELP a A.\n# TYPE a gauge\na{process="%s"} 1\n'
 

@@ -26,15 +26,15 @@ from window_consumer.metrics.exposition import (
     metrics_page,
     prometheus_name,
 )
-from window_consumer.metrics.measures import (
+from window_consumer.metrics.metric import (
+    Metric,
+    MetricKind,
+)
+from window_consumer.runtime.measures import (
     AuditFigures,
     Measures,
     OfProcess,
     TraceFigures,
-)
-from window_consumer.metrics.metric import (
-    Metric,
-    MetricKind,
 )
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 

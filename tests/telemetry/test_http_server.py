@@ -14,9 +14,9 @@ import pytest
 
 from tests.telemetry.asking import asked
 from window_consumer.metrics import http_server
-from window_consumer.metrics.health import Answer
 from window_consumer.metrics.http_server import HttpServer
 from window_consumer.model.errors import UsageError
+from window_consumer.runtime.replica import Answer
 
 LONG = "x" * 50_000_000
 

@@ -12,8 +12,8 @@ import pytest
 from tests.commands import PATIENCE_S
 from tests.engine.support import Note as Message
 from tests.telemetry.tracing import ABOUT, LOGGER, Kept
-from window_consumer.metrics.measures import TraceFigures
 from window_consumer.model.key_forms import as_text
+from window_consumer.runtime.measures import TraceFigures
 from window_consumer.trace.event import Step
 from window_consumer.trace.recording import (
     batch_builder as batches,

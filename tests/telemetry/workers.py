@@ -12,8 +12,8 @@ from attrs import define
 from tests.engine.support import Driven, notes
 from window_consumer.engine.snapshot import take_snapshot
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.metrics.health import Answer
 from window_consumer.metrics.http_server import HttpServer
+from window_consumer.runtime.replica import Answer
 from window_consumer.runtime.worker_snapshot import to_json
 
 

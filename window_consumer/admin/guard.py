@@ -9,22 +9,22 @@
 from __future__ import annotations
 
 import hmac
-import json
 import secrets
 from collections.abc import Mapping
 from hashlib import sha256
 from http import HTTPStatus
 from ipaddress import ip_address
 from time import time
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from attrs import field, frozen
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request, cookie_parser
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from window_consumer.admin.answers import error
 from window_consumer.admin.login_delay import WrongTokens
 from window_consumer.runtime.log import own_logger
 
@@ -217,19 +217,6 @@ def log_out(gate: Gate) -> Response:
     answer = RedirectResponse("login", HTTPStatus.SEE_OTHER)
     answer.delete_cookie(gate.cookie, httponly=True, samesite="strict", secure=gate.is_tls)
     return answer
-
-
-class Json(JSONResponse):
-    """An answer in ASCII alone: what strangers write need not be text that UTF-8 can hold."""
-
-    def render(self, content: Any) -> bytes:
-        """Return the JSON of an answer."""
-        return json.dumps(content, separators=(",", ":")).encode()
-
-
-def error(status: HTTPStatus, text: str) -> JSONResponse:
-    """Return an answer that says what is wrong; nothing of the request is repeated."""
-    return Json({"error": text}, status)
 
 
 async def _form_of(request: Request) -> dict[str, str]:

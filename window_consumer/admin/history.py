@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.metrics.trend import (
+from window_consumer.runtime.trend import (
     Sample,
     Trend,
 )

@@ -23,9 +23,8 @@ from window_consumer.engine.guards.interventions import (
     Intervention,
     Verdict,
 )
-from window_consumer.metrics.health import Answer
-from window_consumer.metrics.replica_health import ask
 from window_consumer.model.record import TopicPartition
+from window_consumer.runtime.replica import Answer, ask
 
 _LONGER_S: Final = 0.5
 """A copy takes this much longer than its poll threads, each of which is waited for."""

@@ -17,13 +17,13 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from window_consumer.admin.answers import Pages
 from window_consumer.admin.board import Board
 from window_consumer.admin.guard import Gate
 from window_consumer.admin.site import Site
 from window_consumer.config.sections.listening import Address, AdminConfig, certificate_problems
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.log import own_logger
-from window_consumer.trace.page import Trace
 
 PATIENCE_S: Final = 10.0
 """For a request to come, and for whoever is sent something to read on."""
@@ -85,11 +85,11 @@ _log = own_logger()
 
 @contextmanager
 def serving(
-    board: Board, admin: AdminConfig, directory: Path, trace: Trace | None = None
+    board: Board, admin: AdminConfig, directory: Path, trace: Pages | None = None
 ) -> Iterator[int]:
     """Answer at the configured address as long as the block lasts; gives its port.
 
-    Relative names of files begin at ``directory``. ``trace`` answers what is asked of journeys.
+    Relative names of files begin at ``directory``. ``trace`` are the pages of journeys.
     Raises UsageError where the address or the certificate cannot be used.
     """
     address = admin.address

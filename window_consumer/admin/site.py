@@ -15,6 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from window_consumer.admin.answers import FILES, Json, Pages, error
 from window_consumer.admin.board import (
     Board,
     CellPlace,
@@ -26,8 +27,6 @@ from window_consumer.admin.feed import Feed
 from window_consumer.admin.guard import (
     Gate,
     Guard,
-    Json,
-    error,
     log_in,
     log_out,
 )
@@ -41,11 +40,6 @@ from window_consumer.engine.guards.interventions import (
     Verdict,
 )
 from window_consumer.runtime.log import own_logger
-from window_consumer.trace.page import (
-    FILES,
-    Trace,
-    TracePages,
-)
 
 _NO_NUMBER: Final = "partitions, cells and offsets are whole numbers"
 _NO_VALUES: Final = (
@@ -65,9 +59,9 @@ _PARTITION: Final = _WORKER + "/partitions/{topic}/{partition}"
 class Site:
     """Answers, with what a board knows. Owner: the server's event loop."""
 
-    def __init__(self, board: Board, gate: Gate, trace: Trace | None = None, *, values: bool):
+    def __init__(self, board: Board, gate: Gate, trace: Pages | None = None, *, values: bool):
         """``values`` is whether people may see the values of records."""
-        self._trace = TracePages(trace)
+        self._trace = trace
         self._board = board
         self._gate = gate
         self._values = values
@@ -90,7 +84,7 @@ class Site:
             Route(_PARTITION + "/records/{offset}/{wanted}", self._intervene, methods=["POST"]),
             Route(_WORKER + "/{what}", self._halt, methods=["POST"]),
             Route(_PARTITION + "/{what}", self._halt, methods=["POST"]),
-            *self._trace.routes(),
+            *(() if self._trace is None else self._trace.routes()),
             Mount("/static", StaticFiles(directory=FILES)),
         ]
         application = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
@@ -107,6 +101,10 @@ class Site:
         if self._feed is not None:
             self._feed.close()
 
+    @property
+    def _has_trace(self) -> bool:
+        return self._trace is not None and self._trace.is_there
+
     async def _page(self, _: Request) -> Response:
         return FileResponse(FILES / "index.html")
 
@@ -120,7 +118,7 @@ class Site:
         return log_out(self._gate)
 
     async def _session(self, _: Request) -> Response:
-        return Json({"token": self._gate.token is not None, "trace": self._trace.is_there})
+        return Json({"token": self._gate.token is not None, "trace": self._has_trace})
 
     async def _windows(self, request: Request) -> Response:
         stacks, history = (request.query_params.get(each) == "1" for each in ("stacks", "history"))
@@ -145,7 +143,7 @@ class Site:
         found = await _elsewhere(lambda: self._board.cell(at))
         if found is None:
             return error(HTTPStatus.NOT_FOUND, "it is not in the window any more")
-        return Json(found | {"values": self._values, "trace": self._trace.is_there})
+        return Json(found | {"values": self._values, "trace": self._has_trace})
 
     async def _value(self, request: Request) -> Response:
         at = _cell_place(request)

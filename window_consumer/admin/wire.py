@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from window_consumer.app.plan import Plan
 from window_consumer.config.sections.listening import certificate_problems
-from window_consumer.metrics.replica_health import CopyOfMany
 from window_consumer.model.errors import (
     ConfigError,
     UsageError,
 )
-from window_consumer.trace.journey_view import JourneyPages
+from window_consumer.runtime.replica import CopyOfMany
 
 if TYPE_CHECKING:
+    from window_consumer.admin.answers import Pages
     from window_consumer.admin.board import BoardOfWorkers
 
 _MISSING = (
@@ -34,7 +34,12 @@ def check_certificate(plan: Plan) -> None:
         raise ConfigError("\n".join(problems))
 
 
-def admin_board(plan: Plan, copy: CopyOfMany | None, beside: ExitStack) -> BoardOfWorkers | None:
+def admin_board(
+    plan: Plan,
+    copy: CopyOfMany | None,
+    beside: ExitStack,
+    trace_pages: Callable[[Plan], Pages],
+) -> BoardOfWorkers | None:
     """Serve what the configuration asks for, until ``beside`` is left; None for nothing.
 
     A copy is asked by whoever keeps the copies. Raises UsageError where the extra is missing, or
@@ -50,7 +55,7 @@ def admin_board(plan: Plan, copy: CopyOfMany | None, beside: ExitStack) -> Board
     check_certificate(plan)
     admin, rules = plan.config.admin, plan.config.mask_rules
     board = BoardOfWorkers("" if copy is None else copy.number, plan.mask, rules)
-    trace = None if copy is not None else _trace_of(plan)
+    trace = None if copy is not None else trace_pages(plan)
     if copy is not None and copy.admin_socket is not None:
         beside.enter_context(server.serving_on(board, copy.admin_socket, values=admin.values))
     else:
@@ -59,7 +64,9 @@ def admin_board(plan: Plan, copy: CopyOfMany | None, beside: ExitStack) -> Board
 
 
 @contextmanager
-def admin_of_copies(plan: Plan, sockets: Mapping[str, Path]) -> Iterator[None]:
+def admin_of_copies(
+    plan: Plan, sockets: Mapping[str, Path], trace_pages: Callable[[Plan], Pages]
+) -> Iterator[None]:
     """Serve for all copies what the configuration asks for; ``sockets`` are theirs, by number.
 
     Raises UsageError as ``admin_board`` does.
@@ -74,13 +81,5 @@ def admin_of_copies(plan: Plan, sockets: Mapping[str, Path]) -> Iterator[None]:
         raise UsageError(_MISSING) from error
     check_certificate(plan)
     board = BoardOfCopies(sockets, len(plan.workers))
-    with server.serving(board, plan.config.admin, Path(plan.file).parent, _trace_of(plan)):
+    with server.serving(board, plan.config.admin, Path(plan.file).parent, trace_pages(plan)):
         yield
-
-
-def _trace_of(plan: Plan) -> JourneyPages | None:
-    """Return what answers questions about the trace, if anything; raises ConfigError."""
-    file = plan.config.admin.pipeline
-    if file is None:
-        return None
-    return JourneyPages.of_config(Path(plan.file).parent / file, plan.config.mask_rules)

@@ -38,9 +38,9 @@ from window_consumer.app.startup import start
 from window_consumer.app.wiring import setup_of
 from window_consumer.config.handler_keys import defaults_of
 from window_consumer.config.handler_options import BatchHandlerOptions, HandlerOptions
-from window_consumer.metrics.replica_health import CopyOfMany
 from window_consumer.model.errors import UsageError
 from window_consumer.model.protocols import Clock
+from window_consumer.runtime.replica import CopyOfMany
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import WorkerSetup
 

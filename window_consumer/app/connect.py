@@ -15,12 +15,12 @@ from window_consumer.app.limits.group_times import (
 )
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import PreparedWorker
-from window_consumer.engine.commit_metadata import MAX_BYTES
-from window_consumer.topics.event_topics import (
+from window_consumer.app.topics.event_topics import (
     event_place,
     event_topics,
 )
-from window_consumer.topics.problems import wider_copies
+from window_consumer.app.topics.problems import wider_copies
+from window_consumer.engine.commit_metadata import MAX_BYTES
 
 
 @frozen

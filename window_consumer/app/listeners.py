@@ -7,11 +7,12 @@ What is configured is entered here: each listener may hear what becomes of recor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 
 from attrs import frozen
 
+from window_consumer.app.clients import Clients
 from window_consumer.app.definition import AppDefinition
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import (
@@ -21,9 +22,11 @@ from window_consumer.app.preflight import (
 from window_consumer.audit.wire import (
     Auditing,
     auditing_of,
+    counting_redrives,
 )
+from window_consumer.config import Loaded
 from window_consumer.engine.observer import Observer
-from window_consumer.metrics.measures import OfProcess
+from window_consumer.kafka.log_writer import Writer
 from window_consumer.metrics.otel.wire import (
     Spanning,
     spanning,
@@ -32,6 +35,7 @@ from window_consumer.model.protocols import (
     Clock,
     Sink,
 )
+from window_consumer.runtime.measures import OfProcess
 from window_consumer.trace.wire import (
     Tracing,
     tracing_of,
@@ -73,13 +77,21 @@ class Listeners:
         return sink if self.auditing is None else self.auditing.sink_of(worker, sink, clock)
 
 
+def counted_redrive(
+    loaded: Loaded, clients: Clients, group: str, to: str, writer: Writer, *, transactional: bool
+) -> AbstractContextManager[Writer]:
+    """Lend a writer that the audit hears, where it is configured, see ``counting_redrives``."""
+    return counting_redrives(loaded, clients, group, to, writer, transactional=transactional)
+
+
 def listeners_of(
     app: AppDefinition, plan: Plan, prepared: Prepared, beside: ExitStack
 ) -> Listeners:
     """Start what the configuration asks for; ``beside`` is left when all workers have ended."""
     spans = spanning(plan, beside)
-    auditing = auditing_of(app, plan, prepared, beside)
-    tracing = tracing_of(app, plan, prepared, beside)
+    version = f" {app.version}" if app.version else ""
+    auditing = auditing_of(app.name, plan, prepared, beside)
+    tracing = tracing_of(f"{app.name}{version}", plan, prepared, beside)
     each: list[Listener | None] = [tracing, spans, auditing]
     there = [listener for listener in each if listener is not None]
     return Listeners(there, spans, auditing, tracing)

@@ -1,4 +1,4 @@
-"""Importing the user's application: ``module:app``."""
+"""Loading the user's application, ``module:app``, and its configuration."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Sequence
+from pathlib import Path
 
 from window_consumer.app.application import App
-from window_consumer.model.errors import UsageError
+from window_consumer.config import Loaded, load
+from window_consumer.model.errors import ConfigError, UsageError
+
+_MISSING = ": is missing"
 
 
 def load_app(spec: str) -> App:
@@ -48,6 +53,21 @@ def load_app(spec: str) -> App:
         there = f"it has {', '.join(apps)}" if apps else "it has none"
         raise UsageError(f"{spec}: {module_name} has no App named {attribute!r}; {there}")
     return found
+
+
+def load_without_handlers(file: Path, app: App | None, overrides: Sequence[str]) -> Loaded:
+    """Load a configuration for a command that calls no handler, with or without its application.
+
+    Raises ConfigError, which names --app where the application may have what is missing.
+    """
+    defaults = {} if app is None else {name: each.defaults for name, each in app.handlers.items()}
+    try:
+        return load(file, defaults, overrides, without_handlers=True)
+    except ConfigError as error:
+        if app is not None or _MISSING not in str(error):
+            raise
+        hint = "(where decorators of an application give what is missing: --app MODULE:APP)"
+        raise ConfigError(f"{error}\n{hint}") from error
 
 
 def _broken(spec: str, error: BaseException) -> str:

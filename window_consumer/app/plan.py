@@ -8,6 +8,7 @@ from typing import Any
 from attrs import field, frozen
 
 from window_consumer.app.handlers import PlannedRoute
+from window_consumer.app.topics.ladder_topics import writes_dead_letters
 from window_consumer.config import (
     Config,
     Loaded,
@@ -32,7 +33,6 @@ from window_consumer.runtime.calls.expiry import (
 )
 from window_consumer.runtime.pools.pool import PoolKind
 from window_consumer.runtime.pools.registry import kind_for
-from window_consumer.topics.ladder_topics import writes_dead_letters
 
 
 @frozen

@@ -17,6 +17,7 @@ from window_consumer.app.kafka_properties import (
     missing_brokers,
 )
 from window_consumer.app.plan import Plan, PlannedWorker
+from window_consumer.app.topics.ladder_topics import levels_of
 from window_consumer.config import (
     BatchConfig,
     Loaded,
@@ -28,7 +29,6 @@ from window_consumer.config import (
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.kafka import settings
 from window_consumer.model.errors import ConfigError
-from window_consumer.topics.ladder_topics import levels_of
 
 
 def check_batches(loaded: Loaded, worker: WorkerConfig, handlers: Sequence[HandlerSpec]) -> None:

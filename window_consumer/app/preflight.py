@@ -18,6 +18,20 @@ from window_consumer.app.start_timeout import (
     LOGGER,
     Patience,
 )
+from window_consumer.app.topics.copy_topics import (
+    CopyTopics,
+    Ladder,
+    missing_right,
+)
+from window_consumer.app.topics.orphan_topics import (
+    Leftover,
+    leftovers,
+)
+from window_consumer.app.topics.patterns import matching_topics
+from window_consumer.app.topics.problems import (
+    TopicTroubles,
+    wider_copies,
+)
 from window_consumer.engine.retry.retry_topics import Rung
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -37,20 +51,6 @@ from window_consumer.model.errors import (
     WindowConsumerError,
 )
 from window_consumer.model.protocols import TopicFacts
-from window_consumer.topics.copy_topics import (
-    CopyTopics,
-    Ladder,
-    missing_right,
-)
-from window_consumer.topics.orphan_topics import (
-    Leftover,
-    leftovers,
-)
-from window_consumer.topics.patterns import matching_topics
-from window_consumer.topics.problems import (
-    TopicTroubles,
-    wider_copies,
-)
 
 Errors = dict[str, WindowConsumerError]
 """Why topics cannot be made ready, by their names."""

@@ -18,12 +18,12 @@ from window_consumer.app.wiring import (
     source_maker,
     wire,
 )
-from window_consumer.metrics.health import Health
 from window_consumer.metrics.otel.wire import metering
-from window_consumer.metrics.replica_health import CopyOfMany
-from window_consumer.metrics.wire import answering
+from window_consumer.metrics.wire import health_of
 from window_consumer.runtime.pools.event_loop import EventLoop
+from window_consumer.runtime.replica import CopyOfMany
 from window_consumer.runtime.running import Running
+from window_consumer.trace.wire import trace_pages
 
 
 def start(
@@ -39,11 +39,9 @@ def start(
     for worker in plan.workers:
         for warning in process_warnings(worker):
             LOGGER.warning("%s: %s", worker.name, warning)
-    health = Health() if copy is None else Health({"process": copy.number})
-    where = plan.config.health.address if copy is None else copy.socket
     with ExitStack() as beside:
-        beside.enter_context(answering(health, where))
-        board = admin_board(plan, copy, beside)
+        health = health_of(plan, copy, beside)
+        board = admin_board(plan, copy, beside, trace_pages)
         beside.enter_context(metering(plan, health))
         prepared = prepare(plan, app.token_function, Patience(start_timeout, stop_asked))
         listeners = listeners_of(app, plan, prepared, beside)

@@ -41,9 +41,9 @@ from window_consumer.audit.producer import (
 )
 from window_consumer.audit.sends import Sends
 from window_consumer.audit.shipper import PATIENCE_S, Shipper
-from window_consumer.metrics.measures import AuditFigures
 from window_consumer.model.protocols import Clock
 from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.measures import AuditFigures
 from window_consumer.runtime.segment_log.shipper import Outlet
 from window_consumer.runtime.worker import SystemClock
 

@@ -12,13 +12,17 @@ from typing import Final
 from attrs import frozen
 
 from window_consumer.app.clients import Clients
-from window_consumer.app.definition import AppDefinition
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import (
     Prepared,
     PreparedWorker,
 )
 from window_consumer.app.start_timeout import LOGGER
+from window_consumer.app.topics.event_topics import (
+    audit_topic,
+    event_place,
+    event_properties,
+)
 from window_consumer.audit.consumer import AuditRules
 from window_consumer.audit.count import Tier
 from window_consumer.audit.process_audit import (
@@ -41,11 +45,6 @@ from window_consumer.model.protocols import (
 )
 from window_consumer.runtime.segment_log.shipper import Outlet
 from window_consumer.runtime.worker import SystemClock
-from window_consumer.topics.event_topics import (
-    audit_topic,
-    event_place,
-    event_properties,
-)
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
@@ -77,7 +76,7 @@ class Auditing:
 
 
 def auditing_of(
-    app: AppDefinition, plan: Plan, prepared: Prepared, beside: ExitStack
+    application: str, plan: Plan, prepared: Prepared, beside: ExitStack
 ) -> Auditing | None:
     """Start the audit, None where the configuration asks for none, or its disk is full.
 
@@ -89,7 +88,7 @@ def auditing_of(
     problem = audit_topic(plan.config).problem(plan, event_place(plan, prepared))
     if problem is not None:
         LOGGER.warning("%s", plan.mask(problem))
-    rules = settings_of(config, Path(plan.file), app.name)
+    rules = settings_of(config, Path(plan.file), application)
     audit = begun(rules, partial(_writer, plan, prepared))
     if audit is None:
         return None

@@ -10,10 +10,8 @@ import click
 from window_consumer.app.application import App
 from window_consumer.app.plan import Plan
 from window_consumer.cli.logs import MaskedFormatter
-from window_consumer.cli.run import (
-    Signals,
-    run_until_stopped,
-)
+from window_consumer.cli.run import run_until_stopped
+from window_consumer.cli.signals import Signals
 from window_consumer.kafka.embedded import (
     LIMITS,
     EmbeddedBroker,

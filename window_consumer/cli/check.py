@@ -30,7 +30,7 @@ from window_consumer.config.units import (
     format_duration,
     format_size,
 )
-from window_consumer.metrics.otel.environment import missing_files
+from window_consumer.metrics.otel.wire import export_problems
 
 
 @frozen
@@ -91,7 +91,7 @@ def check(
     times = {each.worker: each.group_times for each in found}
     bounds = tuple(bounds_of(worker, times.get(worker.name)) for worker in plan.workers)
     process = process_bounds_of(bounds, container_limit(), processes)
-    return Report(plan.file, bounds, process, found, tuple(missing_files(os.environ)))
+    return Report(plan.file, bounds, process, found, tuple(export_problems(os.environ)))
 
 
 def _of_the_process(bounds: ProcessBounds) -> Iterator[str]:

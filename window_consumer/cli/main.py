@@ -1,4 +1,4 @@
-"""``window-consumer``: all commands by name, and ``schema`` and ``metrics``."""
+"""``window-consumer``: all commands by name, and ``schema``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import window_consumer
 from window_consumer.cli.options import LazyGroup
 from window_consumer.cli.output import guarded
 from window_consumer.config import config_page, json_schema
-from window_consumer.metrics.exposition import metrics_page
 
 _COMMANDS = {
     "run": "window_consumer.cli.run_command:run_command",
     "check": "window_consumer.cli.check_command:check_command",
     "schema": "window_consumer.cli.main:schema_command",
-    "metrics": "window_consumer.cli.main:metrics_command",
+    "metrics": "window_consumer.metrics.cli:metrics_command",
     "top": "window_consumer.admin.commands.top:top_command",
     "doctor": "window_consumer.admin.commands.doctor:doctor_command",
     "skip": "window_consumer.admin.commands.intervene:skip_command",
@@ -26,7 +25,7 @@ _COMMANDS = {
     "demo": "window_consumer.demo:demo_command",
     "dlq": "window_consumer.dlq.cli:dlq_group",
     "topics": "window_consumer.topics.cli:topics_group",
-    "backfill": "window_consumer.spark.backfill.cli:backfill_command",
+    "backfill": "window_consumer.spark.commands.backfill_command:backfill_command",
     "pipeline": "window_consumer.spark.cli:pipeline_group",
     "audit": "window_consumer.audit.cli:audit_group",
     "trace": "window_consumer.trace.cli:trace_group",
@@ -52,11 +51,4 @@ def main(arguments: list[str] | None = None) -> None:
 def schema_command(*, markdown: bool) -> int:
     """Print a JSON Schema of the configuration file, for editors."""
     click.echo(config_page().rstrip() if markdown else json.dumps(json_schema(), indent=2))
-    return 0
-
-
-@click.command("metrics")
-def metrics_command() -> int:
-    """Print the list of all metrics, in Markdown, which is the page docs/metrics.md."""
-    click.echo(metrics_page().rstrip())
     return 0

@@ -46,6 +46,14 @@ config = click.option(
     show_default=True,
     help="The configuration file.",
 )
+pipeline_config = click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    default=Path("pipeline.yaml"),
+    show_default=True,
+    help="The configuration of the pipeline.",
+)
 only = click.option(
     "--only", multiple=True, metavar="WORKER", help="Only this worker; may be repeated."
 )

@@ -58,15 +58,17 @@ def say_error(text: str) -> None:
     click.echo(f"error: {text.rstrip()}", err=True)
 
 
-def printable(text: str) -> str:
-    """Keep text of several lines from commanding the terminal."""
-    return "".join(c if c in "\n\t" or c.isprintable() else _escaped(c) for c in text)
-
-
-def printable_line(text: str) -> str:
-    """Keep it on one line, too."""
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+def duration(seconds: float) -> str:
+    """Return a duration for people."""
+    whole = round(seconds)
+    if whole < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for size, unit, smaller, of_smaller in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size} {unit}" + (f" {rest} {of_smaller}" if rest else "")
+    return f"{whole} s"

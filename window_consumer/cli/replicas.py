@@ -6,13 +6,11 @@ Each copy is a process of its own, with its own members of the groups, as if som
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from types import FrameType
@@ -27,21 +25,18 @@ from window_consumer.cli.output import (
     OK,
     WRONG_USAGE,
 )
-from window_consumer.metrics.replica_health import (
-    CopyOfMany,
-    HealthOfCopies,
-)
-from window_consumer.metrics.wire import answering
+from window_consumer.metrics.wire import health_of_copies
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.processes.child_process import end_in_words
-
-NUMBER: Final = "WINDOW_CONSUMER_PROCESS"
-"""The variable that tells a copy its number, from 1 on. A configuration may use it."""
-
-_PARENT: Final = "WINDOW_CONSUMER_SUPERVISOR"
-_SOCKETS: Final = "WINDOW_CONSUMER_SOCKETS"
-"""The directory of the sockets on which copies are asked how they are."""
+from window_consumer.runtime.replica import (
+    NUMBER,
+    PARENT,
+    SOCKETS,
+    admin_socket_of,
+    socket_of,
+)
+from window_consumer.trace.wire import trace_pages
 
 _LOOK_S: Final = 0.05
 _BACKOFF_S: Final = 0.5
@@ -51,44 +46,7 @@ _MAX_BACKOFF_S: Final = 30.0
 _KILL_S: Final = STOP_GRACE_S + 2.0
 """Beyond the stop timeout: copies end by themselves before."""
 
-_DEATH_OF_PARENT: Final = 1  # PR_SET_PDEATHSIG
-
 _log = own_logger()
-
-
-def number_of_this_copy() -> str:
-    """Return which copy this process is, "" where it is none."""
-    return os.environ.get(NUMBER, "") if _PARENT in os.environ else ""
-
-
-def this_copy() -> CopyOfMany | None:
-    """Return what this process has to know as one of several copies, None where it is none."""
-    number = number_of_this_copy()
-    if not number:
-        return None
-    directory = os.environ.get(_SOCKETS)
-    if directory is None:
-        return CopyOfMany(number, None)
-    return CopyOfMany(number, _socket_of(directory, number), _admin_socket_of(directory, number))
-
-
-def _socket_of(directory: str, number: str) -> Path:
-    return Path(directory, f"{number}.socket")
-
-
-def _admin_socket_of(directory: str, number: str) -> Path:
-    return Path(directory, f"{number}.admin")
-
-
-def join_supervisor() -> bool:
-    """Drain when the supervisor is gone; False where this process is no copy."""
-    parent = os.environ.get(_PARENT)
-    if parent is None:
-        return False
-    ctypes.CDLL(None).prctl(_DEATH_OF_PARENT, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != int(parent):
-        os.kill(os.getpid(), signal.SIGTERM)
-    return True
 
 
 class Copy:
@@ -108,7 +66,7 @@ class Copy:
     def start(self, now: float) -> None:
         """Start a process, out of reach of signals that are meant for this one's group."""
         self._born = now
-        env = {**os.environ, NUMBER: str(self.number), _PARENT: str(os.getpid())}
+        env = {**os.environ, NUMBER: str(self.number), PARENT: str(os.getpid())}
         self.process = subprocess.Popen(  # noqa: S603 - this very program
             self._command, env=env, start_new_session=True
         )
@@ -238,11 +196,14 @@ def run_copies(count: int, make_plan: Callable[[], Plan]) -> int:
     if config.health.address is None and config.admin.address is None:
         return Supervisor(copies, longest).run()
     with TemporaryDirectory(prefix="window-consumer-") as directory:
-        os.environ[_SOCKETS] = directory
+        os.environ[SOCKETS] = directory
         numbers = [str(copy.number) for copy in copies]
-        health = HealthOfCopies({each: _socket_of(directory, each) for each in numbers})
-        admins = {each: _admin_socket_of(directory, each) for each in numbers}
-        with answering(health, config.health.address), admin_of_copies(plans[0], admins):
+        sockets = {each: socket_of(directory, each) for each in numbers}
+        admins = {each: admin_socket_of(directory, each) for each in numbers}
+        with (
+            health_of_copies(plans[0], sockets) as health,
+            admin_of_copies(plans[0], admins, trace_pages),
+        ):
             return Supervisor(copies, longest, health.ended).run()
 
 

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
-import threading
 from time import monotonic
-from types import FrameType
 
 import click
-from attrs import frozen
 
 from window_consumer.app.application import App
 from window_consumer.app.plan import Plan
 from window_consumer.cli.logs import MaskedFormatter
 from window_consumer.cli.output import (
     FAILED,
-    INTERRUPTED,
     OK,
     explain,
 )
-from window_consumer.cli.replicas import (
-    join_supervisor,
+from window_consumer.cli.signals import Signals
+from window_consumer.engine.windows_snapshot import WindowsSnapshot
+from window_consumer.metrics.otel.wire import FLUSH_S, set_up
+from window_consumer.model.errors import StartStoppedError
+from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.replica import (
     number_of_this_copy,
     this_copy,
 )
-from window_consumer.engine.windows_snapshot import WindowsSnapshot
-from window_consumer.metrics.otel import sdk
-from window_consumer.model.errors import StartStoppedError
-from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.running import Running
 from window_consumer.runtime.stack_dump import (
     Places,
@@ -45,38 +40,6 @@ _AFTER_STOP_S = 4.5
 """How long after the stop timeout the process ends whatever happens."""
 
 
-@frozen
-class Signals:
-    """What signals have asked for."""
-
-    stop: threading.Event
-    picture: threading.Event
-
-    @classmethod
-    def install(cls) -> Signals:
-        """Take SIGTERM and SIGINT (first: drain, second: end at once) and SIGUSR1 (picture).
-
-        A copy drains whatever comes: the same signal may reach it by several ways, and its
-        supervisor kills it where it has to end at once.
-        """
-        signals = cls(threading.Event(), threading.Event())
-        is_copy = bool(number_of_this_copy())
-
-        def on_stop(_number: int, _frame: FrameType | None) -> None:
-            if signals.stop.is_set() and not is_copy:
-                os._exit(INTERRUPTED)
-            signals.stop.set()
-
-        def on_picture(_number: int, _frame: FrameType | None) -> None:
-            signals.picture.set()
-
-        signal.signal(signal.SIGTERM, on_stop)
-        signal.signal(signal.SIGINT, on_stop)
-        signal.signal(signal.SIGUSR1, on_picture)
-        join_supervisor()
-        return signals
-
-
 def run_until_stopped(
     app: App, plan: Plan, formatter: MaskedFormatter, start_timeout: float | None
 ) -> int:
@@ -84,7 +47,7 @@ def run_until_stopped(
     formatter.mask = plan.mask
     signals = Signals.install()
     logger = own_logger()
-    opentelemetry = sdk.set_up(app.name)
+    opentelemetry = set_up(app.name)
     try:
         running = app.start_plan(
             plan,
@@ -114,8 +77,8 @@ def run_until_stopped(
             logger.error("did not end in time; what was unfinished will run again")
             _end_now(FAILED)
     code = OK if running.failure is None else FAILED
-    left_s = sdk.FLUSH_S if deadline is None else max(_SHORTEST_FLUSH_S, deadline - monotonic())
-    opentelemetry.end(min(sdk.FLUSH_S, left_s))
+    left_s = FLUSH_S if deadline is None else max(_SHORTEST_FLUSH_S, deadline - monotonic())
+    opentelemetry.end(min(FLUSH_S, left_s))
     if running.left_behind:
         # Threads that never return would be waited for, or cut down in the middle of something.
         _end_now(code)

@@ -17,12 +17,10 @@ from window_consumer.cli.logs import (
     tune,
 )
 from window_consumer.cli.options import Duration
-from window_consumer.cli.replicas import (
-    number_of_this_copy,
-    run_copies,
-)
+from window_consumer.cli.replicas import run_copies
 from window_consumer.cli.run import run_until_stopped
 from window_consumer.model.errors import UsageError
+from window_consumer.runtime.replica import number_of_this_copy
 
 
 @click.command("run")

@@ -28,9 +28,9 @@ from window_consumer.dlq.redrive_state import (
     Resolution,
     Resolved,
     read_resolved,
-    state_topic,
 )
 from window_consumer.dlq.source import Source
+from window_consumer.engine.retry.retry_topics import state_topic
 from window_consumer.kafka import settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster

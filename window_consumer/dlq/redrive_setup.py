@@ -12,7 +12,9 @@ from itertools import chain
 from attrs import frozen
 
 from window_consumer.app.clients import Clients
-from window_consumer.audit.wire import counting_redrives
+from window_consumer.app.listeners import counted_redrive
+from window_consumer.app.topics.copy_topics import missing_right
+from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.config import (
     Loaded,
     WorkerConfig,
@@ -56,8 +58,6 @@ from window_consumer.model.record import (
     TopicPartition,
 )
 from window_consumer.runtime.worker import SystemClock
-from window_consumer.topics.copy_topics import missing_right
-from window_consumer.topics.patterns import matching_topics
 
 _BATCH_BYTES = 1_000_000
 """librdkafka's own default of batch.size."""
@@ -200,7 +200,7 @@ def redrive_jobs(
                 progress = _group(worker, found, wishes)
                 _check_group(worker, progress, clients)
                 count = partial(
-                    counting_redrives,
+                    counted_redrive,
                     loaded,
                     clients,
                     worker.group,

@@ -15,6 +15,7 @@ from typing import Any, Final
 from attrs import define, field, frozen
 
 from window_consumer.dlq.dead_letter import Position
+from window_consumer.engine.retry.retry_topics import state_topic
 from window_consumer.kafka import settings
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -24,11 +25,6 @@ from window_consumer.model.protocols import Copy
 from window_consumer.model.record import Message
 
 REDRIVEN = "redriven"
-
-
-def state_topic(group: str) -> str:
-    """Return the name of a group's memory of resolved dead letters."""
-    return f"{group}.dlq.state"
 
 
 @frozen

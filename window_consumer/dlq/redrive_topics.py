@@ -7,13 +7,21 @@ from time import monotonic
 
 from attrs import frozen
 
+from window_consumer.app.topics.copy_topics import missing_right
+from window_consumer.app.topics.ladder_topics import (
+    DEFAULT_MAX_MESSAGE_BYTES,
+    SEE_PLAN,
+    Model,
+    new_entry,
+    new_state,
+)
 from window_consumer.config import (
     ENTRY,
     Loaded,
     WorkerConfig,
 )
 from window_consumer.dlq.redrive_copy import Destination
-from window_consumer.dlq.redrive_state import state_topic
+from window_consumer.engine.retry.retry_topics import state_topic
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.cluster.topics import (
     NewCopyTopic,
@@ -25,14 +33,6 @@ from window_consumer.model.errors import (
     NotPermittedError,
     UsageError,
     WindowConsumerError,
-)
-from window_consumer.topics.copy_topics import missing_right
-from window_consumer.topics.ladder_topics import (
-    DEFAULT_MAX_MESSAGE_BYTES,
-    SEE_PLAN,
-    Model,
-    new_entry,
-    new_state,
 )
 
 _APPEARS_S = 10.0

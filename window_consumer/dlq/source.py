@@ -14,37 +14,18 @@ from typing import Any
 from attrs import field, frozen
 
 from window_consumer.app.application import App
+from window_consumer.app.loading import load_without_handlers
 from window_consumer.config import (
     Config,
-    Loaded,
     Mask,
     WorkerConfig,
     effective_kafka,
-    load,
 )
 from window_consumer.kafka import settings
 from window_consumer.kafka.oauth import OauthToken
 from window_consumer.model.errors import (
-    ConfigError,
     UsageError,
 )
-
-_MISSING = ": is missing"
-
-
-def load_without_handlers(file: Path, app: App | None, overrides: Sequence[str]) -> Loaded:
-    """Load a configuration for a command that calls no handler, with or without its application.
-
-    Raises ConfigError, which names --app where the application may have what is missing.
-    """
-    defaults = {} if app is None else {name: each.defaults for name, each in app.handlers.items()}
-    try:
-        return load(file, defaults, overrides, without_handlers=True)
-    except ConfigError as error:
-        if app is not None or _MISSING not in str(error):
-            raise
-        hint = "(where decorators of an application give what is missing: --app MODULE:APP)"
-        raise ConfigError(f"{error}\n{hint}") from error
 
 
 @frozen

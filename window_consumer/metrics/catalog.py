@@ -18,7 +18,6 @@ from window_consumer.engine.windows_snapshot import (
     PartitionSnapshot,
     WindowsSnapshot,
 )
-from window_consumer.metrics.measures import Measures
 from window_consumer.metrics.metric import (
     Convention,
     Metric,
@@ -27,6 +26,7 @@ from window_consumer.metrics.metric import (
 )
 from window_consumer.metrics.process_metrics import OF_PROCESS
 from window_consumer.model.headers import Reason
+from window_consumer.runtime.measures import Measures
 
 
 def _count(name: str, unit: str, meaning: str, of: Callable[[Counters], float]) -> Metric:

@@ -18,11 +18,11 @@ from window_consumer.engine.latency_histogram import (
     Histogram,
 )
 from window_consumer.metrics.catalog import METRICS
-from window_consumer.metrics.measures import Measures
 from window_consumer.metrics.metric import (
     Metric,
     MetricKind,
 )
+from window_consumer.runtime.measures import Measures
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -14,22 +14,23 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics import exposition
-from window_consumer.metrics.measures import (
+from window_consumer.runtime.measures import (
     Measures,
     OfProcess,
     SpanFigures,
 )
-from window_consumer.metrics.trend import (
+from window_consumer.runtime.poll_loop import Phase
+from window_consumer.runtime.replica import Answer
+from window_consumer.runtime.running import Running
+from window_consumer.runtime.trend import (
     EVERY_S,
     Sample,
     Trend,
 )
-from window_consumer.runtime.poll_loop import Phase
-from window_consumer.runtime.running import Running
 from window_consumer.runtime.worker import (
     Worker,
     is_ready,
@@ -44,17 +45,6 @@ _SNAPSHOT_S: Final = 0.5
 
 _KEPT_S: Final = 0.5
 """Snapshots are kept for so long: hundreds that ask cost the poll thread no more than one."""
-
-TEXT: Final = "text/plain; charset=utf-8"
-
-
-@frozen
-class Answer:
-    """What is sent back."""
-
-    status: int
-    text: str
-    kind: str = TEXT
 
 
 class Health:

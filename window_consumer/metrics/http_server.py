@@ -16,12 +16,12 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
 
-from window_consumer.metrics.health import (
+from window_consumer.model.errors import UsageError
+from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.replica import (
     TEXT,
     Answer,
 )
-from window_consumer.model.errors import UsageError
-from window_consumer.runtime.log import own_logger
 
 PATIENCE_S: Final = 5.0
 """For a request to come, and for an answer to be read."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from window_consumer.metrics.measures import (
-    AuditFigures,
-    Measures,
-    TraceFigures,
-)
 from window_consumer.metrics.metric import (
     Metric,
     MetricKind,
     Sample,
+)
+from window_consumer.runtime.measures import (
+    AuditFigures,
+    Measures,
+    TraceFigures,
 )
 
 

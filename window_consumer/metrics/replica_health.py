@@ -3,62 +3,17 @@
 from __future__ import annotations
 
 import http.client
-import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
 from time import monotonic
-from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from window_consumer.metrics import exposition
-from window_consumer.metrics.health import (
-    SILENT_S,
-    Answer,
-)
-
-_PATIENCE_S: Final = 0.8
-"""Who probes gives up after a second."""
-
-
-@frozen
-class CopyOfMany:
-    """What a process has to know that is one of several copies."""
-
-    number: str
-    socket: Path | None
-    """The Unix socket on which it is asked how it is, None where nobody wants to know."""
-    admin_socket: Path | None = None
-    """The one on which it shows its windows, None where nobody wants to see them."""
-
-
-class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: Path, patience_s: float):
-        super().__init__("localhost", timeout=patience_s)
-        self._path = str(path)
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
-def ask(
-    path: Path, route: str, method: str = "GET", patience_s: float = _PATIENCE_S
-) -> Answer | None:
-    """Ask the process that listens at a Unix socket; None where none answers in time."""
-    connection = _Connection(path, patience_s)
-    try:
-        connection.request(method, route)
-        response = connection.getresponse()
-        text = response.read().decode()
-        return Answer(response.status, text, response.getheader("Content-Type", ""))
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
+from window_consumer.metrics.health import SILENT_S
+from window_consumer.runtime.replica import Answer, ask
 
 
 @define

@@ -1,18 +1,21 @@
-"""The server for probes and scrapers: where it listens, and who answers."""
+"""Health of a process, or of all replicas: the server for probes and scrapers, and who answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from window_consumer.metrics.health import Answer
+from window_consumer.app.plan import Plan
+from window_consumer.metrics.health import Health
 from window_consumer.metrics.http_server import (
     HttpServer,
     Routes,
 )
+from window_consumer.metrics.replica_health import HealthOfCopies
 from window_consumer.runtime.log import own_logger
+from window_consumer.runtime.replica import Answer, CopyOfMany
 
 KEY: Final = "health.listen"
 
@@ -41,6 +44,29 @@ class Answers(Protocol):
 def routes_of(health: Answers) -> Routes:
     """Return who answers at which path."""
     return {"/livez": health.live, "/readyz": health.ready, "/metrics": health.metrics}
+
+
+def health_of(plan: Plan, copy: CopyOfMany | None, beside: ExitStack) -> Health:
+    """Answer for the workers of this process until ``beside`` is left.
+
+    A replica answers the process that keeps the replicas. Raises UsageError where the address
+    cannot be had.
+    """
+    health = Health() if copy is None else Health({"process": copy.number})
+    where = plan.config.health.address if copy is None else copy.socket
+    beside.enter_context(answering(health, where))
+    return health
+
+
+@contextmanager
+def health_of_copies(plan: Plan, sockets: Mapping[str, Path]) -> Iterator[HealthOfCopies]:
+    """Answer for all replicas as long as the block lasts; ``sockets`` are theirs, by number.
+
+    Raises UsageError where the address cannot be had.
+    """
+    health = HealthOfCopies(sockets)
+    with answering(health, plan.config.health.address):
+        yield health
 
 
 @contextmanager

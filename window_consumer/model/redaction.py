@@ -1,4 +1,4 @@
-"""Keeping out of texts what must not be told: how it is found, and what stands for it."""
+"""What texts must not have when people read them: secrets, and what commands a terminal."""
 
 from __future__ import annotations
 
@@ -81,3 +81,17 @@ def _spans(form: str, text: str) -> Iterable[tuple[int, int]]:
     while at >= 0:
         yield at, at + len(form)
         at = text.find(form, at + 1)
+
+
+def printable(text: str) -> str:
+    """Keep text of several lines from commanding the terminal."""
+    return "".join(c if c in "\n\t" or c.isprintable() else _escaped(c) for c in text)
+
+
+def printable_line(text: str) -> str:
+    """Keep it on one line, too."""
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()

@@ -23,7 +23,7 @@ from window_consumer.cli.output import (
     INTERRUPTED,
     OK,
 )
-from window_consumer.cli.run import Signals
+from window_consumer.cli.signals import Signals
 from window_consumer.model.errors import UsageError
 from window_consumer.runtime.pools.inline_event_loop import HandLoop
 from window_consumer.simulator.fault_plan import Weather

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.engine.decisions import Outlived
@@ -38,6 +37,7 @@ from window_consumer.simulator.ledger import (
     KnownRecord,
     Lane,
     Ledger,
+    Member,
     SimulatedCall,
     Tenure,
 )
@@ -63,9 +63,6 @@ from window_consumer.testing.fakes.log import (
     FakeLog,
     FakeMessage,
 )
-
-if TYPE_CHECKING:
-    from window_consumer.simulator.member import SimulatedMember
 
 TOLERANCE_S = 1e-9
 
@@ -99,16 +96,16 @@ class History:
         self._running: dict[tuple[TopicPartition, Lane], list[SimulatedCall]] = {}
         """The calls that run now, over all members: by the lane's source partition, and lane."""
         self._tenures: dict[Partition, Tenure] = {}
-        self._latest: dict[tuple[SimulatedMember, TopicPartition], Tenure] = {}
+        self._latest: dict[tuple[Member, TopicPartition], Tenure] = {}
         self._known_partitions: dict[str, int] = {}
         """How many partitions each topic had when the group first committed something."""
-        self._out_of_range: set[tuple[SimulatedMember, TopicPartition]] = set()
+        self._out_of_range: set[tuple[Member, TopicPartition]] = set()
         """Whose next assignment of what begins by the rule for positions outside of the log."""
         self.outages = Outages(self)
         self.poison = PoisonWatch(self)
         self.pace = PaceWatch(self)
         self.kept = KeptWatch(self)
-        self._outlived: set[tuple[SimulatedMember, TopicPartition, int]] = set()
+        self._outlived: set[tuple[Member, TopicPartition, int]] = set()
 
     def say(self, text: str) -> None:
         """Note what happens; callers that format look at ``trace`` first."""
@@ -187,25 +184,25 @@ class History:
 
     # ---- assignments
 
-    def tenure(self, member: SimulatedMember, name: TopicPartition) -> Tenure | None:
+    def tenure(self, member: Member, name: TopicPartition) -> Tenure | None:
         """Return the assignment that a member's Engine has of a partition."""
         partition = member.engine.partitions.get(name)
         if partition is None:
             return None
         return self.tenure_of(member, partition)
 
-    def tenure_of(self, member: SimulatedMember, partition: Partition) -> Tenure:
+    def tenure_of(self, member: Member, partition: Partition) -> Tenure:
         """Return what is known of one of the Engine's assignments."""
         tenure = self._tenures.get(partition)
         if tenure is None:
             tenure = self._begin(member, partition)
         return tenure
 
-    def latest(self, member: SimulatedMember, name: TopicPartition) -> Tenure | None:
+    def latest(self, member: Member, name: TopicPartition) -> Tenure | None:
         """Return the last assignment that a member had of a partition, given up or not."""
         return self.tenure(member, name) or self._latest.get((member, name))
 
-    def _begin(self, member: SimulatedMember, partition: Partition) -> Tenure:
+    def _begin(self, member: Member, partition: Partition) -> Tenure:
         self.catch_up()
         name = partition.name
         ledger = self.ledger(self.broker.log(*name))
@@ -229,7 +226,7 @@ class History:
             self.say(f"{member} begins {name} at {tenure.start}, committed {committed.next_offset}")
         return tenure
 
-    def sought(self, member: SimulatedMember, name: TopicPartition, offset: int) -> None:
+    def sought(self, member: Member, name: TopicPartition, offset: int) -> None:
         """A member reads on elsewhere."""
         if self.trace is not None:
             self.say(f"{member} seeks {name} to {offset}")
@@ -254,9 +251,7 @@ class History:
         if knew or self._only_others_committed(topic):
             self.excuse(tenure.ledger, tenure.start, "latest")
 
-    def delivered(
-        self, member: SimulatedMember, name: TopicPartition, messages: Sequence[Message]
-    ) -> None:
+    def delivered(self, member: Member, name: TopicPartition, messages: Sequence[Message]) -> None:
         """A Source hands these to its member."""
         tenure = self.tenure(member, name)
         if self.trace is not None:
@@ -291,7 +286,7 @@ class History:
 
     # ---- calls
 
-    def claimed(self, member: SimulatedMember, slice_: Slice, message: Message) -> Tenure:
+    def claimed(self, member: Member, slice_: Slice, message: Message) -> Tenure:
         """A slot claimed a record; from a partition that is given up it may claim none."""
         self.pace.taken(member, slice_, message)
         tenure = self.tenure_of(member, slice_.partition)
@@ -572,14 +567,14 @@ class History:
         now = self.now()
         self.events.append(Ended(str(tenure.member), *place, lane, now, result, call.attempt))
 
-    def abandoned(self, member: SimulatedMember, stalled: Stalled) -> None:
+    def abandoned(self, member: Member, stalled: Stalled) -> None:
         """A member gives up a call that does not return; its record leaves, or all of a batch."""
         for message in stalled.slice_.messages if stalled.slice_.is_batch else ():
             self._abandoned(member, stalled, message)
         if not stalled.slice_.is_batch:
             self._abandoned(member, stalled, stalled.slice_.messages[-1])
 
-    def _abandoned(self, member: SimulatedMember, stalled: Stalled, message: Message) -> None:
+    def _abandoned(self, member: Member, stalled: Stalled, message: Message) -> None:
         tenure = self.tenure_of(member, stalled.slice_.partition)
         offset: int = message.offset()
         self.say(f"{member} abandons the call for {tenure.name}@{offset}")
@@ -667,7 +662,7 @@ class History:
 
     # ---- members
 
-    def reported(self, member: SimulatedMember, calls: Iterable[Outlived]) -> None:
+    def reported(self, member: Member, calls: Iterable[Outlived]) -> None:
         """A member's log says that calls outlived their partition."""
         for call in calls:
             self._outlived.add((member, call.name, call.offset))
@@ -678,7 +673,7 @@ class History:
                 topic = self.topic_of(record.ledger)
                 self.events.append(OutlivedLogged(topic, call.name.partition, call.offset))
 
-    def gone(self, member: SimulatedMember) -> None:
+    def gone(self, member: Member) -> None:
         """A member's process has ended, and its calls with it."""
         for running in self._running.values():
             running[:] = [call for call in running if call.tenure.member is not member]

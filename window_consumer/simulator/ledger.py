@@ -3,27 +3,71 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from typing import Protocol
 
 from attrs import frozen
 
 from window_consumer.engine.commit_metadata import CommitNote
+from window_consumer.engine.decisions import EngineRules
+from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
 from window_consumer.model import headers as names
 from window_consumer.model.copy_headers import Hop
 from window_consumer.model.header_values import count
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
+from window_consumer.simulator.schedule import Plan
 from window_consumer.testing.fakes.log import (
     FakeLog,
     FakeMessage,
 )
-
-if TYPE_CHECKING:
-    from window_consumer.simulator.member import SimulatedMember
+from window_consumer.testing.fakes.source import FakeSource
 
 Lane = Hashable
+
+
+class Member(Protocol):
+    """What is judged of a simulated member. It is hashed by its identity."""
+
+    dead: bool
+    slices_out: int
+    """After its last turn."""
+
+    @property
+    def engine(self) -> Engine:
+        """Its Engine."""
+
+    @property
+    def rules(self) -> EngineRules:
+        """Those of the configuration with which it began."""
+
+    @property
+    def source(self) -> FakeSource:
+        """Its Source."""
+
+    @property
+    def largest_batch(self) -> int:
+        """The most bytes that one poll has returned."""
+
+
+class Chronicle(Protocol):
+    """What watches ask of the history that asks them."""
+
+    plan: Plan
+    now: Callable[[], float]
+
+    def violate(self, text: str) -> None:
+        """Write down a broken promise."""
+
+    def tenure(self, member: Member, name: TopicPartition) -> Tenure | None:
+        """Return the assignment that a member's Engine has of a partition."""
+
+    def is_over(self, tenure: Tenure, offset: int) -> bool:
+        """Return whether a record needs nothing more."""
+
+    def dropped(self, tenure: Tenure, record: KnownRecord) -> None:
+        """A record on which the process ended too often was dropped without a call."""
 
 
 class KnownRecord:
@@ -149,7 +193,7 @@ class Tenure:
         "start",
     )
 
-    def __init__(self, member: SimulatedMember, partition: Partition, ledger: Ledger):
+    def __init__(self, member: Member, partition: Partition, ledger: Ledger):
         self.member = member
         self.partition = partition
         """The Engine's: its identity is the epoch."""

@@ -314,6 +314,11 @@ class SimulatedMember:
         return [*self.scene.plan.sources, *read]
 
     @property
+    def largest_batch(self) -> int:
+        """The most bytes that one poll has returned."""
+        return self.source.largest_batch
+
+    @property
     def is_captive(self) -> bool:
         """It waits within a rebalance or a stop, where nobody else drives it."""
         return self.source.in_callback or self.loop.phase is Phase.DRAINING

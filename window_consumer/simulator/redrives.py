@@ -13,8 +13,8 @@ from window_consumer.dlq.redrive_copy import Destination
 from window_consumer.dlq.redrive_state import (
     Resolved,
     read_resolved,
-    state_topic,
 )
+from window_consumer.engine.retry.retry_topics import state_topic
 from window_consumer.model.errors import (
     PublishFailedError,
     WindowConsumerError,

@@ -14,8 +14,6 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.streaming.query import StreamingQuery
 
-from window_consumer.audit.spark import counts as audit
-from window_consumer.dlq.spark import table as dead_letters
 from window_consumer.model.errors import RunError
 from window_consumer.spark import (
     checkpoints,
@@ -34,14 +32,10 @@ from window_consumer.spark.plan import (
     Plan,
     writer_of,
 )
+from window_consumer.spark.registry import Job, jobs
 from window_consumer.spark.tables import (
-    AUDIT,
     BROKEN,
-    LETTERS,
-    TRACE,
-    Table,
 )
-from window_consumer.trace.spark import table as trace
 
 
 class BatchFailedError(RunError):
@@ -52,44 +46,7 @@ class SecondWriterError(RunError):
     """Two processes run one job."""
 
 
-@frozen
-class Job:
-    """A topic of events that becomes a table."""
-
-    name: str
-    table: Table
-    judge: Callable[[DataFrame], DataFrame]
-    """Adds ``reason`` to the records of the topic."""
-    rows: Callable[[DataFrame, Plan], DataFrame]
-    """The rows of records without a reason."""
-    topic_of: Callable[[Plan], str]
-    """The topic, or a pattern of Java's for several."""
-    is_pattern: bool = False
-    rows_each: int = 1000
-    """How many rows a record is, roughly: of what is one row a batch takes more records."""
-
-
-def _alone(rows: Callable[[DataFrame], DataFrame]) -> Callable[[DataFrame, Plan], DataFrame]:
-    """Return a transform that needs no plan as one that gets it."""
-    return lambda records, _: rows(records)
-
-
-JOBS: Final = {
-    job.name: job
-    for job in (
-        Job("trace", TRACE, trace.read, _alone(trace.events), lambda plan: plan.trace_topic),
-        Job("audit", AUDIT, audit.read, _alone(audit.counts), lambda plan: plan.audit_topic),
-        Job(
-            "dlq",
-            LETTERS,
-            dead_letters.judge,
-            lambda records, plan: dead_letters.letters(records, plan.dlq_reading),
-            lambda plan: plan.dlq_pattern,
-            is_pattern=True,
-            rows_each=20,
-        ),
-    )
-}
+JOBS: Final = jobs()
 
 
 def explained(error: Exception) -> str:

@@ -19,14 +19,11 @@ from attrs import frozen
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from window_consumer.dlq.spark.deletion import RECORD
 from window_consumer.model.errors import RunError
 from window_consumer.spark.jobs import JOBS
 from window_consumer.spark.plan import Plan
 from window_consumer.spark.tables import (
     BROKEN,
-    LETTERS,
-    TRACE,
     Table,
 )
 
@@ -40,6 +37,9 @@ _TIMES: Final = 5
 """So often something is done again that met another writer."""
 
 _SORTED: Final = "spark.databricks.io.skipping.mdc.sortWithinFiles"
+_LETTERS: Final = JOBS["dlq"]
+TRACE: Final = JOBS["trace"].table
+LETTERS: Final = _LETTERS.table
 _CONFLICTS: Final = ("DELTA_CONCURRENT", "ConcurrentModificationException")
 _LISTERS: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "8"}
 """Tasks that list files: Spark's own 10,000 are for stores with millions of them."""
@@ -63,24 +63,26 @@ class Kept:
 def maintain(session: SparkSession, plan: Plan, today: date) -> Iterator[Kept]:
     """Tidy up all tables of a plan, one after the other; those that are not made yet are left out.
 
-    ``today`` is that of UTC. Days of the trace before the last ``plan.keep_days`` go, those of dead
-    letters before the last ``plan.dlq_keep_days``, and what of either was quarantined before.
+    ``today`` is that of UTC. What is older than the ``keep_days`` of its job goes, and what of the
+    job was quarantined before.
     """
-    steps_before = today - timedelta(days=plan.keep_days)
-    letters_before = today - timedelta(days=plan.dlq_keep_days)
+    before = {
+        job: today - timedelta(days=job.keep_days(plan))
+        for job in JOBS.values()
+        if job.keep_days is not None
+    }
     tables = dict.fromkeys([*(job.table for job in JOBS.values()), BROKEN])
     for table in tables:
         if not DeltaTable.is_deltatable(plan.table(table.name)):
             continue
         path = table.make(session, plan)
         dropped = 0
-        if table is TRACE:
-            dropped = drop_days(session, path, steps_before)
-        elif table is LETTERS:
-            dropped = drop_letters(session, path, letters_before)
-        elif table is BROKEN:
-            dropped = drop_quarantined(session, path, "trace", steps_before)
-            dropped += drop_quarantined(session, path, "dlq", letters_before)
+        for job, day in before.items():
+            if table is BROKEN:
+                dropped += drop_quarantined(session, path, job.name, day)
+            elif table is job.table:
+                drop = drop_written if job.may_lack_day else drop_days
+                dropped += drop(session, path, day)
         compacted = compact(session, table, path)
         sweep(session, path)
         yield Kept(table.name, dropped, compacted)
@@ -148,11 +150,8 @@ def drop_days(session: SparkSession, path: str, before: date) -> int:
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE day < {_day(before)}")  # noqa: S608 - our own
 
 
-def drop_letters(session: SparkSession, path: str, before: date) -> int:
-    """Take out dead letters that failed before a day; return how many.
-
-    Those that do not tell when they failed go by when they were written.
-    """
+def drop_written(session: SparkSession, path: str, before: date) -> int:
+    """Take out the days before a day, and rows without a day that were written before it."""
     timeless = f"day IS NULL AND written_at < {_begin(before)}"
     old = f"day < {_day(before)} OR ({timeless})"
     return _delete(session, f"DELETE FROM delta.`{path}` WHERE {old}")  # noqa: S608 - our own
@@ -193,7 +192,7 @@ def forget_letters(
             session,
             f"MERGE INTO delta.`{path}` AS letter USING (SELECT DISTINCT record_id FROM"  # noqa: S608 - literals
             f" delta.`{trace}` WHERE key = {_text(form)} AND record_id IS NOT NULL) AS named"
-            f" ON {RECORD} = named.record_id WHEN MATCHED THEN DELETE",
+            f" ON {_LETTERS.record_of} = named.record_id WHEN MATCHED THEN DELETE",
         )
     if forms:
         listed = ", ".join(map(_text, forms))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from attrs import field, frozen
 
-from window_consumer.dlq.spark.reading import Reading
+from window_consumer.model.field_mask import FieldMask
+from window_consumer.model.key_forms import KeyMode
 
 BUCKETS: Final = 8
 """Of the table of events, by the hash of the root's id: a record's whole way is in one."""
@@ -19,6 +20,31 @@ GENERATION: Final = 10**9
 """A table knows a batch by its own number, and so much more for each generation before."""
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+MaskOf = Callable[[Iterable[str | None]], FieldMask]
+"""What hides what of a record, by the topics that it lies in and came from; None: not known."""
+
+
+@frozen(kw_only=True)
+class Reading:
+    """What is kept of dead letters, and how."""
+
+    mask_of: MaskOf | None = None
+    """None hides nothing."""
+    keys: KeyMode = "raw"
+    key_secret: bytes = field(default=b"", repr=False)
+    values: bool = False
+    """Whether the beginnings of values are kept."""
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether values have to be looked at: to keep them, or for what texts quote of them."""
+        return self.values or self.mask_of is not None
+
+    def mask(self, topics: Iterable[str | None]) -> FieldMask:
+        """Return what hides what of one record."""
+        return FieldMask(()) if self.mask_of is None else self.mask_of(topics)
 
 
 @frozen(kw_only=True)

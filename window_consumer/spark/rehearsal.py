@@ -13,13 +13,6 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from window_consumer.audit.spark import report as audit_report
-from window_consumer.audit.spark.findings import Rules
-from window_consumer.dlq.spark import places as dead_letter_places
-from window_consumer.dlq.spark.summary import (
-    Wishes,
-    findings,
-)
 from window_consumer.spark import (
     class_archive,
     quarantine,
@@ -27,10 +20,7 @@ from window_consumer.spark import (
 )
 from window_consumer.spark.jobs import JOBS
 from window_consumer.spark.plan import Plan
-from window_consumer.spark.tables import (
-    AUDIT,
-    BROKEN,
-)
+from window_consumer.spark.tables import BROKEN
 
 _NOBODY: Final = {"bootstrap.servers": "127.0.0.1:1"}
 _RECORD: Final = (
@@ -62,13 +52,9 @@ def rehearse(spark: SparkSession, directory: str) -> None:
     place = str(Path(directory, "checkpoint"))
     writer.option("checkpointLocation", place).trigger(availableNow=True).start().awaitTermination()
 
-    rows = audit_report.counts(spark, plan.table(AUDIT.name), 0)
-    made = audit_report.report(rows, Rules(now_ms=0, grace_ms=1000), audit_report.Scope(since_ms=0))
-    made.findings.collect()
-    made.latencies.collect()
-    wishes = Wishes(asked_ms=0)
-    if (letters := dead_letter_places.table(spark, plan, wishes)) is not None:
-        findings(letters.letters, wishes, letters.name, letters.unreadable)
+    for job in JOBS.values():
+        if job.rehearse is not None:
+            job.rehearse(spark, plan)
 
 
 def main(archive: str, jars: Sequence[str]) -> None:

@@ -17,10 +17,7 @@ from pyspark.sql import types as T  # noqa: N812 - its usual name
 from window_consumer.model.errors import UsageError
 from window_consumer.spark.plan import Plan
 from window_consumer.spark.schemas import (
-    AUDIT_COUNTS,
-    DEAD_LETTERS,
     QUARANTINE,
-    TRACE_EVENTS,
     VERSION,
 )
 
@@ -132,17 +129,4 @@ def last_batch(session: SparkSession, path: str, writer: str) -> int | None:
     return int(found.get()) if found.isDefined() else None
 
 
-TRACE: Final = Table(
-    "trace",
-    TRACE_EVENTS,
-    partitioned_by=("day", "bucket"),
-    sorted_by=("root_id", "time_us"),
-    looked_up_by=("record_id", "root_id", "key"),
-)
-AUDIT: Final = Table(
-    "audit", AUDIT_COUNTS, partitioned_by=("day",), sorted_by=("topic", "bucket_ms")
-)
-LETTERS: Final = Table(
-    "dead_letters", DEAD_LETTERS, partitioned_by=("day",), sorted_by=("fingerprint", "failed_at")
-)
 BROKEN: Final = Table("quarantine", QUARANTINE, partitioned_by=("subject",))

@@ -14,6 +14,19 @@ from attrs import define, evolve, field, frozen
 
 from window_consumer.app.application import App
 from window_consumer.app.clients import Clients
+from window_consumer.app.topics.event_topics import (
+    event_properties,
+    event_topics,
+)
+from window_consumer.app.topics.ladder_topics import (
+    Model,
+    copy_topics,
+    new_copy_topic,
+    new_entry,
+    new_state,
+    writes_dead_letters,
+)
+from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.config import (
     Loaded,
     Mask,
@@ -40,19 +53,6 @@ from window_consumer.topics.acls import (
     rights_of,
     rights_of_telemetry,
 )
-from window_consumer.topics.event_topics import (
-    event_properties,
-    event_topics,
-)
-from window_consumer.topics.ladder_topics import (
-    Model,
-    copy_topics,
-    new_copy_topic,
-    new_entry,
-    new_state,
-    writes_dead_letters,
-)
-from window_consumer.topics.patterns import matching_topics
 
 _TELEMETRY: Final = "telemetry"
 """Stands for workers where only the trace and the audit are written to."""

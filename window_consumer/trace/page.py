@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
@@ -13,14 +12,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from window_consumer.admin.guard import (
-    Json,
-    error,
-)
+from window_consumer.admin.answers import FILES, Json, error
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.runtime.log import own_logger
-
-FILES: Final = Path(__file__).parents[1] / "admin" / "static"
 
 _LONGEST: Final = 1_000
 """Characters of an id or a key."""

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from window_consumer.app.definition import AppDefinition
 from window_consumer.app.plan import Plan
 from window_consumer.app.preflight import (
     Prepared,
     PreparedWorker,
 )
 from window_consumer.app.start_timeout import LOGGER
+from window_consumer.app.topics.event_topics import (
+    event_place,
+    event_properties,
+    trace_topic,
+)
 from window_consumer.config import TraceConfig
 from window_consumer.engine.observer import Observer
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.key_forms import key_form
-from window_consumer.topics.event_topics import (
-    event_place,
-    event_properties,
-    trace_topic,
-)
 from window_consumer.trace.event import Role
 from window_consumer.trace.recording.exporter import Way
 from window_consumer.trace.recording.exporters import (
@@ -35,6 +35,9 @@ from window_consumer.trace.recording.notes import Writer
 from window_consumer.trace.recording.worker_trace import ConsumerTrace
 from window_consumer.trace.recording.writer import TraceWriter, host_address
 from window_consumer.trace.sampling import Sampling
+
+if TYPE_CHECKING:
+    from window_consumer.trace.page import TracePages
 
 
 @frozen
@@ -69,9 +72,12 @@ class Tracing:
 
 
 def tracing_of(
-    app: AppDefinition, plan: Plan, prepared: Prepared, beside: ExitStack
+    application: str, plan: Plan, prepared: Prepared, beside: ExitStack
 ) -> Tracing | None:
-    """Start the trace, None where the configuration asks for none; never fails a start."""
+    """Start the trace, None where the configuration asks for none; never fails a start.
+
+    ``application`` is its name and version.
+    """
     config = plan.config.trace
     if config.sample is None:
         return None
@@ -84,9 +90,21 @@ def tracing_of(
     writer = TraceWriter(_way(plan, prepared), form, config.flush, LOGGER)
     writer.start()
     beside.callback(writer.close)
-    version = f" {app.version}" if app.version else ""
     sampling = Sampling(config.sample.ratio, config.sample.by)
-    return Tracing(config, sampling, writer, f"{app.name}{version}", host_address())
+    return Tracing(config, sampling, writer, application, host_address())
+
+
+def trace_pages(plan: Plan) -> TracePages:
+    """Return the pages that tell journeys, for the admin address; raises ConfigError."""
+    from window_consumer.trace.page import TracePages  # noqa: PLC0415 - an optional extra
+
+    file = plan.config.admin.pipeline
+    if file is None:
+        return TracePages(None)
+    # Only now: a worker without the page does not need what reads the table.
+    from window_consumer.trace.journey_view import JourneyPages  # noqa: PLC0415 - as above
+
+    return TracePages(JourneyPages.of_config(Path(plan.file).parent / file, plan.config.mask_rules))
 
 
 def _way(plan: Plan, prepared: Prepared) -> Way:

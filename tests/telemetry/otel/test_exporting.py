@@ -26,12 +26,6 @@ from window_consumer.engine.latency_histogram import (
     Histogram,
 )
 from window_consumer.metrics.catalog import METRICS
-from window_consumer.metrics.measures import (
-    Measures,
-    OfProcess,
-    SpanFigures,
-    TraceFigures,
-)
 from window_consumer.metrics.otel import (
     attributes as names,
 )
@@ -42,6 +36,12 @@ from window_consumer.metrics.otel.instruments import (
     Figures,
     Source,
     instrument,
+)
+from window_consumer.runtime.measures import (
+    Measures,
+    OfProcess,
+    SpanFigures,
+    TraceFigures,
 )
 from window_consumer.runtime.worker_snapshot import WorkerSnapshot
 

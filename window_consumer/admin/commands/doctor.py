@@ -23,7 +23,7 @@ from window_consumer.admin.doctor.collection import (
 )
 from window_consumer.admin.doctor.diagnosis import Diagnosis
 from window_consumer.app.clients import Clients
-from window_consumer.app.loading import load_app
+from window_consumer.app.loading import load_app, load_without_handlers
 from window_consumer.cli import options
 from window_consumer.cli.logs import set_up
 from window_consumer.cli.options import Duration
@@ -31,7 +31,6 @@ from window_consumer.cli.output import (
     FOUND,
     OK,
     explain,
-    printable,
 )
 from window_consumer.config import (
     Config,
@@ -41,7 +40,6 @@ from window_consumer.config import (
     effective_kafka,
 )
 from window_consumer.config.sections.listening import Address
-from window_consumer.dlq.source import load_without_handlers
 from window_consumer.kafka import settings
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.oauth import OauthToken
@@ -49,6 +47,7 @@ from window_consumer.model.errors import (
     RunError,
     UsageError,
 )
+from window_consumer.model.redaction import printable
 
 _SHORTEST_S = 2.0
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what stands in configurations

@@ -20,7 +20,6 @@ from window_consumer.admin.commands.scene import (
     Scene,
     WorkerScene,
 )
-from window_consumer.cli.output import printable_line
 from window_consumer.engine.guards.circuit_breaker import BreakerState
 from window_consumer.engine.latency_histogram import (
     BOUNDS_S,
@@ -33,6 +32,7 @@ from window_consumer.engine.windows_snapshot import (
     PartitionSnapshot,
     WindowsSnapshot,
 )
+from window_consumer.model.redaction import printable_line
 
 # A letter and a colour each: the states can be told apart without seeing colours.
 _LOOK: Mapping[CellState, tuple[str, str]] = {

@@ -32,6 +32,7 @@ from window_consumer.admin.doctor.samples import (
     unheard,
 )
 from window_consumer.admin.doctor.scraped import looks_at
+from window_consumer.app.topics.patterns import matching_topics
 from window_consumer.config import (
     Config,
     WorkerConfig,
@@ -39,7 +40,6 @@ from window_consumer.config import (
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.model.errors import WindowConsumerError
 from window_consumer.model.record import TopicPartition
-from window_consumer.topics.patterns import matching_topics
 
 EVERY_S: Final = 1.0
 _PING_S: Final = 2.0

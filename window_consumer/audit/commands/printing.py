@@ -1,23 +1,24 @@
-"""The audit's report, and the records behind a difference, as tables or as JSON."""
+"""The audit's report, its buckets, and the records behind a difference, as tables or as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from window_consumer.audit.commands.bucket import name_of
 from window_consumer.audit.states import (
     ALARMING,
     Finding,
 )
-from window_consumer.cli.output import printable
+from window_consumer.cli.options import since_1970
 from window_consumer.model.errors import UsageError
+from window_consumer.model.redaction import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -205,3 +206,34 @@ def _runs(what: str, runs: Iterable[tuple[int, int]] | None) -> None:
     )
     if told:
         click.echo(f"  {what} {told}")
+
+
+WITHOUT_TIMESTAMP: Final = "without timestamp"
+"""What the report prints of the bucket that has no start."""
+
+
+class Bucket(click.ParamType[int]):
+    """A bucket by its start, as the report prints it: ISO 8601, in UTC where it names no zone."""
+
+    name = "bucket"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return milliseconds since 1970, 0 for the bucket without a start."""
+        if isinstance(value, int):
+            return value
+        if value == WITHOUT_TIMESTAMP:
+            return 0
+        try:
+            start_ms = since_1970(str(value), 1000)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no bucket's start such as 2026-01-31T12:00:00Z", param, ctx)
+        if start_ms < 0:
+            self.fail(f"{value!r} lies before 1970, where no bucket is", param, ctx)
+        return start_ms
+
+
+def name_of(bucket_ms: int) -> str:
+    """Return the name of a bucket: its start in UTC."""
+    if not bucket_ms:
+        return WITHOUT_TIMESTAMP
+    return f"{datetime.fromtimestamp(bucket_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from attrs import frozen
 
-from window_consumer.audit.commands.bucket import name_of
+from window_consumer.audit.commands.printing import name_of
+from window_consumer.cli.output import duration
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.topic_reader import (
     Span,
     TopicReader,
 )
 from window_consumer.model.errors import WindowConsumerError
-from window_consumer.spark.backfill.progress import duration
 from window_consumer.spark.plan import Plan
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import click
 from attrs import frozen
 
 from window_consumer.audit.commands.alerts import Alerts
-from window_consumer.audit.commands.bucket import Bucket
 from window_consumer.audit.commands.kafka_state import standing
 from window_consumer.audit.commands.printing import (
+    Bucket,
     findings_in,
     print_explanation,
     print_json,
@@ -25,7 +25,7 @@ from window_consumer.audit.commands.reach import (
     reach_ms,
 )
 from window_consumer.audit.states import ALARMING
-from window_consumer.cli.options import Duration
+from window_consumer.cli.options import Duration, pipeline_config
 from window_consumer.cli.output import (
     LOST,
     OK,
@@ -39,7 +39,6 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.commands.plans import plan_of, session_for
-from window_consumer.spark.commands.run import config_option
 from window_consumer.spark.commands.runner import runner_of
 from window_consumer.spark.plan import Plan
 
@@ -55,7 +54,7 @@ _DAY_S: Final = 86400.0
 
 
 @click.command("report")
-@config_option
+@pipeline_config
 @click.option(
     "--since",
     "since_s",

@@ -19,9 +19,8 @@ from window_consumer.audit.count import (
     AuditCount,
     Tier,
 )
+from window_consumer.audit.spark.schema import AUDIT_COUNTS, AUDIT_RECORD
 from window_consumer.spark.schemas import (
-    AUDIT_COUNTS,
-    AUDIT_RECORD,
     CORRUPT,
     LATEST_MS,
 )

@@ -18,10 +18,11 @@ from window_consumer.audit.count import (
 from window_consumer.audit.spark.counts import effective
 from window_consumer.audit.spark.coverage import PLACE, holes
 from window_consumer.audit.spark.findings import Rules, findings
+from window_consumer.audit.spark.schema import AUDIT_COUNTS
 from window_consumer.audit.spark.sides import UNKNOWN, aligned, sides
 from window_consumer.model.errors import UsageError
 from window_consumer.spark import snapshots
-from window_consumer.spark.schemas import AUDIT_COUNTS, QUARANTINE
+from window_consumer.spark.schemas import QUARANTINE
 
 QUANTILES: Final = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 LATENCIES: Final = ("topic", "group", "host", "count", *QUANTILES)

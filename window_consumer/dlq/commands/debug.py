@@ -24,10 +24,11 @@ from window_consumer.dlq.dead_letter import DeadLetter
 from window_consumer.dlq.handling import handler_for
 from window_consumer.dlq.reader import DeadLetterTopics
 from window_consumer.dlq.source import Source
+from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.errors import LifespanError, Skip
 from window_consumer.model.produce import results_of
+from window_consumer.model.record import Call, Record, TopicPartition
 from window_consumer.runtime.pools.inline_event_loop import HandLoop
-from window_consumer.testing import make_record
 
 
 class Debugger(pdb.Pdb):
@@ -144,16 +145,15 @@ def _debug(app: App, handler: HandlerSpec, letter: DeadLetter) -> int:
                 f"the application's lifespan raised {type(error).__name__}: {error}"
             ) from error
         first = letter.original or letter.position
-        record = make_record(
-            topic=letter.original_topic or first.topic,
-            partition=first.partition,
-            offset=first.offset,
-            timestamp=letter.original_timestamp,
-            key=letter.key,
-            value=letter.value,
-            headers=letter.own_headers,
-            state=state,
+        message = StoredMessage(
+            name=TopicPartition(letter.original_topic or first.topic, first.partition),
+            at=first.offset,
+            timestamp_ms=letter.original_timestamp,
+            key_bytes=letter.key,
+            value_bytes=letter.value,
+            header_pairs=letter.own_headers,
         )
+        record = Record.of(message, Call(1, state))
         click.echo(f"{handler.name} ({handler.place}) with {record!r}", err=True)
         try:
             around = app.batch_surrounded if handler.is_batch else app.surrounded

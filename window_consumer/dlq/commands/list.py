@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from window_consumer.cli.output import printable_line
 from window_consumer.config.units import format_duration
 from window_consumer.dlq.commands.options import (
     WHERE,
@@ -31,6 +30,7 @@ from window_consumer.dlq.reader import (
 from window_consumer.dlq.source import Source
 from window_consumer.model.conditions.expressions import Expression
 from window_consumer.model.errors import NotPermittedError
+from window_consumer.model.redaction import printable_line
 
 Row = tuple[int, str]
 

@@ -11,7 +11,7 @@ import attrs
 import click
 from attrs import define, field
 
-from window_consumer.app.loading import load_app
+from window_consumer.app.loading import load_app, load_without_handlers
 from window_consumer.cli import options as common
 from window_consumer.cli.logs import (
     GC_THRESHOLD,
@@ -25,7 +25,7 @@ from window_consumer.cli.output import (
     OK,
     explain,
 )
-from window_consumer.cli.run import Signals
+from window_consumer.cli.signals import Signals
 from window_consumer.config import Mask
 from window_consumer.dlq.commands.options import (
     START_TIMEOUT,
@@ -37,7 +37,6 @@ from window_consumer.dlq.redrive_setup import (
     RedriveWishes,
     redrive_jobs,
 )
-from window_consumer.dlq.source import load_without_handlers
 from window_consumer.kafka.cluster.groups import groups_reading
 from window_consumer.model.errors import (
     UsageError,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from window_consumer.cli.options import Duration
+from window_consumer.cli.options import Duration, pipeline_config
 from window_consumer.cli.output import (
     OK,
     explain,
@@ -35,7 +35,6 @@ from window_consumer.kafka.client_log import ClientLog
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
 from window_consumer.spark.commands.plans import plan_of, session_for
-from window_consumer.spark.commands.run import config_option
 from window_consumer.spark.plan import Plan
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ _A_PAGE = b"<!DOCTYPE html>"
 
 
 @click.command("report")
-@config_option
+@pipeline_config
 @click.option(
     "--since", "since_s", type=Duration(), metavar="DURATION", help="Only what failed since then."
 )

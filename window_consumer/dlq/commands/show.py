@@ -12,7 +12,6 @@ import attrs
 import click
 
 from window_consumer.app.loading import load_app
-from window_consumer.cli.output import printable
 from window_consumer.config import MaskRules
 from window_consumer.dlq.commands.options import (
     look,
@@ -29,6 +28,7 @@ from window_consumer.model.errors import (
     NotPermittedError,
     UsageError,
 )
+from window_consumer.model.redaction import printable
 
 _HEX_LINE = 32
 _MOST_HEX = 4096

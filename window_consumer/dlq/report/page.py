@@ -6,10 +6,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from window_consumer.cli.output import (
-    printable,
-    printable_line,
-)
 from window_consumer.dlq.report import charts, suggested_commands, wording
 from window_consumer.dlq.report.text import headline
 from window_consumer.dlq.spark.findings import (
@@ -18,6 +14,10 @@ from window_consumer.dlq.spark.findings import (
     Share,
 )
 from window_consumer.model.errors import UsageError
+from window_consumer.model.redaction import (
+    printable,
+    printable_line,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment

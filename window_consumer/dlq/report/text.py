@@ -9,7 +9,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from window_consumer.cli.output import printable_line
 from window_consumer.dlq.report import wording
 from window_consumer.dlq.report.suggested_commands import (
     expires_again,
@@ -22,6 +21,7 @@ from window_consumer.dlq.spark.findings import (
     Findings,
     Share,
 )
+from window_consumer.model.redaction import printable_line
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_BARS = 60

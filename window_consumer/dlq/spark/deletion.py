@@ -14,12 +14,9 @@ from attrs import frozen
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from window_consumer.dlq.spark.reader import stored_key
+from window_consumer.dlq.spark.reader import RECORD, stored_key
 from window_consumer.model.key_forms import CODE
 from window_consumer.spark.plan import Plan
-
-RECORD = "coalesce(id, concat_ws('/', original_topic, original_partition, original_offset))"
-"""A dead letter's record, as the trace names it; in Spark's SQL and in DuckDB's."""
 
 
 @frozen

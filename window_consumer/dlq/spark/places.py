@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.dlq.spark import table as dead_letters
+from window_consumer.dlq.spark.schema import LETTERS
 from window_consumer.dlq.spark.summary import Wishes
 from window_consumer.spark import (
     quarantine,
@@ -18,10 +19,7 @@ from window_consumer.spark import (
     sources,
 )
 from window_consumer.spark.plan import Plan
-from window_consumer.spark.tables import (
-    BROKEN,
-    LETTERS,
-)
+from window_consumer.spark.tables import BROKEN
 
 _SKEW_MS = 60_000
 """A dead letter may have a time that is so much older than its failure: clocks differ."""
@@ -35,7 +33,7 @@ class Place:
     """Dead letters that are asked for, and where they were read."""
 
     letters: DataFrame
-    """``schemas.DEAD_LETTERS``."""
+    """``schema.DEAD_LETTERS``."""
     name: str
     unreadable: int
     """How many are not among them, because a later version wrote them."""

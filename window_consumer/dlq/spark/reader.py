@@ -17,7 +17,6 @@ from window_consumer.dlq.dead_letter import (
     DeadLetter,
     read_dead_letter,
 )
-from window_consumer.dlq.spark.reading import Reading
 from window_consumer.dlq.stored_record import StoredMessage
 from window_consumer.model.field_mask import FieldMask
 from window_consumer.model.key_forms import key_form
@@ -31,6 +30,10 @@ from window_consumer.model.record_contents import (
     look_into,
 )
 from window_consumer.model.redaction import MASKED
+from window_consumer.spark.plan import Reading
+
+RECORD: Final = "coalesce(id, concat_ws('/', original_topic, original_partition, original_offset))"
+"""A dead letter's record, as the trace names it; in Spark's SQL and in DuckDB's."""
 
 MOST_JSON: Final = 256 * 1024
 """Bytes of a value in which fields are looked for; of a larger one nothing is told."""
@@ -57,7 +60,7 @@ _NUMBERS: Final = ("original_partition", "original_offset", "attempts", "redrive
 def rows_of(
     batches: Iterable[pa.RecordBatch], reading: Reading, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield dead letters as rows of ``schema``, which is ``schemas.DEAD_LETTERS`` in Arrow.
+    """Yield dead letters as rows of ``schema``, which is ``schema.DEAD_LETTERS`` in Arrow.
 
     Batches have the columns topic, partition, offset, written_ms, key, value, value_bytes and
     headers (pairs of key and value).

@@ -1,6 +1,6 @@
 """From dead letters to what a report says of them: groups, counts and examples.
 
-Each function takes ``schemas.DEAD_LETTERS`` or what another one here has made, and says what it
+Each function takes ``schema.DEAD_LETTERS`` or what another one here has made, and says what it
 returns; ``dead_letter_summary`` runs them.
 """
 

@@ -87,7 +87,7 @@ class Wishes:
     groups: tuple[str, ...] = ()
 
     def of(self, letters: DataFrame) -> DataFrame:
-        """Return those of some ``schemas.DEAD_LETTERS`` that are asked for."""
+        """Return those of some ``schema.DEAD_LETTERS`` that are asked for."""
         if self.since_ms is not None:
             since = datetime.fromtimestamp(self.since_ms / 1000, UTC)
             # The day chooses files, so that the rest need not be read.
@@ -108,7 +108,7 @@ def findings(
     unreadable: int,
     put_back: Iterable[Run] | None = None,
 ) -> Findings:
-    """Return the report on dead letters, ``schemas.DEAD_LETTERS``, that are ``wishes.of`` it.
+    """Return the report on dead letters, ``schema.DEAD_LETTERS``, that are ``wishes.of`` it.
 
     ``put_back`` are those that were; None stands for "nobody knows".
 

@@ -17,12 +17,10 @@ from window_consumer.dlq.spark.reader import (
     MOST_JSON,
     rows_of,
 )
-from window_consumer.dlq.spark.reading import Reading
+from window_consumer.dlq.spark.schema import DEAD_LETTERS
 from window_consumer.model import headers as names
-from window_consumer.spark.schemas import (
-    DEAD_LETTERS,
-    LATEST_MS,
-)
+from window_consumer.spark.plan import Reading
+from window_consumer.spark.schemas import LATEST_MS
 from window_consumer.spark.tables import utc_day
 
 if TYPE_CHECKING:

@@ -20,6 +20,11 @@ MAX_SKEW_S = 5.0
 was written by a clock that is wrong."""
 
 
+def state_topic(group: str) -> str:
+    """Return the name of a group's memory of resolved dead letters."""
+    return f"{group}.dlq.state"
+
+
 @frozen
 class Level:
     """One retry level; its name is the delay as it is written in the topic's name."""

@@ -6,7 +6,7 @@ that starts an application itself sets up its own providers, or calls it, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final
 
@@ -21,7 +21,6 @@ from window_consumer.config import OpenTelemetryConfig
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.metrics.health import Health
-from window_consumer.metrics.measures import SpanFigures
 from window_consumer.metrics.otel import (
     attributes as names,
 )
@@ -29,6 +28,7 @@ from window_consumer.metrics.otel import (
     sdk,
 )
 from window_consumer.metrics.otel.call_spans import CallSpans
+from window_consumer.metrics.otel.environment import missing_files
 from window_consumer.metrics.otel.instruments import Source
 from window_consumer.metrics.otel.slice_spans import (
     NoteTaker,
@@ -41,9 +41,23 @@ from window_consumer.metrics.otel.spans import (
 )
 from window_consumer.metrics.otel.trace_ids import Traces
 from window_consumer.runtime.error_report import Faults
+from window_consumer.runtime.measures import SpanFigures
+
+FLUSH_S: Final = sdk.FLUSH_S
+"""How long telemetry gets at the end to send what is left."""
 
 _CHILD_FLUSH_S: Final = 0.5
 """A child is killed soon after it was told to end."""
+
+
+def set_up(application: str) -> sdk.Sdk:
+    """Set up the SDK as the variables ask, see ``sdk.set_up``."""
+    return sdk.set_up(application)
+
+
+def export_problems(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each file that a variable names for OTLP and that cannot be read."""
+    return missing_files(environment)
 
 
 class Spanning:

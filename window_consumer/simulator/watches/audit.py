@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import xor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from attrs import define, field
@@ -46,11 +46,9 @@ from window_consumer.model.record import (
     TopicPartition,
 )
 from window_consumer.simulator.history import History
+from window_consumer.simulator.ledger import Member
 from window_consumer.simulator.schedule import GROUP
 from window_consumer.simulator.system_under_test import MakeAudit
-
-if TYPE_CHECKING:
-    from window_consumer.simulator.member import SimulatedMember
 
 
 @define(frozen=True)
@@ -154,7 +152,7 @@ class AuditWatch:
             self._covered_by[place, offset] = number
             self.fates[place][offset] = fate
 
-    def listeners(self, member: SimulatedMember, make_audit: MakeAudit) -> Sequence[Observer]:
+    def listeners(self, member: Member, make_audit: MakeAudit) -> Sequence[Observer]:
         """Return who listens to a member."""
         self._born += 1
         identity: dict[str, Any] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from window_consumer.engine.commit_metadata import (
     CommitNote,
@@ -13,13 +12,11 @@ from window_consumer.model.protocols import Commit
 from window_consumer.simulator.history import History
 from window_consumer.simulator.ledger import (
     Ledger,
+    Member,
     Tenure,
 )
 from window_consumer.simulator.schedule import GROUP
 from window_consumer.testing.fakes.group import Applied
-
-if TYPE_CHECKING:
-    from window_consumer.simulator.member import SimulatedMember
 
 
 class CommitWatch:
@@ -33,7 +30,7 @@ class CommitWatch:
         self.metadata_is_cut = False
         """The broker takes less metadata than usual: finished ranges may be left out."""
 
-    def sending(self, member: SimulatedMember, commits: Sequence[Commit]) -> None:
+    def sending(self, member: Member, commits: Sequence[Commit]) -> None:
         """A member sends commits."""
         history = self._history
         for commit in commits:

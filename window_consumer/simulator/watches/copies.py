@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from window_consumer.model import headers as names
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.protocols import (
@@ -16,16 +14,12 @@ from window_consumer.model.record import (
     TopicPartition,
 )
 from window_consumer.simulator.history import History
-from window_consumer.simulator.ledger import KnownRecord, Tenure
+from window_consumer.simulator.ledger import KnownRecord, Member, Tenure
 from window_consumer.testing.events import DeadLettered
 from window_consumer.testing.fakes.log import (
     FakeLog,
     FakeMessage,
 )
-
-if TYPE_CHECKING:
-    from window_consumer.simulator.member import SimulatedMember
-
 
 MAX_OURS_BYTES = 8 * 1024
 """All of our headers together, names and values, however many hops there were."""
@@ -92,7 +86,7 @@ class CopyWatch:
         """A member made a copy of this message."""
         self._made[id(copy)] = (copy, name, message.offset())
 
-    def writing(self, member: SimulatedMember, copy: Copy, on_delivery: Delivery) -> Delivery:
+    def writing(self, member: Member, copy: Copy, on_delivery: Delivery) -> Delivery:
         """A member writes a copy; returns whom to tell of its fate."""
         history = self._history
         _, name, offset = self._made[id(copy)]

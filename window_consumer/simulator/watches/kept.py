@@ -6,7 +6,6 @@ It goes by who wrote the committed entry, and not, as members have to, by what i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.engine.commits import REMEMBERED_COMMITS
@@ -14,23 +13,21 @@ from window_consumer.engine.kept_outcomes import KEPT_S
 from window_consumer.model.protocols import Committed
 from window_consumer.model.record import TopicPartition
 from window_consumer.simulator.ledger import (
+    Chronicle,
     Lost,
+    Member,
     SimulatedCall,
     Tenure,
 )
-
-if TYPE_CHECKING:
-    from window_consumer.simulator.history import History
-    from window_consumer.simulator.member import SimulatedMember
 
 
 class KeptWatch:
     """Checks what becomes of the outcomes of lost assignments. Owner: one thread."""
 
-    def __init__(self, history: History):
+    def __init__(self, history: Chronicle):
         self._history = history
 
-    def losing(self, member: SimulatedMember, names: Sequence[TopicPartition]) -> None:
+    def losing(self, member: Member, names: Sequence[TopicPartition]) -> None:
         """A member hears that partitions are not its own any more."""
         history = self._history
         if history.plan.engine.ordering != "unordered":

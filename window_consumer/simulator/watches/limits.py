@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.output import (
     MAX_UNACKED_RESULTS,
@@ -13,13 +11,11 @@ from window_consumer.engine.retry.queue import MAX_UNACKED
 from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.simulator.history import History
+from window_consumer.simulator.ledger import Member
 from window_consumer.simulator.watches.pace import WanderingLimiter
 
-if TYPE_CHECKING:
-    from window_consumer.simulator.member import SimulatedMember
 
-
-def check_bounds(history: History, member: SimulatedMember) -> None:
+def check_bounds(history: History, member: Member) -> None:
     """Note where a member holds more than its configuration allows."""
     history.poison.look(member)
     engine = member.engine
@@ -34,7 +30,7 @@ def check_bounds(history: History, member: SimulatedMember) -> None:
     # Every partition may take one batch with an empty hand, or when something is free: two
     # batches may come before the next tick. One copy may be on its way whatever is held. Results
     # have a bound of their own.
-    allowed = rules.window_bytes + member.source.largest_batch * (len(engine.partitions) + 2)
+    allowed = rules.window_bytes + member.largest_batch * (len(engine.partitions) + 2)
     allowed += _results(history, member)
     if used > allowed:
         history.violate(f"{member} holds {used} bytes, allowed are {rules.window_bytes}")
@@ -54,7 +50,7 @@ def check_bounds(history: History, member: SimulatedMember) -> None:
         history.violate(f"{member} counts {engine.failures.unacked} copies without an answer")
 
 
-def check_start(history: History, member: SimulatedMember, slice_: Slice) -> None:
+def check_start(history: History, member: Member, slice_: Slice) -> None:
     """Note where a slice starts although too many results wait for their acks.
 
     One record may always be tried: to find out whether an outage is over, or who ends the process.
@@ -69,7 +65,7 @@ def check_start(history: History, member: SimulatedMember, slice_: Slice) -> Non
         )
 
 
-def _results(history: History, member: SimulatedMember) -> int:
+def _results(history: History, member: Member) -> int:
     """Return how many bytes of results are held."""
     producing = member.engine.producing
     if producing.bytes < 0:
@@ -79,7 +75,7 @@ def _results(history: History, member: SimulatedMember) -> int:
     return producing.bytes
 
 
-def _check_partition(history: History, member: SimulatedMember, partition: Partition) -> None:
+def _check_partition(history: History, member: Member, partition: Partition) -> None:
     rules = member.engine.rules
     cells = partition.window.cells
     place = f"{member}: {partition.name}"

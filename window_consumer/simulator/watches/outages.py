@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from window_consumer.simulator.ledger import (
+    Chronicle,
+    Member,
     SimulatedCall,
     Tenure,
 )
 from window_consumer.testing.events import Result
-
-if TYPE_CHECKING:
-    from window_consumer.simulator.history import History
-    from window_consumer.simulator.member import SimulatedMember
 
 
 class Outages:
@@ -26,15 +22,15 @@ class Outages:
     may leave: so may those that always fail when nothing else is left to call.
     """
 
-    def __init__(self, history: History):
+    def __init__(self, history: Chronicle):
         self._history = history
-        self._runs: dict[SimulatedMember, int] = {}
+        self._runs: dict[Member, int] = {}
         """How many calls of a member have returned: the number of the run of failures since."""
         self._began: dict[tuple[Tenure, int], int] = {}
         """The run in which a record's first call failed."""
         self._spent: dict[tuple[Tenure, int], int] = {}
         """The run in which a record's attempts were spent."""
-        self._left: dict[tuple[SimulatedMember, int], set[tuple[Tenure, int]]] = {}
+        self._left: dict[tuple[Member, int], set[tuple[Tenure, int]]] = {}
 
     def ended(self, call: SimulatedCall, result: Result) -> None:
         """A call is over."""

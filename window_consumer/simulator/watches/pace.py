@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import insort
 from random import Random
-from typing import TYPE_CHECKING
 
 from window_consumer.engine.scheduling.adaptive_concurrency import (
     Limiter,
@@ -13,10 +12,7 @@ from window_consumer.engine.scheduling.adaptive_concurrency import (
 )
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.record import Message
-
-if TYPE_CHECKING:
-    from window_consumer.simulator.history import History
-    from window_consumer.simulator.member import SimulatedMember
+from window_consumer.simulator.ledger import Chronicle, Member
 
 CHANGES = 0.1
 """The share of the looks at which a wandering limit changes."""
@@ -44,11 +40,11 @@ class WanderingLimiter(Limiter):
 class PaceWatch:
     """Notes when slots take records, and judges whether that was too fast."""
 
-    def __init__(self, history: History):
+    def __init__(self, history: Chronicle):
         self._history = history
-        self._taken: dict[tuple[SimulatedMember, object], list[float]] = {}
+        self._taken: dict[tuple[Member, object], list[float]] = {}
 
-    def taken(self, member: SimulatedMember, slice_: Slice, message: Message) -> None:
+    def taken(self, member: Member, slice_: Slice, message: Message) -> None:
         """A slot has taken a record: the first one with its slice."""
         rate = self._history.plan.engine.rate
         if rate is None:

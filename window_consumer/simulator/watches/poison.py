@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from window_consumer.engine.guards.circuit_breaker import HOLD_S
 from window_consumer.simulator.ledger import (
+    Chronicle,
+    Member,
     SimulatedCall,
     Tenure,
 )
 from window_consumer.simulator.schedule import QUIET
 from window_consumer.testing.events import Result
-
-if TYPE_CHECKING:
-    from window_consumer.simulator.history import History
-    from window_consumer.simulator.member import SimulatedMember
 
 PATIENCE_S = HOLD_S + 1.0
 """What was promised may come so much later ..."""
@@ -30,17 +27,17 @@ class PoisonWatch:
     Unless most records failed when they were called first: that is an outage.
     """
 
-    def __init__(self, history: History):
+    def __init__(self, history: Chronicle):
         self._history = history
         plan = history.plan
         self._watches = plan.engine.breaker.enabled and QUIET.issuperset(plan.actions)
-        self._first_calls: dict[SimulatedMember, deque[bool]] = {}
+        self._first_calls: dict[Member, deque[bool]] = {}
         """Of each member the last ones: whether they failed."""
-        self._excused_until: dict[SimulatedMember, float] = {}
-        self._turns: dict[SimulatedMember, int] = {}
+        self._excused_until: dict[Member, float] = {}
+        self._turns: dict[Member, int] = {}
         self._spent: dict[tuple[Tenure, int], tuple[float, int]] = {}
         """Who has to leave: since when, and since which turn."""
-        self._waiting: dict[SimulatedMember, tuple[float, int]] = {}
+        self._waiting: dict[Member, tuple[float, int]] = {}
         """Since when new records wait while slots are idle."""
 
     def ended(self, call: SimulatedCall, result: Result) -> None:
@@ -62,7 +59,7 @@ class PoisonWatch:
         """A copy of a record is written because its retries are exhausted."""
         self._spent.pop((tenure, offset), None)
 
-    def look(self, member: SimulatedMember) -> None:
+    def look(self, member: Member) -> None:
         """A member has taken a turn."""
         if not self._watches:
             return
@@ -79,7 +76,7 @@ class PoisonWatch:
                 self._history.violate(f"{tenure.name}@{offset} always fails, and does not leave")
 
     @staticmethod
-    def _is_waiting(member: SimulatedMember) -> bool:
+    def _is_waiting(member: Member) -> bool:
         engine = member.engine
         return bool(engine.dispatcher.idle_slots) and any(
             partition.ordering.startable and not (partition.closing or partition.held_back)
@@ -87,7 +84,7 @@ class PoisonWatch:
             if partition.rung.level is None
         )
 
-    def _is_late(self, member: SimulatedMember, since: float, turn: int) -> bool:
+    def _is_late(self, member: Member, since: float, turn: int) -> bool:
         now = self._history.now()
         return (
             now - since > PATIENCE_S

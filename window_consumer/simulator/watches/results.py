@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attrs import define, field
 
 from window_consumer.model.errors import PublishFailedError
@@ -16,14 +14,12 @@ from window_consumer.model.record import TopicPartition
 from window_consumer.simulator.history import History
 from window_consumer.simulator.ledger import (
     Lane,
+    Member,
     SimulatedCall,
     Tenure,
 )
 from window_consumer.simulator.schedule import RESULT_TOPICS
 from window_consumer.testing.fakes.log import FakeMessage
-
-if TYPE_CHECKING:
-    from window_consumer.simulator.member import SimulatedMember
 
 Place = tuple[int, int]
 """Partition and offset of a result."""
@@ -71,7 +67,7 @@ class ResultWatch:
         self._calls.append(_Returned(call, results, counts))
         return results
 
-    def writing(self, member: SimulatedMember, copy: Copy, on_delivery: Delivery) -> Delivery:
+    def writing(self, member: Member, copy: Copy, on_delivery: Delivery) -> Delivery:
         """A member writes a result; returns whom to tell of its fate."""
         history = self._history
         returned, index = self._of(copy)

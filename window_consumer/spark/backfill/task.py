@@ -23,6 +23,7 @@ from attrs import evolve, field, frozen
 from window_consumer.app.child_spec import Blueprint
 from window_consumer.app.loading import load_app
 from window_consumer.app.start_timeout import LOGGER
+from window_consumer.app.topics.copy_topics import Ladder
 from window_consumer.config import MaskRules
 from window_consumer.engine.decisions import EngineRules
 from window_consumer.engine.retry.copy_record import Origin
@@ -58,7 +59,6 @@ from window_consumer.spark.backfill.task_reports import (
     Address,
     Reporter,
 )
-from window_consumer.topics.copy_topics import Ladder
 
 if TYPE_CHECKING:
     import pyarrow as pa

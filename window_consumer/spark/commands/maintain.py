@@ -4,34 +4,21 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 
 import click
 
+from window_consumer.cli.options import pipeline_config
 from window_consumer.cli.output import (
     OK,
     explain,
 )
 from window_consumer.config.sections.pipeline import load_pipeline
-from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
-from window_consumer.spark.commands.plans import plan_of, session_for
-from window_consumer.spark.commands.run import config_option
-
-
-def maintenance() -> ModuleType:
-    """Return ``pipeline.maintenance``; raises UsageError where a package is missing."""
-    try:
-        from window_consumer.spark import maintenance as found  # noqa: PLC0415 - optional
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"there is no {error.name}: pip install 'window-consumer[spark]'"
-        ) from error
-    return found
+from window_consumer.spark.commands.plans import maintenance, plan_of, session_for
 
 
 @click.command("maintain")
-@config_option
+@pipeline_config
 @click.option("--master", metavar="MASTER", default=None, help="Where Spark runs: local[*] ...")
 def maintain_command(*, config: Path, master: str | None) -> int:
     """Tidy up the tables: once a day is a good measure.

@@ -1,15 +1,15 @@
-"""From the pipeline's configuration to its plan, and to a Spark session."""
+"""What commands need of the pipeline: its plan, a Spark session, and what tidies up tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from window_consumer.config.sections.kafka_properties import as_text
 from window_consumer.config.sections.mask import MaskRules
 from window_consumer.config.sections.pipeline import LoadedPipeline
-from window_consumer.dlq.spark.reading import Reading
 from window_consumer.model.errors import (
     RunError,
     UsageError,
@@ -18,7 +18,7 @@ from window_consumer.spark.jars import (
     default_directory,
     ready,
 )
-from window_consumer.spark.plan import Plan
+from window_consumer.spark.plan import Plan, Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,3 +86,14 @@ def session_for(plan: Plan, *, short: bool = False) -> Iterator[SparkSession]:
     finally:
         if is_ours:
             spark.stop()
+
+
+def maintenance() -> ModuleType:
+    """Return ``spark.maintenance``; raises UsageError where a package is missing."""
+    try:
+        from window_consumer.spark import maintenance as found  # noqa: PLC0415 - optional
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"there is no {error.name}: pip install 'window-consumer[spark]'"
+        ) from error
+    return found

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from window_consumer.cli.options import Duration
+from window_consumer.cli.options import Duration, pipeline_config
 from window_consumer.cli.output import (
     INTERRUPTED,
     OK,
@@ -19,19 +19,11 @@ from window_consumer.spark.commands.plans import plan_of
 from window_consumer.spark.commands.runner import runner_of
 
 _JOBS: Final = ("trace", "audit", "dlq")
-config_option = click.option(
-    "-c",
-    "--config",
-    type=click.Path(path_type=Path),
-    default=Path("pipeline.yaml"),
-    show_default=True,
-    help="The configuration of the pipeline.",
-)
 
 
 @click.command("run")
 @click.argument("job", type=click.Choice([*_JOBS, "all"]))
-@config_option
+@pipeline_config
 @click.option("--once", is_flag=True, help="Take what is there, and end. [default]")
 @click.option(
     "--every",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from attrs import frozen
 
-from window_consumer.cli.run import Signals
+from window_consumer.cli.signals import Signals
 from window_consumer.config.sections.pipeline import LoadedPipeline
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster.topic_id import (

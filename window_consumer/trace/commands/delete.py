@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import click
 from attrs import frozen
 
+from window_consumer.cli.options import pipeline_config
 from window_consumer.cli.output import (
     OK,
     explain,
@@ -18,15 +18,14 @@ from window_consumer.config.sections.pipeline import (
 )
 from window_consumer.model.errors import UsageError
 from window_consumer.model.redaction import Mask
-from window_consumer.spark.commands.maintain import maintenance
-from window_consumer.spark.commands.plans import plan_of, session_for
-from window_consumer.spark.commands.run import config_option
+from window_consumer.spark import registry
+from window_consumer.spark.commands.plans import maintenance, plan_of, session_for
 from window_consumer.spark.plan import Plan
 from window_consumer.trace.lookup import Journeys
 
 
 @click.command("delete")
-@config_option
+@pipeline_config
 @click.option("--key", metavar="KEY", required=True, help="The key of the records.")
 @click.option("--dry-run", is_flag=True, help="Only count; delete nothing.")
 @click.option("--yes", is_flag=True, help="Delete: without it nothing is.")
@@ -65,7 +64,7 @@ class _Found:
 
 def _find(loaded: LoadedPipeline, plan: Plan, key: str) -> _Found:
     """Look into the tables that are there; raises UsageError where none can have the key."""
-    letters_of_key = _letters_of_key()
+    letters_of_key = registry.letters_of_key()
     told, form, records = [], None, []
     has_trace = letters_of_key.is_there(plan, "trace") and loaded.config.trace.keys != "off"
     if has_trace or not letters_of_key.is_there(plan, "dead_letters"):
@@ -77,16 +76,6 @@ def _find(loaded: LoadedPipeline, plan: Plan, key: str) -> _Found:
     if letters is not None:
         told.append(f"{letters.count:,} dead letters with this key are in {letters.path}")
     return _Found(form, () if letters is None else letters.forms, "\n".join(told))
-
-
-def _letters_of_key() -> ModuleType:
-    try:
-        from window_consumer.dlq.spark import deletion as letters_of_key  # noqa: PLC0415 - optional, and slow
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"there is no {error.name}: pip install 'window-consumer[spark]'"
-        ) from error
-    return letters_of_key
 
 
 def _delete(plan: Plan, key: str, found: _Found) -> str:

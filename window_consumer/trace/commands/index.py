@@ -11,9 +11,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from window_consumer.cli.output import printable_line
 from window_consumer.config.sections.pipeline import LoadedPipeline
-from window_consumer.model.redaction import Mask
+from window_consumer.model.redaction import Mask, printable_line
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.lookup import Journeys
 

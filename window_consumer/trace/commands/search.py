@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
-from window_consumer.cli.options import Duration, Time
+from window_consumer.cli.options import Duration, Time, pipeline_config
 from window_consumer.cli.output import (
     FOUND,
     OK,
 )
 from window_consumer.config.sections.pipeline import load_pipeline
-from window_consumer.spark.commands.run import config_option
 from window_consumer.trace.commands.index import (
     cluster_option,
     indexed_only_option,
@@ -31,7 +30,7 @@ _PLACE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(/(?P<partition>\d+)(/(?P<offset
 
 
 @click.command("search")
-@config_option
+@pipeline_config
 @click.option("--key", metavar="KEY", default=None, help="Records with this key.")
 @click.option(
     "--at",

@@ -11,13 +11,13 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
+from window_consumer.cli.options import pipeline_config
 from window_consumer.cli.output import (
     FOUND,
     OK,
-    printable_line,
 )
 from window_consumer.config.sections.pipeline import load_pipeline
-from window_consumer.spark.commands.run import config_option
+from window_consumer.model.redaction import printable_line
 from window_consumer.trace.commands.index import (
     cluster_option,
     console,
@@ -169,7 +169,7 @@ def _distinct(texts: Iterable[str | None]) -> Sequence[str]:
 
 @click.command("show")
 @click.argument("record", metavar="ID")
-@config_option
+@pipeline_config
 @cluster_option
 @indexed_only_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")

@@ -10,10 +10,10 @@ import uuid
 from collections import defaultdict
 from typing import Final
 
-from window_consumer.metrics.measures import TraceFigures
 from window_consumer.model.key_forms import KeyForm
 from window_consumer.model.record import Message
 from window_consumer.runtime.log import Trouble
+from window_consumer.runtime.measures import TraceFigures
 from window_consumer.trace.recording.batch_builder import BatchMaker
 from window_consumer.trace.recording.exporter import (
     Way,

@@ -12,19 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from window_consumer.spark.plan import BUCKETS
-from window_consumer.spark.schemas import (
-    CARRIED,
-    CORRUPT,
-    TRACE_BATCH,
-    TRACE_EVENTS,
-    type_of,
-)
+from window_consumer.spark.schemas import CORRUPT
 from window_consumer.spark.tables import utc_day
 from window_consumer.trace.event import (
     Field,
     TraceEvent,
 )
 from window_consumer.trace.event_batch import FORMAT
+from window_consumer.trace.spark.schema import CARRIED, TRACE_BATCH, TRACE_EVENTS, type_of
 
 MOST_EVENTS: Final = 1_000_000
 """In one batch: writers have some 10,000 at most. What says more is taken for broken."""
@@ -49,7 +44,7 @@ def read(records: DataFrame) -> DataFrame:
     """Return records of the trace topic with ``batch``, and ``reason`` where that is none.
 
     Takes the columns of Spark's Kafka source (``value``, ``timestamp`` and others, which stay).
-    ``batch`` is a ``schemas.TRACE_BATCH``, ``columns`` its columns as one array of events.
+    ``batch`` is a ``schema.TRACE_BATCH``, ``columns`` its columns as one array of events.
     """
     text = F.col("value").cast("string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}

@@ -15,6 +15,13 @@ from window_consumer.app.plan import (
     Plan,
     PlannedWorker,
 )
+from window_consumer.app.topics.ladder_topics import (
+    SEE_PLAN,
+    CopyTopic,
+    Model,
+    copy_topics,
+    new_copy_topic,
+)
 from window_consumer.config.names import wrong_name
 from window_consumer.engine.retry.copy_record import Target
 from window_consumer.engine.retry.retry_topics import Level
@@ -29,13 +36,6 @@ from window_consumer.model.errors import (
     MissingTopicError,
     NotPermittedError,
     WindowConsumerError,
-)
-from window_consumer.topics.ladder_topics import (
-    SEE_PLAN,
-    CopyTopic,
-    Model,
-    copy_topics,
-    new_copy_topic,
 )
 
 _CREATE_AGAIN_S = 10.0

@@ -19,9 +19,10 @@ from window_consumer.app.plan import Plan
 from window_consumer.cli.output import (
     INTERRUPTED,
     OK,
+    duration,
     explain,
 )
-from window_consumer.cli.run import Signals
+from window_consumer.cli.signals import Signals
 from window_consumer.config.cores import usable_cores
 from window_consumer.kafka.topic_reader import TopicReader
 from window_consumer.model.errors import UsageError
@@ -29,9 +30,9 @@ from window_consumer.spark.backfill import (
     planning,
     ranges,
 )
-from window_consumer.spark.backfill.progress import (
-    Shown,
-    duration,
+from window_consumer.spark.backfill.planning import (
+    Sizes,
+    sizes_of,
 )
 from window_consumer.spark.backfill.ranges import (
     Spans,
@@ -39,10 +40,7 @@ from window_consumer.spark.backfill.ranges import (
     count_of,
     told_time,
 )
-from window_consumer.spark.backfill.sizes import (
-    Sizes,
-    sizes_of,
-)
+from window_consumer.spark.commands.backfill_progress import Shown
 from window_consumer.spark.jars import (
     default_directory,
     ready,

@@ -12,7 +12,8 @@ from attrs import define
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from window_consumer.cli.output import printable_line
+from window_consumer.cli.output import duration
+from window_consumer.model.redaction import printable_line
 
 if TYPE_CHECKING:
     from window_consumer.spark.backfill import backlog
@@ -73,19 +74,3 @@ def in_words(progress: backlog.Progress) -> str:
     if progress.tried_again:
         parts.append(f"{progress.tried_again} tried again")
     return "; ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Return a duration for people."""
-    whole = round(seconds)
-    if whole < 1:
-        return f"{seconds * 1000:.0f} ms"
-    for size, unit, smaller, of_smaller in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= size:
-            rest = whole % size // smaller
-            return f"{whole // size} {unit}" + (f" {rest} {of_smaller}" if rest else "")
-    return f"{whole} s"

@@ -16,8 +16,7 @@ from window_consumer.config import (
     WorkerConfig,
     format_duration,
 )
-from window_consumer.dlq.redrive_state import state_topic
-from window_consumer.engine.retry.retry_topics import Level
+from window_consumer.engine.retry.retry_topics import Level, state_topic
 from window_consumer.kafka.cluster.topics import (
     COPY_HEADROOM_BYTES,
     NewCopyTopic,

@@ -14,7 +14,7 @@ from window_consumer.config.sections.rate import (
     parse_rate,
 )
 from window_consumer.config.units import UnitError
-from window_consumer.spark.backfill.command import (
+from window_consumer.spark.commands.backfill import (
     Asked,
     backfill,
 )

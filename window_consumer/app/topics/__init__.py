@@ -1,0 +1,1 @@
+"""The topics that an application reads and writes: found, checked, and created where allowed."""

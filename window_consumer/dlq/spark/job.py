@@ -1,0 +1,36 @@
+"""The job of dead letters: their topics into one table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from window_consumer.dlq.spark import places
+from window_consumer.dlq.spark.reader import RECORD
+from window_consumer.dlq.spark.schema import LETTERS
+from window_consumer.dlq.spark.summary import Wishes, findings
+from window_consumer.dlq.spark.table import judge, letters
+from window_consumer.spark.plan import Plan
+from window_consumer.spark.registry import Job
+
+
+def _rehearse(session: SparkSession, plan: Plan) -> None:
+    wishes = Wishes(asked_ms=0)
+    if (place := places.table(session, plan, wishes)) is not None:
+        findings(place.letters, wishes, place.name, place.unreadable)
+
+
+JOB: Final = Job(
+    "dlq",
+    LETTERS,
+    judge,
+    lambda records, plan: letters(records, plan.dlq_reading),
+    lambda plan: plan.dlq_pattern,
+    is_pattern=True,
+    rows_each=20,
+    keep_days=lambda plan: plan.dlq_keep_days,
+    may_lack_day=True,
+    record_of=RECORD,
+    rehearse=_rehearse,
+)

@@ -1,0 +1,19 @@
+"""The trace's job: its topic into the table of events."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from window_consumer.spark.registry import Job
+from window_consumer.trace.spark.schema import TRACE
+from window_consumer.trace.spark.table import events, read
+
+JOB: Final = Job(
+    "trace",
+    TRACE,
+    read,
+    lambda records, _: events(records),
+    lambda plan: plan.trace_topic,
+    keep_days=lambda plan: plan.keep_days,
+    record_of="record_id",
+)

@@ -1,0 +1,69 @@
+"""The shapes of the trace: a record of its topic, and the table of events."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import types as T  # noqa: N812 - its usual name
+
+from window_consumer.spark.schemas import CORRUPT
+from window_consumer.spark.tables import Table
+from window_consumer.trace.event import (
+    FIELDS,
+    Field,
+)
+
+_KINDS: Final[dict[type, T.DataType]] = {
+    str: T.StringType(),
+    int: T.LongType(),
+    float: T.DoubleType(),
+}
+
+CARRIED: Final[tuple[Field, ...]] = tuple(each for each in FIELDS if each.name != "event_id")
+"""The fields of an event that a batch has; the id follows from the batch."""
+
+
+def type_of(field: Field) -> T.DataType:
+    """Return the type of a field of an event."""
+    return _KINDS[field.kind]
+
+
+def _column(field: Field) -> T.StructType:
+    return T.StructType(
+        [
+            T.StructField("v", T.ArrayType(type_of(field))),
+            T.StructField("n", T.ArrayType(T.LongType())),
+            T.StructField("up", T.BooleanType()),
+        ]
+    )
+
+
+TRACE_BATCH: Final = T.StructType(
+    [
+        T.StructField("format", T.LongType()),
+        T.StructField("writer", T.StringType()),
+        T.StructField("sequence", T.LongType()),
+        T.StructField("count", T.LongType()),
+        T.StructField("all", T.StructType([T.StructField(f.name, type_of(f)) for f in CARRIED])),
+        T.StructField(
+            "columns", T.StructType([T.StructField(f.name, _column(f)) for f in CARRIED])
+        ),
+        T.StructField(CORRUPT, T.StringType()),
+    ]
+)
+"""A record of the trace topic, see docs/wire.md."""
+
+TRACE_EVENTS: Final = T.StructType(
+    [T.StructField(each.name, type_of(each)) for each in FIELDS]
+    + [T.StructField("day", T.DateType()), T.StructField("bucket", T.IntegerType())]
+)
+"""The table of trace events: an event a row, where it stands (``day``, of its time, and
+``bucket``, of its root's id) and the fields of ``TraceEvent``."""
+
+TRACE: Final = Table(
+    "trace",
+    TRACE_EVENTS,
+    partitioned_by=("day", "bucket"),
+    sorted_by=("root_id", "time_us"),
+    looked_up_by=("record_id", "root_id", "key"),
+)
