@@ -19,6 +19,12 @@ def test_{name}():
 """
 
 
+@pytest.fixture(autouse=True)
+def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To load those of the tests would take a second of each run."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def written(directory: Path, source: str, name: str = "tests/kafka/test_it.py") -> Path:
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
