@@ -36,11 +36,7 @@ ConsumerOf = Callable[..., AbstractContextManager[Consumer]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a real Kafka, the shared one or one of its own, and what needs Spark.
-
-    Of these, files that take long come first: begun late they are run alone, when nothing is left
-    for another process.
-    """
+    """Mark what needs a real Kafka, the shared one or one of its own, and what needs Spark."""
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
@@ -50,12 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.connectors)
         if WITH_SPARK.intersection(item.path.relative_to(item.config.rootpath).parts):
             item.add_marker(pytest.mark.spark)
-    takes_long = {
-        item.path
-        for item in items
-        if item.get_closest_marker("spark") and item.get_closest_marker("slow")
-    }
-    items.sort(key=lambda item: item.path not in takes_long)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
