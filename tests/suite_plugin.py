@@ -7,6 +7,7 @@ have ended. Spark's files go to the first processes only, as each of these start
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -17,9 +18,30 @@ from xdist.workermanage import WorkerController
 SPARK = ("tests/backfill/", "tests/pipeline/")
 SPARK_PROCESSES = 2
 
-TAKES_S: dict[str, float] = {}
-"""What the longest files take, of a run in four processes on two cores. Others count a second for
-each test."""
+TAKES_S = {
+    "tests/backfill/test_killed.py": 90,
+    "tests/benchmarks/test_runs.py": 70,
+    "tests/integration/test_broker_trouble.py": 60,
+    "tests/integration/test_idle_worker.py": 60,
+    "tests/integration/test_levels_with_members.py": 60,
+    "tests/integration/test_members_that_vanish.py": 60,
+    "tests/integration/test_members_with_other_levels.py": 60,
+    "tests/integration/test_records_that_kill.py": 60,
+    "tests/integration/test_start_permissions.py": 60,
+    "tests/kafka/test_oauth.py": 60,
+    "tests/model/test_traceparent.py": 2,
+    "tests/pipeline/test_audit_of_a_shop.py": 100,
+    "tests/pipeline/test_bad_days.py": 130,
+    "tests/pipeline/test_dead_letters_end_to_end.py": 60,
+    "tests/pipeline/test_jobs.py": 110,
+    "tests/pipeline/test_kills.py": 110,
+    "tests/pipeline/test_standalone.py": 120,
+    "tests/simulation/test_simulator.py": 130,
+    "tests/test_docstrings.py": 2,
+}
+"""Seconds of files whose tests do not take about half a second each; roughly, for the order."""
+
+USUAL_S = 0.5
 
 
 class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
@@ -73,12 +95,9 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort files by how long they take."""
-    tests: dict[str, float] = {}
-    for item in items:
-        file = file_of(item)
-        tests[file] = tests.get(file, 0) + 1
-    tests |= {file: TAKES_S[file] for file in tests.keys() & TAKES_S.keys()}
-    items.sort(key=lambda item: -tests[file_of(item)])
+    tests = Counter(map(file_of, items))
+    takes_s = {file: TAKES_S.get(file, count * USUAL_S) for file, count in tests.items()}
+    items.sort(key=lambda item: -takes_s[file_of(item)])
 
 
 def file_of(item: pytest.Item) -> str:
