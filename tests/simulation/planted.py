@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from attrs import frozen
@@ -28,6 +28,7 @@ class Planted:
 
     record: Callable[[str], object]
     """Takes a bug that is found by another seed than the recorded one, which costs a search."""
+    first_seeds: Mapping[str, int] = FIRST_SEEDS
 
     def expect(
         self, bug: object, subject: Subject, pattern: str, seeds: int, draw: Draw = drawn
@@ -38,7 +39,7 @@ class Planted:
         runs have the seeds of all bugs, late ones included.
         """
         name: str = getattr(bug, "__name__", str(bug))
-        recorded = FIRST_SEEDS.get(name)
+        recorded = self.first_seeds.get(name)
         for seed in (*(() if recorded is None else (recorded,)), *range(seeds)):
             if re.search(pattern, first_violation(seed, subject, draw)):
                 break
