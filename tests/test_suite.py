@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite import RERUNS, Suite
+from tests.suite import RERUNS, ROOT, Suite
+from tests.suite_plugin import TAKES_S
 
 FAILS_ONCE = """
 from pathlib import Path
@@ -127,3 +128,7 @@ def test_files_run_in_the_order_of_how_long_they_take(tmp_path: Path) -> None:
     assert run(tmp_path, "-p", "xdist", "-p", "tests.suite_plugin", "-n", "1") == (0, [])
     ran = [line.split()[0] for line in (tmp_path / "ran").read_text().splitlines()]
     assert list(dict.fromkeys(ran)) == ["test_5.py", "test_3.py", "test_2.py"]
+
+
+def test_files_that_take_long_are_there() -> None:
+    assert [file for file in TAKES_S if not (ROOT / file).exists()] == []
