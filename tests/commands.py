@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -16,6 +16,7 @@ from typing import IO, Any, Self
 from attrs import define, field, frozen
 from confluent_kafka import Producer
 
+from tests import fork_server
 from window_consumer.kafka.embedded import EmbeddedBroker
 
 PATIENCE_S = 60.0
@@ -42,7 +43,7 @@ class Ended:
 class Command:
     """A command that runs. Its output is read as it comes, so that a test can wait for a text."""
 
-    def __init__(self, process: subprocess.Popen[str]):
+    def __init__(self, process: subprocess.Popen[str] | fork_server.Forked):
         self.process = process
         self._texts = {"out": "", "err": ""}
         self._news = threading.Condition()
@@ -127,15 +128,21 @@ class Commands:
         text = config if isinstance(config, str) else json.dumps(config, indent=2)
         (self.directory / name).write_text(text)
 
-    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> Command:
-        return self._start(["-m", "window_consumer", *arguments], env)
+    def start(
+        self, *arguments: str, env: Mapping[str, str] | None = None, fresh: bool = False
+    ) -> Command:
+        """Start ``window-consumer``, in an interpreter that has imported nothing if it is fresh."""
+        if fresh:
+            return self._start("-m", "window_consumer", *arguments, env=env)
+        environment = {**os.environ, **(env or {})}
+        return self._follow(fork_server.start(arguments, self.directory, environment))
 
     def script(self, source: str) -> Ended:
         """Run a program that embeds the framework."""
         (self.directory / "script.py").write_text(source)
-        return self._start(["script.py"], None).wait()
+        return self._start("script.py").wait()
 
-    def _start(self, arguments: Sequence[str], env: Mapping[str, str] | None) -> Command:
+    def _start(self, *arguments: str, env: Mapping[str, str] | None = None) -> Command:
         process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=self.directory,
@@ -145,6 +152,9 @@ class Commands:
             stderr=subprocess.PIPE,
             text=True,
         )
+        return self._follow(process)
+
+    def _follow(self, process: subprocess.Popen[str] | fork_server.Forked) -> Command:
         command = Command(process)
         self._started.append(command)
         return command

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Consumer
@@ -36,11 +36,7 @@ ConsumerOf = Callable[..., AbstractContextManager[Consumer]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a real Kafka, the shared one or one of its own, and what needs Spark.
-
-    Of these, files that take long come first: begun late they are run alone, when nothing is left
-    for another process.
-    """
+    """Mark what needs a real Kafka, the shared one or one of its own, and what needs Spark."""
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
@@ -50,12 +46,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.connectors)
         if WITH_SPARK.intersection(item.path.relative_to(item.config.rootpath).parts):
             item.add_marker(pytest.mark.spark)
-    takes_long = {
-        item.path
-        for item in items
-        if item.get_closest_marker("spark") and item.get_closest_marker("slow")
-    }
-    items.sort(key=lambda item: item.path not in takes_long)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the seeds to record for planted bugs whose recorded one shows them no more."""
+    reports = terminalreporter.getreports("passed")
+    seeds = [
+        value
+        for report in reports
+        for name, value in report.user_properties
+        if name == "first_seeds.json"
+    ]
+    if seeds:
+        terminalreporter.section("to record in tests/simulation/first_seeds.json")
+        for each in sorted(map(str, seeds)):
+            terminalreporter.line(each)
 
 
 def starts_its_own(item: pytest.Function) -> bool:
@@ -63,6 +68,38 @@ def starts_its_own(item: pytest.Function) -> bool:
     fixtures = item._fixtureinfo.name2fixturedefs
     makers = [each.func for name in fixtures.keys() - {"kafka"} for each in fixtures[name]]
     return any(RealKafka.__name__ in maker.__code__.co_names for maker in (item.function, *makers))
+
+
+MAY_BE_SKIPPED = {
+    "this machine has no IPv6",
+    "gives files away, which root alone may",
+}
+"""What CI may lack: no part that could be brought (tests/parts.py) gives a machine these."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let no test be skipped in CI."""
+    return run_in_ci((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let no file be skipped in CI."""
+    return run_in_ci((yield))
+
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+def run_in_ci(report: Report) -> Report:
+    """Turn a skip in CI into a failure, but for the reasons that it may have."""
+    if os.environ.get("CI") and report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if reason not in MAY_BE_SKIPPED:
+            report.outcome = "failed"
+            report.longrepr = f"CI has to run every test, and this one is skipped: {reason}"
+    return report
 
 
 NEVER_FENCED = {"broker.session.timeout.ms": 120_000}

@@ -26,18 +26,14 @@ NEVER_UNSTABLE = ("tests/engine/", "tests/model/", "tests/simulation/")
 
 _PYTEST_FAILED = 1
 
-CONSUMER = (
-    ("-m", "not kafka and not alone and not spark", "-n", "3", "--dist", "loadfile"),
-    ("-m", "kafka and not alone and not spark", "-n", "3", "--dist", "loadfile"),
-    ("-m", "alone and not spark"),
-)
-SPARK = (
-    (
-        *("-m", "spark", "tests/backfill", "tests/pipeline"),
-        *("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"),
-    ),
-)
-STAGES = {"consumer": CONSUMER, "spark": SPARK, "all": (*CONSUMER, *SPARK)}
+PLUGIN = ("-p", "tests.suite_plugin")
+ALONE = (*PLUGIN, "-m", "alone and not spark")
+STAGES = {
+    "consumer": ((*PLUGIN, "-m", "not alone and not spark", "-n", "4"), ALONE),
+    "spark": ((*PLUGIN, "-m", "spark", "-n", "2", "tests/backfill", "tests/pipeline"),),
+    # Together: while tests of the consumer wait, Spark computes.
+    "all": ((*PLUGIN, "-m", "spark or not alone", "-n", "4"), ALONE),
+}
 
 
 @define

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.suite import RERUNS, Suite
+from tests.suite import RERUNS, ROOT, Suite
+from tests.suite_plugin import TAKES_S
 
 FAILS_ONCE = """
 from pathlib import Path
@@ -17,6 +19,12 @@ def test_{name}():
     ran.write_text(ran.read_text() + "x" if ran.exists() else "x")
     assert not first
 """
+
+
+@pytest.fixture(autouse=True)
+def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To load those of the tests would take a second of each run."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 def written(directory: Path, source: str, name: str = "tests/kafka/test_it.py") -> Path:
@@ -85,3 +93,42 @@ def test_no_stage_runs_after_one_that_failed(tmp_path: Path) -> None:
     suite = Suite(tmp_path)
     assert suite.run([("tests/kafka/test_it.py",), ("tests/kafka/test_later.py",)]) == 1
     assert not later.with_suffix(".two").exists()
+
+
+RECORDS_ITS_PROCESS = """
+import os
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize("number", range({tests}))
+def test_it(number):
+    with Path({directory!r}, "ran").open("a") as file:
+        file.write(f"{{Path(__file__).name}} {{os.environ['PYTEST_XDIST_WORKER']}}\\n")
+"""
+
+
+def test_files_of_spark_share_two_processes_and_all_files_run(tmp_path: Path) -> None:
+    for number in range(6):
+        source = RECORDS_ITS_PROCESS.format(directory=str(tmp_path), tests=number + 1)
+        written(tmp_path, source, f"tests/pipeline/test_spark_{number}.py")
+        written(tmp_path, source, f"tests/kafka/test_other_{number}.py")
+    assert run(tmp_path, "-p", "xdist", "-p", "tests.suite_plugin", "-n", "4") == (0, [])
+    ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
+    for kind in ("spark", "other"):
+        files = Counter(file for file, _ in ran if file.startswith(f"test_{kind}_"))
+        assert files == {f"test_{kind}_{number}.py": number + 1 for number in range(6)}
+    assert {process for file, process in ran if file.startswith("test_spark_")} <= {"gw0", "gw1"}
+    assert len(set(map(tuple, ran))) == 12  # each file in one process
+
+
+def test_files_run_in_the_order_of_how_long_they_take(tmp_path: Path) -> None:
+    for number in (2, 5, 3):
+        source = RECORDS_ITS_PROCESS.format(directory=str(tmp_path), tests=number)
+        written(tmp_path, source, f"tests/kafka/test_{number}.py")
+    assert run(tmp_path, "-p", "xdist", "-p", "tests.suite_plugin", "-n", "1") == (0, [])
+    ran = [line.split()[0] for line in (tmp_path / "ran").read_text().splitlines()]
+    assert list(dict.fromkeys(ran)) == ["test_5.py", "test_3.py", "test_2.py"]
+
+
+def test_files_that_take_long_are_there() -> None:
+    assert [file for file in TAKES_S if not (ROOT / file).exists()] == []

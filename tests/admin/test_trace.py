@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.admin.admin import TOKEN, asking
@@ -111,7 +110,6 @@ def test_a_record_with_an_id_is_found_by_its_place(tmp_path: Path) -> None:
     assert found["notes"][0].startswith("only what is in the table: ")
 
 
-@pytest.mark.alone
 def test_the_page_shows_the_way_of_a_record_and_runs_nothing_of_it(
     browser: Browser, tmp_path: Path
 ) -> None:

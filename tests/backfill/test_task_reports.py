@@ -117,7 +117,8 @@ def test_a_driver_that_is_away_is_no_trouble() -> None:
 
 
 def test_progress_within_a_chunk_and_open_breakers_are_shown() -> None:
-    backlog = pytest.importorskip("window_consumer.spark.backfill.backlog")
+    from window_consumer.spark.backfill import backlog  # noqa: PLC0415 - needs pyspark, and takes long
+
     progress = backlog.Progress(
         total=1000, done=200, failed=0, seconds=10.0, here=200, tasks=(1, 4), running=300, held_up=2
     )

@@ -15,7 +15,7 @@ from benchmarks.workloads import PARTITIONS, WORKLOADS, TopicSpec
 from window_consumer.model.errors import RunError
 from window_consumer.testing.real_kafka import RealKafka
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

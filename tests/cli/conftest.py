@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from attrs import frozen
+
+from tests import fork_server
+from tests.commands import Command, Ended
 
 SHOP = """
 from window_consumer import App, Record
@@ -34,17 +33,6 @@ workers:
 """
 
 
-@frozen
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 Run = Callable[..., Ended]
 
 
@@ -61,20 +49,10 @@ def window_consumer(project: Path) -> Run:
     """Run the command line in the project's directory until it ends."""
 
     def run(*arguments: str, env: Mapping[str, str] | None = None, timeout_s: float = 60) -> Ended:
-        done = subprocess.run(
-            command(*arguments),
-            cwd=project,
-            env=None if env is None else {"PATH": "/usr/bin:/bin", **env},
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        return Ended(done.returncode, done.stdout, done.stderr)
+        environment = os.environ if env is None else {"PATH": "/usr/bin:/bin", **env}
+        command = Command(fork_server.start(arguments, project, environment))
+        ended = command.wait(timeout_s)
+        assert "Traceback" not in ended.err
+        return ended
 
     return run
-
-
-def command(*arguments: str) -> Sequence[str]:
-    return [sys.executable, "-m", "window_consumer", *arguments]

@@ -196,10 +196,14 @@ def test_secrets_of_the_configuration_are_hidden_always(
 # ---- tests
 
 
+NOT_HYPOTHESIS = ("-p", "no:hypothesispytest")
+"""To import it takes a second."""
+
+
 def run_pytest(shop: Commands) -> subprocess.CompletedProcess[str]:
     ours = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *NOT_HYPOTHESIS, "."],
         cwd=shop.directory,
         env={**ours, "PYTHONPATH": f"{shop.directory}{os.pathsep}{ROOT}"},
         capture_output=True,

@@ -161,7 +161,8 @@ def made() -> list[Jobs]:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: list[Jobs]) -> Any:
-    errors = pytest.importorskip("pyspark.errors")
+    from pyspark import errors  # noqa: PLC0415 - imported here, as it takes long
+
     monkeypatch.setattr(runner, "AGAIN_S", 0.01)
 
     @contextmanager
@@ -288,7 +289,6 @@ def test_what_one_job_ends_with_is_told_at_once_and_the_others_are_stopped(
 def test_a_run_before_a_report_leaves_a_job_alone_that_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pytest.importorskip("pyspark.errors")
     jobs = Jobs(None)
     monkeypatch.setattr(runner, "_jobs", lambda: jobs)
     session: Any = None

@@ -215,6 +215,6 @@ def test_the_command_tunes_the_interpreter_as_it_is_told(
 ) -> None:
     shop.application(TUNED)
     shop.configure(configuration(embedded, charge={}))
-    running = shop.start("run", "shop:app", *options)
+    running = shop.start("run", "shop:app", *options, fresh=True)
     running.wait_for(told)
     assert running.stop().code == 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests import fork_server
 from window_consumer.kafka.cluster.groups import committed_offsets
 from window_consumer.model.errors import BrokerUnavailableError
 from window_consumer.testing.events import (
@@ -53,7 +52,7 @@ class Member:
     """One process of the group."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: fork_server.Forked
     journal: Path
     log: Path
 
@@ -116,15 +115,14 @@ class Members:
             "WORK_S": str(self.work_s),
         }
         with log.open("wb") as output:
-            process = subprocess.Popen(
+            process = fork_server.start(
                 [
-                    *(sys.executable, "-m", "window_consumer", "run", application),
-                    *("-c", str(config), "--log-format", "json", "--start-timeout", "30s"),
+                    *("run", application, "-c", str(config)),
+                    *("--log-format", "json", "--start-timeout", "30s"),
                 ],
-                cwd=REPOSITORY,
-                env=environment,
-                stderr=output,
-                stdout=output,
+                REPOSITORY,
+                environment,
+                output=output,
             )
         member = Member(name, process, journal, log)
         self.members.append(member)

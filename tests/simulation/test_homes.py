@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import accumulate
 from random import Random
 from typing import Any
 
-import pytest
 from attrs import evolve
 
+from tests.simulation.planted import Planted
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.retry.copy_record import (
     Origin,
@@ -24,10 +23,7 @@ from window_consumer.simulator.schedule import (
     Action,
     Plan,
 )
-from window_consumer.simulator.simulator import (
-    ViolationError,
-    simulate,
-)
+from window_consumer.simulator.simulator import simulate
 from window_consumer.simulator.system_under_test import Subject
 
 SCHEDULES = 80
@@ -119,24 +115,15 @@ def test_a_lane_has_one_owner_where_retry_topics_are_wider_than_their_sources() 
         simulate(seed, draw=wider)
 
 
-def test_copies_with_another_owner_are_found() -> None:
-    expect("of lane", changing, Subject(make_engine=CallsCopiesAwayFromHome))
+def test_copies_with_another_owner_are_found(planted: Planted) -> None:
+    bug = CallsCopiesAwayFromHome
+    planted.expect(bug, Subject(make_engine=bug), "of lane", SCHEDULES, changing)
 
 
-def test_strays_that_are_called_where_they_lie_are_found() -> None:
-    expect("of lane", wider, Subject(make_engine=CallsStraysWhereTheyLie))
+def test_strays_that_are_called_where_they_lie_are_found(planted: Planted) -> None:
+    bug = CallsStraysWhereTheyLie
+    planted.expect(bug, Subject(make_engine=bug), "of lane", SCHEDULES, wider)
 
 
-def test_copies_that_do_not_keep_their_number_are_found() -> None:
-    expect("it goes to partition", wider, Subject(make_copy=by_key))
-
-
-def expect(text: str, draw: Callable[[Random], Plan], subject: Subject) -> None:
-    """Fail unless a promise is broken with these words."""
-    for seed in range(SCHEDULES):
-        try:
-            simulate(seed, draw=draw, subject=subject)
-        except ViolationError as violation:
-            if text in violation.violations[0]:
-                return
-    pytest.fail(f"no promise was broken in {SCHEDULES} schedules")
+def test_copies_that_do_not_keep_their_number_are_found(planted: Planted) -> None:
+    planted.expect(by_key, Subject(make_copy=by_key), "it goes to partition", SCHEDULES, wider)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.simulation import kept_mutants as mutants
+from tests.simulation.planted import Planted
 from tests.simulation.schedules import lost_partitions
 from window_consumer.engine.kept_outcomes import KeptOutcomes
-from window_consumer.simulator.simulator import (
-    ViolationError,
-    simulate,
-)
+from window_consumer.simulator.simulator import simulate
 from window_consumer.simulator.system_under_test import Subject
 
 SCHEDULES = 120
@@ -33,24 +29,13 @@ def test_every_promise_is_kept_where_partitions_are_lost() -> None:
         (mutants.KeepsAmongOrderedRecords, "has no final outcome"),
     ],
 )
-def test_a_bug_in_what_is_kept_is_found(mutant: type[KeptOutcomes], expected: str) -> None:
-    assert found(Subject(make_kept=lambda ordered: mutant(ordered=ordered)), expected)
+def test_a_bug_in_what_is_kept_is_found(
+    planted: Planted, mutant: type[KeptOutcomes], expected: str
+) -> None:
+    subject = Subject(make_kept=lambda ordered: mutant(ordered=ordered))
+    planted.expect(mutant, subject, expected, MUTANTS_SEEDS, lost_partitions)
 
 
-def test_an_audit_that_forgets_what_is_kept_is_found() -> None:
-    assert found(Subject(make_audit=mutants.CountsOnlyFromTheReturnOn), "audit: ")
-
-
-def found(subject: Subject, expected: str) -> bool:
-    return any(expected in said for said in map(_violation(subject), range(MUTANTS_SEEDS)))
-
-
-def _violation(subject: Subject) -> Callable[[int], str]:
-    def of(seed: int) -> str:
-        try:
-            simulate(seed, draw=lost_partitions, subject=subject)
-        except ViolationError as violation:
-            return violation.violations[0]
-        return ""
-
-    return of
+def test_an_audit_that_forgets_what_is_kept_is_found(planted: Planted) -> None:
+    mutant = mutants.CountsOnlyFromTheReturnOn
+    planted.expect(mutant, Subject(make_audit=mutant), "audit: ", MUTANTS_SEEDS, lost_partitions)

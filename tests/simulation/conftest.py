@@ -1,0 +1,16 @@
+"""Where planted bugs are looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tests.simulation.planted import FILE, Planted
+
+
+@pytest.fixture
+def planted(record_property: Callable[[str, object], None]) -> Planted:
+    """Looks for bugs; tests/conftest.py names at the end of the run what is to be recorded."""
+    return Planted(partial(record_property, FILE.name))

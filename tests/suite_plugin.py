@@ -1,0 +1,105 @@
+"""What ``tests.suite`` adds to pytest: which process runs which file, and bytecode of tests.
+
+Processes run whole files, those that take long first: begun late they would run when all others
+have ended. Spark's files go to the first processes only, as each of these starts a session.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+SPARK = ("tests/backfill/", "tests/pipeline/")
+SPARK_PROCESSES = 2
+
+TAKES_S = {
+    "tests/backfill/test_killed.py": 90,
+    "tests/benchmarks/test_runs.py": 70,
+    "tests/integration/test_broker_trouble.py": 60,
+    "tests/integration/test_idle_worker.py": 60,
+    "tests/integration/test_levels_with_members.py": 60,
+    "tests/integration/test_members_that_vanish.py": 60,
+    "tests/integration/test_members_with_other_levels.py": 60,
+    "tests/integration/test_records_that_kill.py": 60,
+    "tests/integration/test_start_permissions.py": 60,
+    "tests/kafka/test_oauth.py": 60,
+    "tests/model/test_traceparent.py": 2,
+    "tests/pipeline/test_audit_of_a_shop.py": 100,
+    "tests/pipeline/test_bad_days.py": 130,
+    "tests/pipeline/test_dead_letters_end_to_end.py": 60,
+    "tests/pipeline/test_jobs.py": 110,
+    "tests/pipeline/test_kills.py": 110,
+    "tests/pipeline/test_standalone.py": 120,
+    "tests/simulation/test_simulator.py": 130,
+    "tests/test_docstrings.py": 2,
+}
+"""Seconds of files whose tests do not take about half a second each; roughly, for the order."""
+
+USUAL_S = 0.5
+
+
+class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
+    """Files in the order of their durations."""
+
+    def schedule(self) -> None:
+        """Deal out files; the order is that of ``pytest_collection_modifyitems``."""
+        self.config.option.loadscopereorder = False
+        super().schedule()
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        file = next(self._files_for(node), None)
+        if file is not None:
+            self.workqueue.move_to_end(file, last=False)
+            super()._assign_work_unit(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if not node.shutting_down and next(self._files_for(node), None) is None:
+            node.shutdown()  # it ends when it has run what it has
+        else:
+            super()._reschedule(node)
+
+    def _files_for(self, node: WorkerController) -> Iterator[str]:
+        """Yield what a process may run next, Spark's files first where it has a session."""
+        if node in self.nodes[:SPARK_PROCESSES]:
+            yield from (file for file in self.workqueue if file.startswith(SPARK))
+        yield from (file for file in self.workqueue if not file.startswith(SPARK))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst:
+    """Schedule by duration."""
+    return LongestFirst(config, log)
+
+
+_writes_none = sys.dont_write_bytecode
+
+
+def pytest_configure() -> None:
+    """Keep what pytest makes of test files: to make it takes ten seconds of each process.
+
+    Only that, where PYTHONDONTWRITEBYTECODE is set: not what tests write and import.
+    """
+    sys.dont_write_bytecode = False
+
+
+def pytest_collection_finish() -> None:
+    """Be as Python was started."""
+    sys.dont_write_bytecode = _writes_none
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort files by how long they take."""
+    tests = Counter(map(file_of, items))
+    takes_s = {file: TAKES_S.get(file, count * USUAL_S) for file, count in tests.items()}
+    items.sort(key=lambda item: -takes_s[file_of(item)])
+
+
+def file_of(item: pytest.Item) -> str:
+    """Return the path as the name of the test has it."""
+    return item.nodeid.partition("::")[0]
