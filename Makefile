@@ -16,7 +16,7 @@ demo: $(STAMP)
 bytecode: $(DEV_STAMP)
 	@$(BIN)/python -m compileall -q -j 0 window_consumer tests
 
-# Brings Chromium, promtool, Kafka and Spark's connectors where it may; names what it may not bring.
+# Brings Chromium, promtool, PostgreSQL, Kafka and Spark's connectors where it may; names what it may not bring.
 parts: bytecode
 	@$(BIN)/python -m tests.parts
 

@@ -28,6 +28,10 @@ from window_consumer.testing.real_kafka import (
     KafkaUnavailableError,
     RealKafka,
 )
+from window_consumer.testing.real_postgres import (
+    PostgresUnavailableError,
+    RealPostgres,
+)
 
 MakeTopic = Callable[..., str]
 WITH_SPARK = {"backfill", "pipeline"}
@@ -117,6 +121,25 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
         pytest.skip(f"no real Kafka: {error}")
     with started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPostgres]:
+    """The PostgreSQL of a test process: leave it running, and make databases of your own."""
+    try:
+        started = RealPostgres.start(tmp_path_factory.mktemp("postgres"))
+    except PostgresUnavailableError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI has to have PostgreSQL: {error}")
+        pytest.skip(f"no PostgreSQL: {error}")
+    with started:
+        yield started
+
+
+@pytest.fixture
+def database(postgres: RealPostgres) -> str:
+    """The URL of a new, empty database in PostgreSQL."""
+    return postgres.create_database(f"test-{uuid.uuid4().hex[:12]}")
 
 
 @pytest.fixture(scope="session")

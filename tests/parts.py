@@ -1,8 +1,8 @@
 """The parts that tests use as their users do: ``python -m tests.parts`` brings what is missing.
 
-Debian's Chromium and promtool, Apache Kafka's jars and Spark's connectors with their archive of
-classes. What may not be brought here is named, and the tests that need it are skipped; with CI set
-it is an error, and the exit code is 1.
+Debian's Chromium, promtool and PostgreSQL, Apache Kafka's jars, Spark's connectors with their
+archive of classes. A part that may not be installed here is named, and the tests that need it are
+skipped; with CI set it is an error, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from window_consumer.testing import real_kafka_jars
 PACKAGES = {
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
     "prometheus": ("promtool",),
+    "postgresql": ("pg_ctlcluster", "initdb"),
 }
 """Debian's packages, and the programs of which one is enough."""
 
@@ -73,7 +74,7 @@ def archive() -> None:
 
 SKIPPED = "tests that need it are skipped"
 PARTS: Sequence[tuple[str, Callable[[], None], str]] = (
-    ("Chromium and promtool", packages, SKIPPED),
+    ("Chromium, promtool and PostgreSQL", packages, SKIPPED),
     ("Apache Kafka", kafka, SKIPPED),
     ("Spark's connectors", spark, SKIPPED),
     ("Spark's archive of classes", archive, "its tests take longer"),
