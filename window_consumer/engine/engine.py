@@ -68,6 +68,7 @@ from window_consumer.engine.housekeeping import Housekeeping, HoverWatch
 from window_consumer.engine.latency_histogram import Durations
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Settling
 from window_consumer.engine.retry.output import (
     Producing,
@@ -262,7 +263,8 @@ class Engine:
             if isinstance(partition.ordering, Paced):
                 partition.ordering.belongs_to(partition)
             partition.recalled = assigned.kept
-            partition.closing = self.stopping
+            if self.stopping:
+                partition.revoke()
             self.halts.assigned(partition)
             partition.join(
                 [each for each in self.partitions.values() if _same_lanes(each, partition)]
@@ -301,7 +303,7 @@ class Engine:
         messages = batch.messages
         count = len(messages)
         self.counters.delivered += count
-        if partition is None or partition.closing:
+        if partition is None or not partition.is_active:
             self.counters.stale += count
             if partition is not None:
                 partition.refused_records = True
@@ -440,9 +442,10 @@ class Engine:
         self.departures.in_a_hurry = True
         for name in names:
             partition = self.partitions.get(name)
-            if partition is not None and not partition.closing:
-                partition.closing = True
-                partition.is_tried = partition.has_started and partition.case is None
+            if partition is not None and partition.is_active:
+                partition.revoke()
+                has_suspects = HoldReason.CRASH_SUSPECTS in partition.holds
+                partition.is_tried = partition.has_started and not has_suspects
                 self.suspects.forget(partition)
                 for slice_ in self.dispatcher.slices_of(partition):
                     self.settling.take_back(slice_, now)
@@ -532,7 +535,7 @@ class Engine:
                 Outlived(partition.name, message.offset(), message.key())
                 for message in (begun if slice_.is_batch else begun[-SUSPECTS:])
             )
-            if not partition.closing:
+            if partition.is_active:
                 self.settling.take_back(slice_, now)
         return suspects
 
@@ -649,7 +652,7 @@ class Engine:
         """Decide what to do now; cheap enough to be called after every batch."""
         if self.rates is not None:
             for partition in self.rates.look(now):
-                if partition.owned and not partition.closing:
+                if partition.is_active:
                     self.dispatcher.wake(partition)
         decisions = Decisions(failed=self.settling.take_news(), passed_over=self._passed_over)
         self._passed_over = []

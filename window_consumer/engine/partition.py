@@ -15,6 +15,13 @@ from window_consumer.engine.offsets import (
     is_contiguous,
     runs_of,
 )
+from window_consumer.engine.partition_state import (
+    STOPS_EVERYTHING,
+    STOPS_INTAKE,
+    STOPS_STARTS,
+    HoldReason,
+    PartitionState,
+)
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.retry_topics import Rung
 from window_consumer.engine.scheduling.ordering import Ordering
@@ -28,7 +35,6 @@ from window_consumer.model.record import (
 )
 
 if TYPE_CHECKING:
-    from window_consumer.engine.guards.crash_suspects import Case
     from window_consumer.engine.kept_outcomes import Kept
 
 FindStrays = Callable[["Partition", Run], Collection[int]]
@@ -96,23 +102,17 @@ class Partition:
         self.publishing = 0
         """Copies that are not acked, and calls whose results are not."""
         self.dispatched_at = float("-inf")
+        self.state = PartitionState.ACTIVE
+        self.holds: set[HoldReason] = set()
+        """Why it is held back; normally there is no reason."""
         self.paused = False
-        self.closing = False
-        """Nothing new starts: the partition is about to be given up."""
+        """The client fetches nothing for it, see ``backpressure``."""
         self.refused_records = False
-        """Some came in while closing and were left out: the client's position is beyond them."""
+        """Some came in while it was being revoked: the client's position is beyond them."""
         self.is_tried = False
         """When it was to be given up something had started, and all suspects had passed."""
-        self.owned = True
-        """False once it was given up: whatever still comes in for it is ignored."""
-        self.away = False
-        """Its copies' lanes belong to another member: it starts nothing, see ``lane_ownership``."""
-        self.halted = False
-        """It is paused by hand: it starts nothing, see ``manual_pause``."""
-        self.held_calls: list[FailedRecord] = []
+        self.held_calls: deque[FailedRecord] = deque()
         """Whose next call was due while it was held back."""
-        self.case: Case | None = None
-        """Set while it starts nothing by itself: it has suspects."""
         self.unreadable: set[int] = set()
         """Offsets of records that have not left yet and whose headers are lost."""
         self._finished_before = deque(finished_before)
@@ -123,9 +123,40 @@ class Partition:
         return bool(self.slices or self.publishing)
 
     @property
-    def held_back(self) -> bool:
-        """It starts nothing, whatever it has: it is away, or paused by hand."""
-        return self.away or self.halted
+    def is_active(self) -> bool:
+        """It takes records in and starts them, unless something holds it back."""
+        return self.state is PartitionState.ACTIVE
+
+    @property
+    def owned(self) -> bool:
+        """It was not given up: results for it count."""
+        return self.state is PartitionState.ACTIVE or self.state is PartitionState.REVOKING
+
+    @property
+    def may_start(self) -> bool:
+        """No reason keeps its records from starting by themselves."""
+        return not self.holds or self.holds.isdisjoint(STOPS_STARTS)
+
+    @property
+    def is_suspended(self) -> bool:
+        """It starts nothing at all, suspects included."""
+        return not self.holds.isdisjoint(STOPS_EVERYTHING)
+
+    @property
+    def may_take_in(self) -> bool:
+        """No reason keeps delivered records in the buffer."""
+        return not self.holds or self.holds.isdisjoint(STOPS_INTAKE)
+
+    def set_hold(self, reason: HoldReason, *, held: bool) -> None:
+        """Let a reason hold it back, or no more."""
+        if held:
+            self.holds.add(reason)
+        else:
+            self.holds.discard(reason)
+
+    def revoke(self) -> None:
+        """Take nothing in and start nothing any more: it is about to be given up."""
+        self.state = self.state.to(PartitionState.REVOKING)
 
     @property
     def idle(self) -> bool:
@@ -170,8 +201,7 @@ class Partition:
 
         The others wait in the buffer. Returns how many an earlier assignment had finished.
         """
-        held = self.buffered or self.commit.tight or self.away
-        if len(messages) <= self.window.room and not held:
+        if len(messages) <= self.window.room and not self.buffered and self.may_take_in:
             return self._admit(messages, size, now)
         self.buffer.append((now, messages))
         self.buffered += len(messages)
@@ -199,8 +229,12 @@ class Partition:
     @property
     def is_full(self) -> bool:
         """Nothing more comes in before something is finished."""
-        no_room = self.paused or self.commit.tight or not self.window.room
-        return no_room or self._budget.used >= self._budget.limit
+        no_room = self.paused or not self.window.room
+        return (
+            no_room
+            or HoldReason.METADATA_FULL in self.holds
+            or self._budget.used >= self._budget.limit
+        )
 
     @property
     def next_due(self) -> float:
@@ -217,7 +251,7 @@ class Partition:
 
     def _refill(self, now: float) -> int:
         earlier = 0
-        while self.buffered and not (self.closing or self.commit.tight or self.away):
+        while self.buffered and self.is_active and self.may_take_in:
             room = self.window.room
             if not room or self.next_due > now:
                 break
@@ -326,7 +360,7 @@ class Partition:
                 yield range(max(each.start, delivered), each.stop)
 
     def waiting(self, now: float) -> int:
-        """Return how many records could run if the partition were not away, roughly."""
+        """Return how many records could run if nothing held the partition back, roughly."""
         due = self.buffered if self.next_due <= now else 0
         return self.window.open + due
 
@@ -349,7 +383,8 @@ class Partition:
 
     def give_up(self) -> None:
         """Forget what waits; what still runs will be ignored."""
-        self.owned = False
+        is_revoking = self.state is PartitionState.REVOKING
+        self.state = self.state.to(PartitionState.REVOKED if is_revoking else PartitionState.LOST)
         self.let_go(self.bytes)
         self.ordering.leave()
         for sibling in self.siblings:

@@ -21,6 +21,7 @@ from window_consumer.engine.lag import (
 )
 from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.scheduling.adaptive_concurrency import Limiter
 from window_consumer.engine.scheduling.slices import (
     Lane,
@@ -257,7 +258,7 @@ def _partition(
     line = partition.ordering.longest_line if cells else None
     since = window.hovering_since()
     hovering_s = 0.0 if since is None else max(0.0, now - since)
-    hovers = hovering_s > SHOWN_HOVERING_S and not partition.halted
+    hovers = hovering_s > SHOWN_HOVERING_S and HoldReason.MANUAL not in partition.holds
     row = _row(partition, slices, hovers=hovers)
     return PartitionPicture(
         name=partition.name,
@@ -282,7 +283,7 @@ def _partition(
         ),
         longest_line=0 if line is None else line[1],
         hottest_key=None if line is None else _key_text(line[0]),
-        halted=partition.halted,
+        halted=HoldReason.MANUAL in partition.holds,
         first_open=_first_open(window),
     )
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from window_consumer.engine.partition_state import HoldReason
+
 if TYPE_CHECKING:
     from window_consumer.engine.partition import Partition
 
@@ -88,7 +90,7 @@ class Budget:
 
     def should_resume(self, partition: Partition, partitions: Collection[Partition]) -> bool:
         """Tell whether a paused partition has enough room to go on."""
-        if not partition.paused or partition.commit.tight:
+        if not partition.paused or HoldReason.METADATA_FULL in partition.holds:
             return False
         if partition.buffered > (self._most_buffered(partition) / 2 if _waits(partition) else 0):
             return False
@@ -102,7 +104,7 @@ class Budget:
         """Tell whether any partition could take a record now."""
         count = len(partitions)
         return any(
-            not (partition.paused or partition.commit.tight)
+            not (partition.paused or HoldReason.METADATA_FULL in partition.holds)
             and (not partition.buffered or _waits(partition))
             and self.allows(partition, count)
             for partition in partitions

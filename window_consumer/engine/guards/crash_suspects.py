@@ -13,12 +13,13 @@ passes then.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 from window_consumer.engine.guards.crash_history import Suspicion
+from window_consumer.engine.guards.manual_pause import call_held
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Settling
 from window_consumer.engine.retry.policy import (
     FailedRecord,
@@ -69,11 +70,9 @@ class Case:
     def __init__(self, partition: Partition, suspicion: Suspicion):
         self.partition = partition
         self.suspicion = suspicion
-        self.due: deque[FailedRecord] = deque()
-        """Records that failed and may be called again."""
         self.candidate: Candidate | None = None
-        self.running = False
-        """The candidate was started."""
+        self.slice_: Slice | None = None
+        """The slice of the candidate, once that has been started."""
         self.passed: set[int] = set()
         """Offsets that were started, or left, since the assignment."""
         self.ending = False
@@ -87,7 +86,12 @@ class Case:
     @property
     def is_held(self) -> bool:
         """The candidate may not start: its lane belongs to another member, or it is paused."""
-        return self.partition.held_back and not self.running
+        return self.partition.is_suspended and not self.running
+
+    @property
+    def running(self) -> bool:
+        """The candidate was started, and its slice is out."""
+        return self.slice_ is not None
 
     def is_suspect(self, offset: int) -> bool:
         """Tell whether a record that may start now has to be started alone."""
@@ -96,10 +100,12 @@ class Case:
             return True
         return any(self._is_pending(each) for each in suspicion.crashes)
 
-    def not_started(self) -> None:
-        """Note that the candidate was taken back before it started."""
-        if self.running and self.candidate is not None:
-            self.passed.discard(self.candidate.offset)
+    def end_call(self) -> None:
+        """Let the candidate go; it has not passed if its slice was taken back whole."""
+        slice_, candidate = self.slice_, self.candidate
+        self.slice_ = self.candidate = None
+        if slice_ is not None and candidate is not None and slice_.is_empty:
+            self.passed.discard(candidate.offset)
 
     @property
     def none_left(self) -> bool:
@@ -141,12 +147,13 @@ class Suspects:
     def begin(self, partition: Partition, suspicion: Suspicion) -> None:
         """Take the starts of a new assignment over until its suspects have passed."""
         partition.commit.suspicion = suspicion
-        partition.case = self.cases[partition] = Case(partition, suspicion)
+        partition.holds.add(HoldReason.CRASH_SUSPECTS)
+        self.cases[partition] = Case(partition, suspicion)
 
     def forget(self, partition: Partition) -> None:
         """Start nothing more of a partition: it is being given up."""
         case = self.cases.pop(partition, None)
-        partition.case = None
+        partition.holds.discard(HoldReason.CRASH_SUSPECTS)
         if case is not None:
             case.suspicion.settled = True
             if self._alone is case:
@@ -180,9 +187,9 @@ class Suspects:
                 continue
             case.suspicion.wanted = candidate.offset
             if not case.running and self._may_start(case, candidate, held=held):
-                case.running = True
                 case.passed.add(candidate.offset)
-                yield self._send(candidate, now)
+                case.slice_ = self._send(candidate, now)
+                yield case.slice_
 
     def _may_start(self, case: Case, candidate: Candidate, *, held: bool) -> bool:
         if self._dispatcher.full or not case.suspicion.names(candidate.offset):
@@ -207,8 +214,7 @@ class Suspects:
         """Note what is over, and find who is next."""
         partition = case.partition
         if case.running and not partition.slices:
-            case.running = False
-            case.candidate = None
+            case.end_call()
             if self._alone is case:
                 self._alone = None
         if case.running or not case.suspicion.counted:
@@ -222,8 +228,8 @@ class Suspects:
         if not case.suspicion.careful or case.none_left:
             self._begin_to_end(case, now)
             return
-        if case.due:
-            case.candidate = Candidate.again(case.due.popleft())
+        if case.partition.held_calls:
+            case.candidate = Candidate.again(case.partition.held_calls.popleft())
             return
         ordering = case.partition.ordering.plain
         while (taken := ordering.take(1)) is not None:
@@ -257,7 +263,7 @@ class Suspects:
         """Let a partition start by itself again."""
         partition = case.partition
         self.forget(partition)
-        self._failures.call_again(case.due)
+        call_held(partition, self._failures)
         self._dispatcher.wake(partition)
 
 

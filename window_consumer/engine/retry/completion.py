@@ -100,7 +100,7 @@ class Settling:
         partition = slice_.partition
         past, unclaimed, seqs = self._dispatcher.split(slice_)
         # Later records of a lane go back before earlier ones, so that those end up in front.
-        if unclaimed and not partition.closing:
+        if unclaimed and partition.is_active:
             self._dispatcher.join_up(partition)
             if slice_.call.attempt == 1:
                 partition.ordering.put_back(unclaimed, seqs)
@@ -229,7 +229,7 @@ class Settling:
     def go_on(self, partition: Partition, now: float) -> None:
         """Slide, refill and look for work after something was finished or released."""
         self._counters.earlier += partition.slide(now)
-        if not partition.closing:
+        if partition.is_active:
             self._dispatcher.wake(partition)
         for sibling in partition.siblings:
             self._dispatcher.wake(sibling)
@@ -267,7 +267,7 @@ class Settling:
             calls = len(messages) - len(results.held)
             producing = sum(len(each) for each, _ in results.returned)
             self._learn(slice_, calls, producing, size)
-        if results.held and not partition.closing:
+        if results.held and partition.is_active:
             self._dispatcher.join_up(partition)
             put_back(slice_, results.held, failed, self._failures, now)
 

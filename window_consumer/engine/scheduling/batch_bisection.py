@@ -44,7 +44,7 @@ class Half:
     def may_start(self) -> bool:
         """Nothing of its lane is before it."""
         partition = self.partition
-        if partition.closing or partition.held_back or partition.case is not None:
+        if not (partition.is_active and partition.may_start):
             return False
         return not any(map(partition.window.is_open, self.after))
 
@@ -107,7 +107,7 @@ class Halves:
         for half in halves:
             if half.attempt > 1:
                 # They keep their lanes themselves, and may have to wait for their first half.
-                if partition.held_back:
+                if partition.is_suspended:
                     self._call_again(half.failed_before())
                 else:
                     self._waiting.setdefault(partition, []).append(half)

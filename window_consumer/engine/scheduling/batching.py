@@ -224,7 +224,7 @@ class BatchDispatcher(Dispatcher):
         passed_over = 0
         while passed_over < len(partitions):
             partition = partitions.popleft()
-            batch = None if partition.closing else self._gather(partition, now)
+            batch = self._gather(partition, now) if partition.is_active else None
             if batch is None:
                 self._queued.remove(partition)
                 continue

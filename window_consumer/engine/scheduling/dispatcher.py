@@ -232,7 +232,7 @@ class Dispatcher:
 
     def wake(self, partition: Partition) -> None:
         """Note that a partition may have something to start, and starts it by itself."""
-        if partition not in self._queued and partition.case is None and not partition.held_back:
+        if partition not in self._queued and partition.may_start:
             self._queued.add(partition)
             self._line_of(partition).append(partition)
 
@@ -295,7 +295,7 @@ class Dispatcher:
         passed_over = 0
         while partitions and not self.full:
             partition = partitions.popleft()
-            waiting = 0 if partition.closing else partition.ordering.startable
+            waiting = partition.ordering.startable if partition.is_active else 0
             if not waiting:
                 self._queued.remove(partition)
                 continue
@@ -344,7 +344,7 @@ class Dispatcher:
         self, partitions: deque[Partition], now: float, but: Collection[Lane] = ()
     ) -> Slice | None:
         for partition in partitions:
-            taken = None if partition.closing else self._take_one(partition, but)
+            taken = self._take_one(partition, but) if partition.is_active else None
             if taken is not None:
                 run, lanes = taken
                 slice_ = Slice(partition, run.messages, run.seqs, run.bytes, lanes)

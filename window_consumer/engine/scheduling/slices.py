@@ -170,6 +170,11 @@ class Slice:
         left = length_hint(self.unclaimed) if self.claims is None else self.claims.left()
         return len(self.messages) - left
 
+    @property
+    def is_empty(self) -> bool:
+        """It was taken back whole, before any of its records was claimed."""
+        return not (self.messages or self.settled)
+
     def running(self) -> Message | None:
         """Return the record that the slot claimed last, None where it has not begun.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.output import (
     MAX_UNACKED_RESULTS,
     RESULTS_SHARE,
@@ -60,7 +61,8 @@ def check_start(history: History, member: SimulatedMember, slice_: Slice) -> Non
     One record may always be tried: to find out whether an outage is over, or who ends the process.
     """
     engine = member.engine
-    if engine.breaker.is_finding_out(slice_) or slice_.partition.case is not None:
+    is_suspect = HoldReason.CRASH_SUSPECTS in slice_.partition.holds
+    if is_suspect or engine.breaker.is_finding_out(slice_):
         return
     held, allowed = engine.producing.bytes, engine.rules.window_bytes * RESULTS_SHARE
     if held > allowed:
