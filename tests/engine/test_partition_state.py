@@ -63,16 +63,25 @@ def test_a_partition_that_is_gone_cannot_be_revoked() -> None:
     assert partition.state is REVOKED
 
 
-@pytest.mark.parametrize(
-    ("state", "owned", "is_active"),
-    [(ACTIVE, True, True), (REVOKING, True, False), (REVOKED, False, False), (LOST, False, False)],
-)
-def test_results_count_until_the_partition_is_gone(
-    state: PartitionState, *, owned: bool, is_active: bool
-) -> None:
-    partition = the_partition(Driven())
-    partition.state = state
-    assert (partition.owned, partition.is_active) == (owned, is_active)
+def standing(partition: Partition) -> tuple[PartitionState, bool, bool]:
+    return partition.state, partition.owned, partition.is_active
+
+
+def test_results_count_until_a_revoked_partition_is_gone() -> None:
+    driven = Driven()
+    partition = the_partition(driven)
+    assert standing(partition) == (ACTIVE, True, True)
+    driven.engine.on_revoking([ORDERS], driven.now)
+    assert standing(partition) == (REVOKING, True, False)
+    driven.engine.on_revoked([ORDERS], driven.now)
+    assert standing(partition) == (REVOKED, False, False)
+
+
+def test_results_for_a_lost_partition_do_not_count() -> None:
+    driven = Driven()
+    partition = the_partition(driven)
+    driven.engine.on_lost([ORDERS], driven.now)
+    assert standing(partition) == (LOST, False, False)
 
 
 def test_what_is_assigned_to_a_worker_that_stops_is_revoking_from_the_start() -> None:
@@ -97,7 +106,7 @@ def test_each_reason_holds_back_its_own_part(
     partition = the_partition(Driven())
     assert partition.may_start
     assert partition.may_take_in
-    partition.holds.add(reason)
+    partition.set_hold(reason, held=True)
     found = (partition.may_start, partition.is_suspended, partition.may_take_in)
     assert found == (may_start, is_suspended, may_take_in)
 

@@ -77,7 +77,7 @@ class ForgetsWhoWaited(Engine):
 
 class _ByNameOnly(Halts):
     def assigned(self, partition: Partition) -> None:
-        partition.holds.discard(HoldReason.MANUAL)
+        partition.set_hold(HoldReason.MANUAL, held=False)
 
 
 class StartsWhatComesNew(Watched):

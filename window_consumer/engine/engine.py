@@ -97,6 +97,7 @@ from window_consumer.engine.scheduling.dispatcher import (
 )
 from window_consumer.engine.scheduling.fetch_demand import InTurn
 from window_consumer.engine.scheduling.lane_ownership import Homes
+from window_consumer.engine.scheduling.lanes import Lanes
 from window_consumer.engine.scheduling.ordering import (
     ByKey,
     ByPartition,
@@ -250,14 +251,16 @@ class Engine:
                 commit.acknowledge_start(*assigned.committed)
             says_all = assigned.opened and assigned.kept is None
             commit.changed = not (assigned.committed and says_all)
+            rung = self._rungs.get(assigned.name.topic) or Rung(assigned.name.topic)
+            siblings = self._siblings(assigned.name, rung)
             partition = self.partition_type(
                 assigned.name,
                 self._epochs,
                 Window(assigned.next_offset, rules.window_cells, rules.cell_records),
-                self._ordering(),
+                self._ordering(self._lanes_of(siblings)),
                 commit,
                 self.budget,
-                self._rungs.get(assigned.name.topic) or Rung(assigned.name.topic),
+                rung,
                 assigned.finished,
             )
             if isinstance(partition.ordering, Paced):
@@ -266,9 +269,7 @@ class Engine:
             if self.stopping:
                 partition.revoke()
             self.halts.assigned(partition)
-            partition.join(
-                [each for each in self.partitions.values() if _same_lanes(each, partition)]
-            )
+            partition.join(siblings)
             self.partitions[assigned.name] = partition
             self.homes.assigned(partition, assigned.partitions)
             if self.observer is not None:
@@ -710,8 +711,20 @@ class Engine:
         if self.rates is not None:
             self.rates.now = now
 
-    def _ordering(self) -> Ordering:
-        ordering = _ORDERINGS[self.rules.ordering]()
+    def _siblings(self, name: TopicPartition, rung: Rung) -> list[Partition]:
+        """Return the partitions whose records may have their lanes in common with those of one."""
+        return [
+            each
+            for each in self.partitions.values()
+            if each.rung.source == rung.source and each.name.partition == name.partition
+        ]
+
+    def _lanes_of(self, siblings: Sequence[Partition]) -> Lanes:
+        """Return the lanes of siblings; new ones for the first of them."""
+        return siblings[0].ordering.lanes if siblings else Lanes()
+
+    def _ordering(self, lanes: Lanes) -> Ordering:
+        ordering = _ORDERINGS[self.rules.ordering](lanes)
         return ordering if self.rates is None else Paced(ordering, self.rates)
 
     def slots_can_rest(self) -> None:
@@ -737,8 +750,3 @@ class Engine:
             self.counters.limit_changes[news.cause] += 1
         self.dispatcher.slots = limiter.limit
         return news
-
-
-def _same_lanes(one: Partition, other: Partition) -> bool:
-    """Tell whether a record of one may have its lane in common with a record of the other."""
-    return one.rung.source == other.rung.source and one.name.partition == other.name.partition

@@ -26,7 +26,6 @@ from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.retry_topics import Rung
 from window_consumer.engine.scheduling.ordering import Ordering
 from window_consumer.engine.scheduling.record_queue import Run
-from window_consumer.engine.scheduling.slices import Lane
 from window_consumer.engine.window import Window
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import (
@@ -91,20 +90,23 @@ class Partition:
         self.buffered = 0
         self.failed: dict[int, FailedRecord] = {}
         """By sequence number: who failed and has no final outcome."""
-        self.held_lanes: set[Lane] = set()
-        """The lanes of those, and of records whose results are not acked: nothing else of them may
-        start."""
-        self._held_once_more: dict[Lane, int] = {}
-        """How many further records of a lane there are: of a batch, or after a call that was given
-        up."""
         self.slices = 0
         """Slices that are out."""
         self.publishing = 0
         """Copies that are not acked, and calls whose results are not."""
         self.dispatched_at = float("-inf")
         self.state = PartitionState.ACTIVE
-        self.holds: set[HoldReason] = set()
+        self.holds: frozenset[HoldReason] = frozenset()
         """Why it is held back; normally there is no reason."""
+        # What follows from state and holds is asked for each slice: computed when they change.
+        self.is_active = True
+        """It takes records in and starts them, unless something holds it back."""
+        self.owned = True
+        """It was not given up: results for it count."""
+        self.may_start = True
+        """No reason keeps its records from starting by themselves."""
+        self.may_take_in = True
+        """No reason keeps delivered records in the buffer."""
         self.paused = False
         """The client fetches nothing for it, see ``backpressure``."""
         self.refused_records = False
@@ -123,40 +125,26 @@ class Partition:
         return bool(self.slices or self.publishing)
 
     @property
-    def is_active(self) -> bool:
-        """It takes records in and starts them, unless something holds it back."""
-        return self.state is PartitionState.ACTIVE
-
-    @property
-    def owned(self) -> bool:
-        """It was not given up: results for it count."""
-        return self.state is PartitionState.ACTIVE or self.state is PartitionState.REVOKING
-
-    @property
-    def may_start(self) -> bool:
-        """No reason keeps its records from starting by themselves."""
-        return not self.holds or self.holds.isdisjoint(STOPS_STARTS)
-
-    @property
     def is_suspended(self) -> bool:
         """It starts nothing at all, suspects included."""
         return not self.holds.isdisjoint(STOPS_EVERYTHING)
 
-    @property
-    def may_take_in(self) -> bool:
-        """No reason keeps delivered records in the buffer."""
-        return not self.holds or self.holds.isdisjoint(STOPS_INTAKE)
-
     def set_hold(self, reason: HoldReason, *, held: bool) -> None:
         """Let a reason hold it back, or no more."""
-        if held:
-            self.holds.add(reason)
-        else:
-            self.holds.discard(reason)
+        if held == (reason in self.holds):
+            return
+        self.holds ^= {reason}
+        self.may_start = self.holds.isdisjoint(STOPS_STARTS)
+        self.may_take_in = self.holds.isdisjoint(STOPS_INTAKE)
 
     def revoke(self) -> None:
         """Take nothing in and start nothing any more: it is about to be given up."""
-        self.state = self.state.to(PartitionState.REVOKING)
+        self._enter(PartitionState.REVOKING)
+
+    def _enter(self, state: PartitionState) -> None:
+        self.state = self.state.to(state)
+        self.is_active = state is PartitionState.ACTIVE
+        self.owned = self.is_active or state is PartitionState.REVOKING
 
     @property
     def idle(self) -> bool:
@@ -312,29 +300,11 @@ class Partition:
     def note_failure(self, failed: FailedRecord) -> None:
         """Note that a record has failed for the first time: its lane waits for it."""
         self.failed[failed.seq] = failed
-        self.hold_lane(failed.lane)
+        failed.hold = self.ordering.acquire((failed.lane,))
 
     def forget_failure(self, seq: int) -> None:
         """Note that a record that failed has its final outcome."""
-        self.free_lane(self.failed.pop(seq).lane)
-
-    def hold_lane(self, lane: Lane | None) -> None:
-        """Let a lane wait for a record of it that is over and not finished."""
-        if lane is None:
-            return
-        if lane in self.held_lanes:
-            self._held_once_more[lane] = self._held_once_more.get(lane, 0) + 1
-        self.held_lanes.add(lane)
-
-    def free_lane(self, lane: Lane | None) -> None:
-        """Let a lane wait no more for one of its records; it has to be released as well."""
-        if lane is None:
-            return
-        further = self._held_once_more.pop(lane, 0)
-        if not further:
-            self.held_lanes.discard(lane)
-        elif further > 1:
-            self._held_once_more[lane] = further - 1
+        self.failed.pop(seq).hold.release()
 
     def finished_ranges(self) -> Iterator[range]:
         """Yield the offsets beyond ``window.next_offset`` that are finished, in order.
@@ -370,9 +340,8 @@ class Partition:
         self._budget.used += size
 
     def join(self, siblings: Sequence[Partition]) -> None:
-        """Share the lanes of these partitions from now on."""
+        """Note who shares its lanes, and is woken when some are free."""
         self.siblings.extend(siblings)
-        self.ordering.join([each.ordering for each in siblings])
         for sibling in siblings:
             sibling.siblings.append(self)
 
@@ -384,7 +353,7 @@ class Partition:
     def give_up(self) -> None:
         """Forget what waits; what still runs will be ignored."""
         is_revoking = self.state is PartitionState.REVOKING
-        self.state = self.state.to(PartitionState.REVOKED if is_revoking else PartitionState.LOST)
+        self._enter(PartitionState.REVOKED if is_revoking else PartitionState.LOST)
         self.let_go(self.bytes)
         self.ordering.leave()
         for sibling in self.siblings:
@@ -392,8 +361,6 @@ class Partition:
         self.siblings.clear()
         self.buffer.clear()
         self.failed.clear()
-        self.held_lanes.clear()
-        self._held_once_more.clear()
         self.held_calls.clear()
         self.buffered = 0
 

@@ -23,10 +23,8 @@ from window_consumer.engine.latency_histogram import Histogram
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.scheduling.adaptive_concurrency import Limiter
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import Lane
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.window import Window
 from window_consumer.model.record import TopicPartition
 

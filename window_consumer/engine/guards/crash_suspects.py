@@ -13,7 +13,7 @@ passes then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import blake2b
 
 from window_consumer.engine.guards.crash_history import Suspicion
@@ -27,10 +27,8 @@ from window_consumer.engine.retry.policy import (
 )
 from window_consumer.engine.retry.queue import Failures
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.unreadable import is_unreadable
 from window_consumer.model.errors import ProcessCrashedError
 from window_consumer.model.fault import (
@@ -47,11 +45,11 @@ handlers take; one that hangs must not hold the others for ever."""
 class Candidate:
     """A record that has left its ordering and waits until it may start."""
 
-    def __init__(self, partition: Partition, message: Message, seq: int, lanes: Sequence[Lane]):
+    def __init__(self, partition: Partition, message: Message, seq: int, hold: LaneHold):
         self.partition = partition
         self.message = message
         self.seq = seq
-        self.lanes = lanes
+        self.hold = hold
         self.offset: int = message.offset()
         self.failed: FailedRecord | None = None
         """Set where it was called before in this assignment."""
@@ -59,7 +57,7 @@ class Candidate:
     @classmethod
     def again(cls, failed: FailedRecord) -> Candidate:
         """Make one of a record that failed and is due again."""
-        candidate = cls(failed.partition, failed.message, failed.seq, ())
+        candidate = cls(failed.partition, failed.message, failed.seq, NO_HOLD)
         candidate.failed = failed
         return candidate
 
@@ -147,13 +145,13 @@ class Suspects:
     def begin(self, partition: Partition, suspicion: Suspicion) -> None:
         """Take the starts of a new assignment over until its suspects have passed."""
         partition.commit.suspicion = suspicion
-        partition.holds.add(HoldReason.CRASH_SUSPECTS)
+        partition.set_hold(HoldReason.CRASH_SUSPECTS, held=True)
         self.cases[partition] = Case(partition, suspicion)
 
     def forget(self, partition: Partition) -> None:
         """Start nothing more of a partition: it is being given up."""
         case = self.cases.pop(partition, None)
-        partition.holds.discard(HoldReason.CRASH_SUSPECTS)
+        partition.set_hold(HoldReason.CRASH_SUSPECTS, held=False)
         if case is not None:
             case.suspicion.settled = True
             if self._alone is case:
@@ -207,7 +205,7 @@ class Suspects:
         if candidate.failed is not None:
             return self._dispatcher.again([candidate.failed], now)
         return self._dispatcher.alone(
-            candidate.partition, candidate.message, candidate.seq, candidate.lanes, now
+            candidate.partition, candidate.message, candidate.seq, candidate.hold, now
         )
 
     def _look(self, case: Case, now: float) -> None:
@@ -233,11 +231,11 @@ class Suspects:
             return
         ordering = case.partition.ordering.plain
         while (taken := ordering.take(1)) is not None:
-            run, lanes = taken
-            candidate = Candidate(case.partition, run.messages[0], run.seqs[0], lanes)
+            run, hold = taken
+            candidate = Candidate(case.partition, run.messages[0], run.seqs[0], hold)
             if not case.is_suspect(candidate.offset):
                 ordering.put_back(run.messages, run.seqs)
-                ordering.release(lanes)
+                hold.release()
                 self._begin_to_end(case, now)
                 return
             times = case.suspicion.crashes.get(candidate.offset, 0)
@@ -249,6 +247,7 @@ class Suspects:
             self._settling.crashed(
                 case.partition, candidate.message, candidate.seq, failure, times, now
             )
+            hold.release()
             if self._rules.when_spent == "stop":
                 # Somebody is asked to mend it: whoever starts the worker again wants it called.
                 del case.suspicion.crashes[candidate.offset]

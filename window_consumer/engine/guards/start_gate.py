@@ -26,10 +26,8 @@ from window_consumer.engine.retry.output import Producing
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.queue import Failures
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import Lane
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.unreadable import (
     needs_no_slot,
     pass_by,
@@ -102,12 +100,14 @@ class Departures:
 
         What holds back a single partition is in its ``holds``.
         """
-        reasons = {
-            WorkerHold.BREAKER: not self._breaker.lets_start,
-            WorkerHold.SUSPECT_ALONE: self._suspects.holds_the_worker(now),
-            WorkerHold.UNACKED_RESULTS: self._producing.holds_back,
-        }
-        return [reason for reason, applies in reasons.items() if applies]
+        reasons = []
+        if not self._breaker.lets_start:
+            reasons.append(WorkerHold.BREAKER)
+        if self._suspects.holds_the_worker(now):
+            reasons.append(WorkerHold.SUSPECT_ALONE)
+        if self._producing.holds_back:
+            reasons.append(WorkerHold.UNACKED_RESULTS)
+        return reasons
 
     def obey(self, news: BreakerNews, now: float) -> None:
         """Do what follows from the breaker's new state."""

@@ -25,8 +25,8 @@ from window_consumer.engine.retry.policy import (
     Spent,
     WhenSpent,
 )
+from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.scheduling.rate_limit import Rates
-from window_consumer.engine.scheduling.slices import Lane
 from window_consumer.model.errors import (
     NotCalled,
     ProcessDiedError,

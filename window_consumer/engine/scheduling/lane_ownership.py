@@ -182,12 +182,12 @@ class Homes:
         return home.partition < self._sizes.get(home.topic, 0)
 
     def _leave_home(self, partition: Partition, now: float) -> None:
-        partition.holds.add(HoldReason.NOT_OWNER)
+        partition.set_hold(HoldReason.NOT_OWNER, held=True)
         self._away[partition] = now
         hold_back(partition, self._dispatcher, self._settling, now)
 
     def _come_home(self, partition: Partition, now: float) -> None:
-        partition.holds.discard(HoldReason.NOT_OWNER)
+        partition.set_hold(HoldReason.NOT_OWNER, held=False)
         del self._away[partition]
         call_held(partition, self._failures)
         self._settling.go_on(partition, now)

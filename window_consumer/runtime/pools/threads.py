@@ -15,11 +15,8 @@ from window_consumer.engine.guards.stalls import (
     Ending,
     Stalled,
 )
-from window_consumer.engine.scheduling.slices import (
-    LaneOf,
-    Slice,
-    Work,
-)
+from window_consumer.engine.scheduling.lanes import LaneOf
+from window_consumer.engine.scheduling.slices import Slice, Work
 from window_consumer.model.errors import Skip
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import (

@@ -27,10 +27,8 @@ from typing import Any, Final, NamedTuple
 
 from attrs import frozen
 
-from window_consumer.engine.scheduling.slices import (
-    Deviations,
-    LaneOf,
-)
+from window_consumer.engine.scheduling.lanes import LaneOf
+from window_consumer.engine.scheduling.slices import Deviations
 from window_consumer.model.errors import (
     UsageError,
     WindowConsumerError,
