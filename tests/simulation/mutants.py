@@ -13,7 +13,7 @@ from window_consumer.engine.decisions import (
     EngineRules,
 )
 from window_consumer.engine.engine import Engine
-from window_consumer.engine.guards.backpressure import Filling
+from window_consumer.engine.guards.backpressure import PartitionLoad
 from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.offsets import DeliveredOffsets
 from window_consumer.engine.partition import Partition
@@ -206,7 +206,7 @@ class TakesInWhateverComes(Engine):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
 
-        def allows(partition: Filling, partitions: int) -> bool:
+        def allows(partition: PartitionLoad, partitions: int) -> bool:
             return bool(partition) or bool(partitions)
 
         self.budget.allows = allows  # type: ignore[method-assign] # a planted bug

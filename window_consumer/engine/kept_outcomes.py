@@ -45,7 +45,7 @@ class Kept:
         return tuple(range(*each) for each in without(self.finished, ((0, next_offset),)))
 
 
-class Losing(Protocol):
+class LostPartition(Protocol):
     """A partition that is lost: what is remembered of it, and where it is noted."""
 
     name: TopicPartition
@@ -68,7 +68,7 @@ class KeptOutcomes:
         """False keeps nothing: what no commit covers runs again."""
         self._kept: dict[TopicPartition, Kept] = {}
 
-    def keep(self, partition: Losing, now: float) -> None:
+    def keep(self, partition: LostPartition, now: float) -> None:
         """Remember a partition that is lost, before it is given up."""
         commits = partition.commit.perhaps_committed
         # Without an id nobody could tell a topic that was made anew.

@@ -34,7 +34,7 @@ RESUME_USED = 0.75
 """... and the budget, where that was the reason, is used no further than this."""
 
 
-class Filling(Protocol):
+class PartitionLoad(Protocol):
     """A partition, as far as it takes room."""
 
     bytes: int
@@ -60,7 +60,7 @@ class Budget:
         """Learn the usual size of a record from a delivered batch: up at once, down slowly."""
         self._usual_size = max(size / records, self._usual_size * _FORGET)
 
-    def allows(self, partition: Filling, partitions: int) -> bool:
+    def allows(self, partition: PartitionLoad, partitions: int) -> bool:
         """Tell whether a partition may take in more.
 
         It may up to its equal share, and beyond it as long as it holds less than what is free.
@@ -84,7 +84,7 @@ class Budget:
         fitting = int(self.limit * BATCH_SHARE / self._usual_size)
         return max(1, min(self._batch_records, fitting))
 
-    def should_pause(self, partition: Filling, partitions: Collection[Filling]) -> bool:
+    def should_pause(self, partition: PartitionLoad, partitions: Collection[PartitionLoad]) -> bool:
         """Tell whether a partition has taken in as much as it may.
 
         Bytes are a reason to pause only while another partition may go on: where none may,
@@ -98,7 +98,9 @@ class Budget:
             self.used > self.limit * (1 + BATCH_SHARE) or self.wanted(partitions)
         )
 
-    def should_resume(self, partition: Filling, partitions: Collection[Filling]) -> bool:
+    def should_resume(
+        self, partition: PartitionLoad, partitions: Collection[PartitionLoad]
+    ) -> bool:
         """Tell whether a paused partition has enough room to go on."""
         if not partition.paused or HoldReason.METADATA_FULL in partition.holds:
             return False
@@ -110,7 +112,7 @@ class Budget:
             or (self.used <= RESUME_USED * self.limit and self.allows(partition, len(partitions)))
         )
 
-    def wanted(self, partitions: Collection[Filling]) -> bool:
+    def wanted(self, partitions: Collection[PartitionLoad]) -> bool:
         """Tell whether any partition could take a record now."""
         count = len(partitions)
         return any(
@@ -120,10 +122,10 @@ class Budget:
             for partition in partitions
         )
 
-    def _most_buffered(self, partition: Filling) -> int:
+    def _most_buffered(self, partition: PartitionLoad) -> int:
         return self._waiting_records if _waits(partition) else self._buffer_records
 
 
-def _waits(partition: Filling) -> bool:
+def _waits(partition: PartitionLoad) -> bool:
     """Tell whether the partition's records have to wait until they are due."""
     return partition.rung.level is not None

@@ -248,6 +248,7 @@ class Suspects:
                 case.partition, candidate.message, candidate.seq, failure, times, now
             )
             hold.release()
+            self._settling.go_on(case.partition, now)  # siblings may wait for its lane
             if self._rules.when_spent == "stop":
                 # Somebody is asked to mend it: whoever starts the worker again wants it called.
                 del case.suspicion.crashes[candidate.offset]

@@ -28,7 +28,7 @@ LaneOf = Callable[[Message], Lane | None]
 """Returns a message's lane; None where it has no order to keep."""
 
 
-class Waiting(Protocol):
+class LaneMember(Protocol):
     """An ordering that shares lanes; its records may wait in line for them."""
 
     @property
@@ -120,23 +120,23 @@ class Lanes:
         """Lanes that no new record may enter: somebody holds them, or was offered them."""
         self.further: dict[Lane, int] = {}
         """How many holds a lane has beyond its first; lanes with one are not here."""
-        self.holds: dict[LaneHold, Waiting] = {}
+        self.holds: dict[LaneHold, LaneMember] = {}
         """All holds, and whose they are."""
-        self.members: list[Waiting] = []
+        self.members: list[LaneMember] = []
         """The orderings of the siblings."""
 
-    def join(self, member: Waiting) -> None:
+    def join(self, member: LaneMember) -> None:
         """Share the lanes with an ordering."""
         self.members.append(member)
 
-    def leave(self, member: Waiting) -> None:
+    def leave(self, member: LaneMember) -> None:
         """Release all holds of an ordering; it must have no lines any more."""
         for hold in [hold for hold, each in self.holds.items() if each is member]:
             hold.release()
         if member in self.members:
             self.members.remove(member)
 
-    def enter(self, member: Waiting, lanes: Collection[Lane]) -> LaneHold:
+    def enter(self, member: LaneMember, lanes: Collection[Lane]) -> LaneHold:
         """Hold lanes that are not busy, or that this ordering was offered and has taken."""
         busy = self.busy
         busy.update(lanes)
@@ -145,7 +145,7 @@ class Lanes:
         self.holds[hold] = member
         return hold
 
-    def acquire(self, member: Waiting, lanes: Iterable[Lane | None]) -> LaneHold:
+    def acquire(self, member: LaneMember, lanes: Iterable[Lane | None]) -> LaneHold:
         """Hold lanes whoever else holds them: each is free when all its holds are released."""
         wanted = [lane for lane in dict.fromkeys(lanes) if lane is not None]
         if not wanted:
@@ -165,7 +165,7 @@ class Lanes:
         contested = self._contested(hold.lanes)
         return [lane for lane in hold.lanes if lane is not None and lane not in contested]
 
-    def free(self, lanes: Collection[Lane], member: Waiting) -> None:
+    def free(self, lanes: Collection[Lane], member: LaneMember) -> None:
         """Let lanes go that a hold of an ordering has given up."""
         self.busy.difference_update(lanes)
         contested = self._contested(lanes)
@@ -185,7 +185,7 @@ class Lanes:
             else:
                 further[lane] -= 1
 
-    def pass_on(self, lane: Lane, member: Waiting) -> None:
+    def pass_on(self, lane: Lane, member: LaneMember) -> None:
         """Offer a lane that nobody holds to who waits for it, else it is free.
 
         The ordering that had it comes last, so that lines take turns.

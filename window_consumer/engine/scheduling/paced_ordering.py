@@ -170,6 +170,7 @@ class Paced(Ordering):
             if self._held.lanes:
                 self._held.merge(hold)
             else:
+                self._held.release()
                 self._held = hold
             lane_of = self.lane_of
             for message, seq in zip(run.messages, run.seqs, strict=True):
