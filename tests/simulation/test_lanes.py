@@ -28,6 +28,8 @@ class Checked(Engine):
             check(lanes)
             if all(self._is_idle(each) for each in (partition, *partition.siblings)):
                 assert not lanes.busy, f"{partition.name} is idle and holds {lanes.busy}"
+                # One for each ordering with a rate, which keeps that of records set aside.
+                assert len(lanes.holds) <= len(lanes.members)
         return decisions
 
     def _is_idle(self, partition: Partition) -> bool:
