@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from benchmarks.micro.messages import messages
+from window_consumer.engine.scheduling.lanes import LaneHold, Lanes
 from window_consumer.engine.scheduling.ordering import (
     ByKey,
     Ordering,
     Unordered,
 )
 from window_consumer.engine.scheduling.record_queue import Run
-from window_consumer.engine.scheduling.slices import Lane
 
 RECORDS = 2_000
 SLICE = 100
@@ -24,16 +23,16 @@ def pass_through(ordering: Ordering, run: Run) -> int:
     """Let all records through, eight slices at a time."""
     ordering.add(run)
     passed = 0
-    out: list[Sequence[Lane]] = []
+    out: list[LaneHold] = []
     while passed < RECORDS:
         taken = ordering.take(SLICE) if len(out) < 8 else None
         if taken is None:
-            ordering.release(out.pop(0))
+            out.pop(0).release()
             continue
         passed += len(taken[0])
         out.append(taken[1])
-    for lanes in out:
-        ordering.release(lanes)
+    for hold in out:
+        hold.release()
     return passed
 
 
@@ -42,10 +41,10 @@ def test_pass_2_000_records_through_lanes(benchmark: Any, keys: int) -> None:
     """Few keys: nearly all wait in line. Many: nearly none does."""
     batch = messages(RECORDS, keys)
     run = Run.of(batch, range(RECORDS))
-    assert benchmark(lambda: pass_through(ByKey(), run)) == RECORDS
+    assert benchmark(lambda: pass_through(ByKey(Lanes()), run)) == RECORDS
 
 
 def test_pass_2_000_records_through_without_lanes(benchmark: Any) -> None:
     """What the lanes are to be compared with."""
     run = Run.of(messages(RECORDS), range(RECORDS))
-    assert benchmark(lambda: pass_through(Unordered(), run)) == RECORDS
+    assert benchmark(lambda: pass_through(Unordered(Lanes()), run)) == RECORDS

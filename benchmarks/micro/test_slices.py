@@ -43,7 +43,7 @@ def test_call_a_handler_that_does_nothing_for_a_slice_of_500(benchmark: Any) -> 
     batch, owner, calls, slot = messages(RECORDS), partition(), caller(nothing), Slot()
 
     def run() -> Slice:
-        slice_ = Slice(owner, batch, range(RECORDS), 0, ())
+        slice_ = Slice(owner, batch, range(RECORDS), 0)
         call_each(slice_, calls, slot)
         return slice_
 
@@ -57,7 +57,7 @@ def test_sort_the_results_of_a_slice_of_500_with_every_tenth_skipped(benchmark: 
         if record.offset % 10 == 0:
             raise Skip
 
-    slice_ = Slice(partition(), messages(RECORDS), range(RECORDS), 0, ())
+    slice_ = Slice(partition(), messages(RECORDS), range(RECORDS), 0)
     call_each(slice_, caller(skip_some), Slot())
     assert len(benchmark(slice_.results).skipped) == RECORDS // 10
 
@@ -67,7 +67,7 @@ def test_take_back_499_records_from_a_slice(benchmark: Any) -> None:
     batch, owner = messages(RECORDS), partition()
 
     def stuck() -> tuple[tuple[Slice], dict[str, Any]]:
-        slice_ = Slice(owner, batch, range(RECORDS), 0, ())
+        slice_ = Slice(owner, batch, range(RECORDS), 0)
         next(slice_.unclaimed)
         return (slice_,), {}
 

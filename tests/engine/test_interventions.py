@@ -61,7 +61,7 @@ def test_a_skipped_record_frees_its_lane_and_is_counted_and_committed() -> None:
     assert heard.left_with == [(0, Outcome.SKIPPED, Reason.MANUAL)]
     counters = driven.engine.counters
     assert (counters.skipped, counters.dead_lettered, counters.processed) == (1, 0, 2)
-    assert not driven.engine.partitions[ORDERS].held_lanes
+    assert not driven.engine.partitions[ORDERS].ordering.lanes.busy
     assert driven.engine.budget.used == 0
     (commit,) = driven.tick(1.0).commit
     assert (commit.next_offset, list(note_of(commit).finished)) == (3, [])

@@ -12,7 +12,7 @@ from window_consumer.engine.scheduling.slices import (
 def a_slice(*offsets: int) -> Slice:
     driven = Driven()
     partition = next(iter(driven.engine.partitions.values()))
-    return Slice(partition, notes(*offsets), range(len(offsets)), 10 * len(offsets), ())
+    return Slice(partition, notes(*offsets), range(len(offsets)), 10 * len(offsets))
 
 
 def test_what_a_slot_has_claimed_follows_from_what_is_left() -> None:

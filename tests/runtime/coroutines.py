@@ -46,7 +46,7 @@ class Coroutines:
     ) -> Slice:
         partition = Driven(ordering=ordering).engine.partitions[ORDERS]
         messages = notes(*offsets, keys=keys)
-        slice_ = Slice(partition, messages, range(len(offsets)), 10 * len(offsets), ())
+        slice_ = Slice(partition, messages, range(len(offsets)), 10 * len(offsets))
         slice_.is_batch = batch
         self.pool.submit(slice_)
         return slice_

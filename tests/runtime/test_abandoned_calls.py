@@ -63,7 +63,7 @@ def pool(hanging: Hanging, completions: SimpleQueue[Any]) -> Iterator[ThreadPool
 
 def a_slice(offset: int) -> Slice:
     driven = Driven()
-    return Slice(driven.engine.partitions[ORDERS], notes(offset), [0], 10, ())
+    return Slice(driven.engine.partitions[ORDERS], notes(offset), [0], 10)
 
 
 def stalled(slice_: Slice, *, abandon: bool) -> Stalled:
@@ -165,7 +165,7 @@ def test_there_are_never_more_slots_than_configured_however_calls_race_with_givi
     abandoned = 0
     slices = [a_slice(2) for _ in range(50)]
     for _ in range(40):
-        batch = [Slice(each.partition, each.messages, [0], 10, ()) for each in slices]
+        batch = [Slice(each.partition, each.messages, [0], 10) for each in slices]
         for slice_ in batch:
             pool.submit(slice_)
         for slice_ in batch:

@@ -346,7 +346,7 @@ def test_a_call_whose_task_is_thrown_away_neither_fails_nor_lets_the_next_begin(
     async def throw_away() -> Slice:
         loop = asyncio.get_running_loop()
         task = CallTask(asyncio.sleep(0), loop=loop)
-        slice_ = Slice(Driven().engine.partitions[ORDERS], notes(0, 1), range(2), 20, ())
+        slice_ = Slice(Driven().engine.partitions[ORDERS], notes(0, 1), range(2), 20)
         called = apart(handler) if is_apart else handler
         calls = call_each(slice_, Caller(called, Faults().failure), task)
         calls.send(None)
@@ -512,7 +512,7 @@ def test_each_record_is_claimed_once_while_others_take_back() -> None:
     with Coroutines(handler) as coroutines:
 
         def deal(part: list[Any], seqs: Any) -> None:
-            slice_ = Slice(partition, part, seqs, 0, ())
+            slice_ = Slice(partition, part, seqs, 0)
             out.append(slice_)
             coroutines.pool.submit(slice_)
 

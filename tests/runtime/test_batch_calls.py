@@ -36,7 +36,7 @@ PATIENCE_S = 30.0
 
 def a_batch(*offsets: int) -> Slice:
     partition = Driven().engine.partitions[ORDERS]
-    slice_ = Slice(partition, notes(*offsets), range(len(offsets)), 10 * len(offsets), ())
+    slice_ = Slice(partition, notes(*offsets), range(len(offsets)), 10 * len(offsets))
     slice_.is_batch = True
     return slice_
 

@@ -42,7 +42,7 @@ def fields(message: Message) -> tuple[Any, ...]:
 
 
 def crossed(messages: Sequence[Message], seqs: Sequence[int]) -> list[Message]:
-    slice_ = Slice(Driven().engine.partitions[ORDERS], list(messages), seqs, 0, ())
+    slice_ = Slice(Driven().engine.partitions[ORDERS], list(messages), seqs, 0)
     cargo = Cargo(*pickle.loads(pickled(packed(1, 0, slice_, messages))))  # noqa: S301 - our own
     found: list[Message] = []
     for row in unpacked(cargo):

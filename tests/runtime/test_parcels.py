@@ -34,7 +34,7 @@ def berth() -> Iterator[Berth]:
 
 def slice_of(driven: Driven | None = None) -> Slice:
     driven = driven or Driven()
-    return Slice(driven.engine.partitions[ORDERS], notes(0, 1, 2), range(3), 30, ())
+    return Slice(driven.engine.partitions[ORDERS], notes(0, 1, 2), range(3), 30)
 
 
 def batch_in(berth: Berth) -> BatchParcel:

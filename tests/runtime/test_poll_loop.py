@@ -11,6 +11,7 @@ from window_consumer.engine.decisions import (
     EngineRules,
 )
 from window_consumer.engine.engine import Engine
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.retry_topics import (
     Level,
     Rung,
@@ -165,7 +166,7 @@ def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
     rungs = {LEVEL.topic: Rung("orders", Level("1s", 1.0), is_copy=True)}
     engine = Engine(EngineRules(slots=1, ordering="key"), lambda: 0.0, rungs)
     engine.on_assigned([Assigned(copies, 0, committed=(0, ""))], clock.now())
-    assert engine.partitions[copies].away
+    assert HoldReason.NOT_OWNER in engine.partitions[copies].holds
     nothing: Any = LateSource(clock, [])
     completions: SimpleQueue[Any] = SimpleQueue()
     parts = Parts(
@@ -184,7 +185,7 @@ def test_news_of_topics_tell_the_engine_which_partitions_there_are() -> None:
     loop = PollLoop("w", parts, LoopRules(topics=("orders", LEVEL.topic)))
     completions.put(TopicNews({"orders": TopicFacts(3, None), LEVEL.topic: TopicFacts(4, None)}))
     loop._take_completions(0.0)
-    assert not engine.partitions[copies].away
+    assert HoldReason.NOT_OWNER not in engine.partitions[copies].holds
 
 
 class FewSlots:

@@ -66,7 +66,7 @@ def submit(pool: ProcessPool) -> Submit:
 
     def submit(*values: str) -> Slice:
         messages: list[Any] = [Note(n, value=text.encode()) for n, text in enumerate(values)]
-        slice_ = Slice(partition, messages, range(len(values)), 10, ())
+        slice_ = Slice(partition, messages, range(len(values)), 10)
         slice_.is_batch = True
         pool.submit(slice_)
         return slice_

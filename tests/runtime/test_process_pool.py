@@ -83,7 +83,7 @@ class Pool:
             Note(offset, key, value=value.encode())
             for offset, key, value in zip(offsets, keys, values, strict=True)
         ]
-        slice_ = Slice(self.partition, messages, offsets, 10, ())
+        slice_ = Slice(self.partition, messages, offsets, 10)
         self.pool.submit(slice_)
         return slice_
 
@@ -139,7 +139,7 @@ def test_a_handler_sees_all_of_its_record_and_what_it_returns_comes_back(pools: 
     pool = pools(1, "tell")
     pool.partition.rung = Rung("orders", None, is_copy=True)
     note = Note(7, b"k", value=b"v", headers=[("h", b"1"), ("h", None)], topic="t", partition=3)
-    pool.pool.submit(Slice(pool.partition, [note], [0], 1, (), attempt=2))
+    pool.pool.submit(Slice(pool.partition, [note], [0], 1, attempt=2))
     (returned,) = pool.back().deviate().returned
     assert returned.messages == (note,)
     (result,) = returned.results
@@ -587,7 +587,7 @@ class Dealing:
 
     def submit(self, messages: list[Any]) -> None:
         if messages:
-            slice_ = Slice(self.pool.partition, messages, offsets(messages), 0, ())
+            slice_ = Slice(self.pool.partition, messages, offsets(messages), 0)
             self.out[slice_] = None
             self.pool.pool.submit(slice_)
 
@@ -655,7 +655,7 @@ class Uncrossable(Note):
 def test_a_feeder_that_dies_stops_the_worker_and_names_the_record(pools: MakePool) -> None:
     pool = pools(1)
     messages: list[Any] = [Uncrossable(5, None, value=b"")]
-    pool.pool.submit(Slice(pool.partition, messages, [0], 10, ()))
+    pool.pool.submit(Slice(pool.partition, messages, [0], 10))
     error = pool.completions.get(timeout=PATIENCE_S)
     assert isinstance(error, WorkerStoppedError)
     assert "wc-work-slot-0-feeder" in str(error)

@@ -61,7 +61,7 @@ def test_many_partitions_whose_copies_wait_make_one_line(
 def test_of_keys_only_what_may_be_told_stands_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("window_consumer")
     reports = Reports("charge", logger, lambda: 0.0, lambda topic, _: f"{topic}'s")
-    slice_ = Slice(Driven().engine.partitions[ORDERS], notes(1), range(1), 10, ())
+    slice_ = Slice(Driven().engine.partitions[ORDERS], notes(1), range(1), 10)
     call = Stalled(slice_, ORDERS, 1, b"anna", 1, 31.0, abandon=False)
     reports.stalled(call, failure(), "cancelled")
     reports.outlived([Outlived(ORDERS, 5, b"anna")])
@@ -182,7 +182,7 @@ def test_a_call_that_is_ended_is_told_with_how(
     then: str,
     interrupted: str,
 ) -> None:
-    slice_ = Slice(Driven().engine.partitions[ORDERS], notes(1), range(1), 10, ())
+    slice_ = Slice(Driven().engine.partitions[ORDERS], notes(1), range(1), 10)
     call = Stalled(slice_, ORDERS, 1, b"k", 1, 31.0, abandon=False, end=True)
     reports.stalled(call, evolve(failure(), handler="refund"), ending)
     reports.interrupted([(ORDERS, 1), (ORDERS, 2)], 0, "revoke_timeout is over", ending)

@@ -35,7 +35,7 @@ from window_consumer.runtime.pools.threads import ThreadPool
 def a_slice(count: int, *, ordering: str = "unordered", keys: Any = None) -> Slice:
     driven = Driven(ordering=ordering)
     partition = driven.engine.partitions[ORDERS]
-    return Slice(partition, notes(*range(count), keys=keys), range(count), 10 * count, ())
+    return Slice(partition, notes(*range(count), keys=keys), range(count), 10 * count)
 
 
 def run(slice_: Slice, handler: Handler) -> None:
@@ -257,7 +257,7 @@ def test_each_record_is_claimed_once_while_others_take_back() -> None:
     accounted: list[int] = []
 
     def deal(part: list[Any], seqs: Any) -> None:
-        slice_ = Slice(partition, part, seqs, 0, ())
+        slice_ = Slice(partition, part, seqs, 0)
         out.append(slice_)
         pool.submit(slice_)
 
@@ -296,7 +296,7 @@ def test_what_a_slot_has_claimed_is_a_prefix_also_while_it_runs() -> None:
     partition = Driven().engine.partitions[ORDERS]
     for _ in range(300):
         begun.clear()
-        slice_ = Slice(partition, notes(*range(50)), range(50), 0, ())
+        slice_ = Slice(partition, notes(*range(50)), range(50), 0)
         pool.submit(slice_)
         while not slice_.claimed():
             pass

@@ -16,10 +16,8 @@ from window_consumer.engine.scheduling.batching import (
     BatchDispatcher,
     Gathering,
 )
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import Lane
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure
 
 
@@ -44,9 +42,7 @@ class OwnsOnlyTheFirstLane(_Engine):
         def _send(self, slice_: Slice, now: float) -> None:
             super()._send(slice_, now)
             if slice_.call.attempt == 1:
-                slice_.partition.ordering.release(
-                    set(slice_.lanes[1:]) - {slice_.lanes[0]} if slice_.lanes else ()
-                )
+                slice_.hold.keep(list(slice_.hold.lanes)[:1])
 
 
 class LeavesLinesAsTheyStand(_Engine):
@@ -55,7 +51,7 @@ class LeavesLinesAsTheyStand(_Engine):
     class dispatcher_type(BatchDispatcher):  # noqa: N801 - takes the place of an attribute
         @staticmethod
         def _made_of(batch: Gathering, partition: Partition) -> Slice:
-            return Slice(partition, batch.messages, batch.seqs, batch.bytes, batch.lanes)
+            return Slice(partition, batch.messages, batch.seqs, batch.bytes, batch.hold)
 
 
 class WaitsUntilItIsFull(_Engine):
@@ -73,7 +69,7 @@ class LosesWhatItHasGathered(_Engine):
         def break_up(self, partition: Partition) -> None:
             batch = self._gathered.pop(partition, None)
             if batch is not None:
-                partition.ordering.release(batch.lanes)
+                batch.hold.release()
 
 
 class _Apart(Together):
@@ -137,6 +133,5 @@ class FreesTheLanesOfABatchThatHangs(_Engine):
 
     class settling_type(Settling):  # noqa: N801 - takes the place of an attribute
         def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
-            lanes, slice_.lanes = slice_.lanes, ()
+            slice_.hold.release()
             super()._abandon_batch(slice_, failure, now)
-            slice_.partition.ordering.release(lanes)

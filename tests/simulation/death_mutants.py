@@ -69,9 +69,7 @@ class ForgetsTheSecondHalf(_Engine):
         def part(self, slice_: Slice) -> None:
             super().part(slice_)
             waiting = self._waiting[slice_.partition]
-            lost = waiting.pop(1)
-            for lane in lost.lanes if lost.attempt == 1 else ():
-                slice_.partition.free_lane(lane)
+            waiting.pop(1).hold.release()
 
 
 class StartsBothHalvesOfALane(_Engine):
@@ -81,7 +79,7 @@ class StartsBothHalvesOfALane(_Engine):
         def part(self, slice_: Slice) -> None:
             super().part(slice_)
             self._waiting[slice_.partition] = [
-                Half(half.partition, half.messages, half.seqs, half.lanes, half.attempt)
+                Half(half.partition, half.messages, half.seqs, half.hold, half.attempt)
                 for half in self._waiting[slice_.partition]
             ]
 
@@ -92,18 +90,17 @@ class FreesTheLanesOfHalves(_Engine):
     class halves_type(Halves):  # noqa: N801 - takes the place of an attribute
         def part(self, slice_: Slice) -> None:
             super().part(slice_)
-            if slice_.call.attempt == 1:
-                slice_.partition.ordering.release(set(slice_.lanes))
+            for half in self._waiting[slice_.partition]:
+                half.hold.release()
 
 
 class ForgetsHalvesThatArePutBack(_Engine):
     """What waits in halves is lost when nothing may start for a while."""
 
     class halves_type(Halves):  # noqa: N801 - takes the place of an attribute
-        def dissolve(self, partition: Partition, _busy: Any) -> None:
+        def dissolve(self, partition: Partition) -> None:
             for half in self._waiting.pop(partition, ()):
-                for lane in half.lanes if half.attempt == 1 else ():
-                    partition.free_lane(lane)
+                half.hold.release()
 
 
 class ForgetsWhatWasNotBegun(_Engine):

@@ -8,6 +8,7 @@ from window_consumer.audit.consumer import ConsumerAudit
 from window_consumer.engine.kept_outcomes import (
     Kept,
     KeptOutcomes,
+    LostPartition,
 )
 from window_consumer.engine.partition import Partition
 from window_consumer.model.protocols import Committed
@@ -23,7 +24,8 @@ class KeepsWhateverIsCommitted(KeptOutcomes):
 class KeepsWhatHadNotFinished(KeptOutcomes):
     """All that was delivered counts as finished."""
 
-    def keep(self, partition: Partition, now: float) -> None:
+    def keep(self, partition: LostPartition, now: float) -> None:
+        assert isinstance(partition, Partition)
         super().keep(partition, now)
         kept = self._kept.get(partition.name)
         if kept is not None:

@@ -13,6 +13,7 @@ from window_consumer.engine.decisions import (
     EngineRules,
 )
 from window_consumer.engine.engine import Engine
+from window_consumer.engine.guards.backpressure import PartitionLoad
 from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.offsets import DeliveredOffsets
 from window_consumer.engine.partition import Partition
@@ -21,13 +22,11 @@ from window_consumer.engine.retry.policy import (
     Jitter,
 )
 from window_consumer.engine.retry.retry_topics import Rung
-from window_consumer.engine.scheduling.ordering import ByKey
+from window_consumer.engine.scheduling.lanes import Lanes
+from window_consumer.engine.scheduling.ordering import ByKey, Taken
 from window_consumer.engine.scheduling.rate_limit import Bucket
 from window_consumer.engine.scheduling.record_queue import Run
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import PublishFailedError
 from window_consumer.model.fault import Failure
 from window_consumer.model.outcome import Outcome
@@ -74,8 +73,8 @@ class ForgetsTheEpoch(Engine):
 
 
 class _NobodyIsBusy(ByKey):
-    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
-        self.busy.clear()
+    def take(self, count: int) -> Taken | None:
+        self.lanes.busy.clear()
         return super().take(count)
 
 
@@ -87,7 +86,7 @@ class StartsTwoOfOneLane(Engine):
         super().on_assigned(assignments, now)
         for each in assignments:
             if self.rules.ordering == "key":
-                self.partitions[each.name].ordering = _NobodyIsBusy()
+                self.partitions[each.name].ordering = _NobodyIsBusy(Lanes())
 
 
 class _WithoutHoles(DeliveredOffsets):
@@ -164,7 +163,7 @@ class _ReturnsAtTheEnd(ByKey):
     def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
         for message, seq in zip(messages, seqs, strict=True):
             self._queue.append(Run.of([message], [seq]))
-            self.busy.discard(message.key())
+            self.lanes.busy.discard(message.key())
 
 
 class PutsRecordsBackAtTheEnd(Engine):
@@ -175,7 +174,7 @@ class PutsRecordsBackAtTheEnd(Engine):
         super().on_assigned(assignments, now)
         for each in assignments:
             if self.rules.ordering == "key":
-                self.partitions[each.name].ordering = _ReturnsAtTheEnd()
+                self.partitions[each.name].ordering = _ReturnsAtTheEnd(Lanes())
 
 
 class FreesTheLaneOfAFailedRecord(Engine):
@@ -184,7 +183,8 @@ class FreesTheLaneOfAFailedRecord(Engine):
     def on_completion(self, slice_: Slice, now: float) -> None:
         super().on_completion(slice_, now)
         if slice_.partition.owned:
-            slice_.partition.ordering.release(slice_.lanes)
+            for failed in slice_.partition.failed.values():
+                failed.hold.release()
 
 
 class ForgetsWhatWasFinishedBefore(Engine):
@@ -206,7 +206,7 @@ class TakesInWhateverComes(Engine):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
 
-        def allows(partition: Partition, partitions: int) -> bool:
+        def allows(partition: PartitionLoad, partitions: int) -> bool:
             return bool(partition) or bool(partitions)
 
         self.budget.allows = allows  # type: ignore[method-assign] # a planted bug
@@ -243,15 +243,11 @@ class LosesTheWaySoFar(Engine):
         super().__init__(rules, jitter, first)
 
 
-class _WithoutSiblings(Partition):
-    def join(self, _siblings: Sequence[Partition]) -> None:
-        """Nobody is told."""
-
-
 class KeepsLanesOfCopiesApart(Engine):
     """A copy does not wait for a record of its lane, nor the other way round."""
 
-    partition_type = _WithoutSiblings
+    def _lanes_of(self, _siblings: Sequence[Partition]) -> Lanes:
+        return Lanes()
 
 
 class StartsBeforeTheNameIsAcked(Engine):
@@ -335,10 +331,8 @@ class FreesTheLaneOfAnAbandonedCall(Engine):
 
     def on_looked_at(self, stalled: Stalled, failure: Failure | None, now: float) -> None:
         super().on_looked_at(stalled, failure, now)
-        slice_ = stalled.slice_
-        if slice_ in self.dispatcher.abandoned:
-            lanes, slice_.lanes = slice_.lanes, ()
-            slice_.partition.ordering.release(lanes, slice_.partition.held_lanes)
+        if stalled.slice_ in self.dispatcher.abandoned:
+            stalled.slice_.hold.release()
 
 
 class FreesTheLaneOfACallThatIsEnding(Engine):
@@ -348,7 +342,7 @@ class FreesTheLaneOfACallThatIsEnding(Engine):
         super().on_looked_at(stalled, failure, now)
         partition = stalled.slice_.partition
         if stalled.end and failure is not None and partition.owned:
-            partition.ordering.release(stalled.slice_.lanes)
+            stalled.slice_.hold.release()
             self.dispatcher.wake(partition)
 
 

@@ -31,8 +31,7 @@ class FinishesBeforeTheAcks(Engine):
             for seq in production.seqs:
                 if seq in production.partition.failed:
                     production.partition.forget_failure(seq)
-            lanes = [lane for lane in production.lanes if lane is not None]
-            production.partition.ordering.release(lanes, production.partition.held_lanes)
+            production.hold.release()
             self.settling.go_on(production.partition, now)
 
 
@@ -73,8 +72,7 @@ class FreesTheLaneWhileResultsAreOut(Engine):
     def on_tick(self, now: float) -> Decisions:
         decisions = super().on_tick(now)
         for production in decisions.produce:
-            lanes = [lane for lane in production.lanes if lane is not None]
-            production.partition.ordering.release(lanes)
+            production.hold.release()
             self.dispatcher.wake(production.partition)
         return decisions
 

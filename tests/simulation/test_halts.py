@@ -14,6 +14,7 @@ from window_consumer.engine.decisions import Decisions
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.manual_pause import Halts
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.simulator import schedule
 from window_consumer.simulator.schedule import (
     Action,
@@ -52,7 +53,8 @@ class Watched(Engine):
     def on_tick(self, now: float) -> Decisions:
         decisions = super().on_tick(now)
         for slice_ in decisions.dispatch:
-            assert not slice_.partition.halted, f"{slice_.partition.name} is paused and starts"
+            is_paused = HoldReason.MANUAL in slice_.partition.holds
+            assert not is_paused, f"{slice_.partition.name} is paused and starts"
         return decisions
 
 
@@ -73,7 +75,7 @@ class ForgetsWhoWaited(Engine):
 
 class _ByNameOnly(Halts):
     def assigned(self, partition: Partition) -> None:
-        partition.halted = False
+        partition.set_hold(HoldReason.MANUAL, held=False)
 
 
 class StartsWhatComesNew(Watched):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.copy_mutants import grows_at_each_hop as bug
-from tests.simulation.planted import Planted, drawn, first_violation
+from tests.simulation.planted import Planted, first_violation
+from window_consumer.simulator.schedule import draw as drawn
 from window_consumer.simulator.system_under_test import Subject
 
 NAME = bug.__name__

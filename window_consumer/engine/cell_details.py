@@ -10,6 +10,7 @@ from attrs import frozen
 
 from window_consumer.engine.engine import Engine
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.window import (
@@ -230,7 +231,7 @@ def _state(partition: Partition, failed: FailedRecord | None, slice_: Slice | No
         return "running"
     if failed is not None and failed.reason is not None:
         return "waits for the ack of its copy"
-    if partition.halted:
+    if HoldReason.MANUAL in partition.holds:
         return "paused by hand"
     return "waiting" if failed is None else "waits for its next call"
 

@@ -68,6 +68,7 @@ from window_consumer.engine.housekeeping import Housekeeping, HoverWatch
 from window_consumer.engine.latency_histogram import Durations
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Settling
 from window_consumer.engine.retry.output import (
     Producing,
@@ -96,6 +97,7 @@ from window_consumer.engine.scheduling.dispatcher import (
 )
 from window_consumer.engine.scheduling.fetch_demand import InTurn
 from window_consumer.engine.scheduling.lane_ownership import Homes
+from window_consumer.engine.scheduling.lanes import Lanes
 from window_consumer.engine.scheduling.ordering import (
     ByKey,
     ByPartition,
@@ -249,24 +251,25 @@ class Engine:
                 commit.acknowledge_start(*assigned.committed)
             says_all = assigned.opened and assigned.kept is None
             commit.changed = not (assigned.committed and says_all)
+            rung = self._rungs.get(assigned.name.topic) or Rung(assigned.name.topic)
+            siblings = self._siblings(assigned.name, rung)
             partition = self.partition_type(
                 assigned.name,
                 self._epochs,
                 Window(assigned.next_offset, rules.window_cells, rules.cell_records),
-                self._ordering(),
+                self._ordering(self._lanes_of(siblings)),
                 commit,
                 self.budget,
-                self._rungs.get(assigned.name.topic) or Rung(assigned.name.topic),
+                rung,
                 assigned.finished,
             )
             if isinstance(partition.ordering, Paced):
                 partition.ordering.belongs_to(partition)
             partition.recalled = assigned.kept
-            partition.closing = self.stopping
+            if self.stopping:
+                partition.revoke()
             self.halts.assigned(partition)
-            partition.join(
-                [each for each in self.partitions.values() if _same_lanes(each, partition)]
-            )
+            partition.join(siblings)
             self.partitions[assigned.name] = partition
             self.homes.assigned(partition, assigned.partitions)
             if self.observer is not None:
@@ -301,7 +304,7 @@ class Engine:
         messages = batch.messages
         count = len(messages)
         self.counters.delivered += count
-        if partition is None or partition.closing:
+        if partition is None or not partition.is_active:
             self.counters.stale += count
             if partition is not None:
                 partition.refused_records = True
@@ -440,9 +443,10 @@ class Engine:
         self.departures.in_a_hurry = True
         for name in names:
             partition = self.partitions.get(name)
-            if partition is not None and not partition.closing:
-                partition.closing = True
-                partition.is_tried = partition.has_started and partition.case is None
+            if partition is not None and partition.is_active:
+                partition.revoke()
+                has_suspects = HoldReason.CRASH_SUSPECTS in partition.holds
+                partition.is_tried = partition.has_started and not has_suspects
                 self.suspects.forget(partition)
                 for slice_ in self.dispatcher.slices_of(partition):
                     self.settling.take_back(slice_, now)
@@ -532,7 +536,7 @@ class Engine:
                 Outlived(partition.name, message.offset(), message.key())
                 for message in (begun if slice_.is_batch else begun[-SUSPECTS:])
             )
-            if not partition.closing:
+            if partition.is_active:
                 self.settling.take_back(slice_, now)
         return suspects
 
@@ -649,7 +653,7 @@ class Engine:
         """Decide what to do now; cheap enough to be called after every batch."""
         if self.rates is not None:
             for partition in self.rates.look(now):
-                if partition.owned and not partition.closing:
+                if partition.is_active:
                     self.dispatcher.wake(partition)
         decisions = Decisions(failed=self.settling.take_news(), passed_over=self._passed_over)
         self._passed_over = []
@@ -707,8 +711,20 @@ class Engine:
         if self.rates is not None:
             self.rates.now = now
 
-    def _ordering(self) -> Ordering:
-        ordering = _ORDERINGS[self.rules.ordering]()
+    def _siblings(self, name: TopicPartition, rung: Rung) -> list[Partition]:
+        """Return the partitions whose records may have their lanes in common with those of one."""
+        return [
+            each
+            for each in self.partitions.values()
+            if each.rung.source == rung.source and each.name.partition == name.partition
+        ]
+
+    def _lanes_of(self, siblings: Sequence[Partition]) -> Lanes:
+        """Return the lanes of siblings; new ones for the first of them."""
+        return siblings[0].ordering.lanes if siblings else Lanes()
+
+    def _ordering(self, lanes: Lanes) -> Ordering:
+        ordering = _ORDERINGS[self.rules.ordering](lanes)
         return ordering if self.rates is None else Paced(ordering, self.rates)
 
     def slots_can_rest(self) -> None:
@@ -734,8 +750,3 @@ class Engine:
             self.counters.limit_changes[news.cause] += 1
         self.dispatcher.slots = limiter.limit
         return news
-
-
-def _same_lanes(one: Partition, other: Partition) -> bool:
-    """Tell whether a record of one may have its lane in common with a record of the other."""
-    return one.rung.source == other.rung.source and one.name.partition == other.name.partition

@@ -9,6 +9,7 @@ from window_consumer.engine.decisions import Decisions, Hovering
 from window_consumer.engine.guards.backpressure import Budget
 from window_consumer.engine.observer import Observer
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Settling
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
@@ -94,7 +95,7 @@ class Housekeeping:
             return
         self.next_due = float("inf")
         for partition in self._partitions.values():
-            if partition.buffered and not partition.closing:
+            if partition.buffered and partition.is_active:
                 self._refill(partition, now)
 
     def look(self, decisions: Decisions, now: float, *, may_commit: bool) -> None:
@@ -103,10 +104,10 @@ class Housekeeping:
             return
         self._due_at = now + HOUSEKEEPING_S
         for partition in self._partitions.values():
-            if not partition.closing:
+            if partition.is_active:
                 self._look_at(partition, decisions, now, may_commit=may_commit)
             hovering = self._hover_watch.look(partition, now)
-            if hovering is not None and not partition.held_back:
+            if hovering is not None and not partition.is_suspended:
                 decisions.hovering.append(hovering)
 
     def _look_at(
@@ -148,6 +149,7 @@ class Housekeeping:
             if each.stop > next_offset
         )
         commit = partition.commit.make(next_offset, beyond, now, self._metadata_bytes, clean=clean)
+        partition.set_hold(HoldReason.METADATA_FULL, held=partition.commit.tight)
         if commit is not None and self.observer is not None:
             self.observer.committing(partition, commit, now)
         return commit

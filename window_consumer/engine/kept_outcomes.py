@@ -10,9 +10,13 @@ called a handler meanwhile (decision 35).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Protocol
+
 from attrs import frozen
 
-from window_consumer.engine.partition import Partition
+from window_consumer.engine.commits import CommitState
+from window_consumer.engine.window import Window
 from window_consumer.model.offset_ranges import (
     Ranges,
     united,
@@ -41,6 +45,18 @@ class Kept:
         return tuple(range(*each) for each in without(self.finished, ((0, next_offset),)))
 
 
+class LostPartition(Protocol):
+    """A partition that is lost: what is remembered of it, and where it is noted."""
+
+    name: TopicPartition
+    commit: CommitState
+    window: Window
+    kept: Kept | None
+
+    def finished_ranges(self) -> Iterator[range]:
+        """Yield what is finished beyond the window's next offset."""
+
+
 class KeptOutcomes:
     """Remembers lost partitions until they come back, for five minutes. Owner: poll thread.
 
@@ -52,7 +68,7 @@ class KeptOutcomes:
         """False keeps nothing: what no commit covers runs again."""
         self._kept: dict[TopicPartition, Kept] = {}
 
-    def keep(self, partition: Partition, now: float) -> None:
+    def keep(self, partition: LostPartition, now: float) -> None:
         """Remember a partition that is lost, before it is given up."""
         commits = partition.commit.perhaps_committed
         # Without an id nobody could tell a topic that was made anew.

@@ -15,11 +15,17 @@ from window_consumer.engine.offsets import (
     is_contiguous,
     runs_of,
 )
+from window_consumer.engine.partition_state import (
+    STOPS_EVERYTHING,
+    STOPS_INTAKE,
+    STOPS_STARTS,
+    HoldReason,
+    PartitionState,
+)
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.retry_topics import Rung
 from window_consumer.engine.scheduling.ordering import Ordering
 from window_consumer.engine.scheduling.record_queue import Run
-from window_consumer.engine.scheduling.slices import Lane
 from window_consumer.engine.window import Window
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import (
@@ -28,7 +34,6 @@ from window_consumer.model.record import (
 )
 
 if TYPE_CHECKING:
-    from window_consumer.engine.guards.crash_suspects import Case
     from window_consumer.engine.kept_outcomes import Kept
 
 FindStrays = Callable[["Partition", Run], Collection[int]]
@@ -85,34 +90,31 @@ class Partition:
         self.buffered = 0
         self.failed: dict[int, FailedRecord] = {}
         """By sequence number: who failed and has no final outcome."""
-        self.held_lanes: set[Lane] = set()
-        """The lanes of those, and of records whose results are not acked: nothing else of them may
-        start."""
-        self._held_once_more: dict[Lane, int] = {}
-        """How many further records of a lane there are: of a batch, or after a call that was given
-        up."""
         self.slices = 0
         """Slices that are out."""
         self.publishing = 0
         """Copies that are not acked, and calls whose results are not."""
         self.dispatched_at = float("-inf")
+        self.state = PartitionState.ACTIVE
+        self.holds: frozenset[HoldReason] = frozenset()
+        """Why it is held back; normally there is no reason."""
+        # What follows from state and holds is asked for each slice: computed when they change.
+        self.is_active = True
+        """It takes records in and starts them, unless something holds it back."""
+        self.owned = True
+        """It was not given up: results for it count."""
+        self.may_start = True
+        """No reason keeps its records from starting by themselves."""
+        self.may_take_in = True
+        """No reason keeps delivered records in the buffer."""
         self.paused = False
-        self.closing = False
-        """Nothing new starts: the partition is about to be given up."""
+        """The client fetches nothing for it, see ``backpressure``."""
         self.refused_records = False
-        """Some came in while closing and were left out: the client's position is beyond them."""
+        """Some came in while it was being revoked: the client's position is beyond them."""
         self.is_tried = False
         """When it was to be given up something had started, and all suspects had passed."""
-        self.owned = True
-        """False once it was given up: whatever still comes in for it is ignored."""
-        self.away = False
-        """Its copies' lanes belong to another member: it starts nothing, see ``lane_ownership``."""
-        self.halted = False
-        """It is paused by hand: it starts nothing, see ``manual_pause``."""
-        self.held_calls: list[FailedRecord] = []
+        self.held_calls: deque[FailedRecord] = deque()
         """Whose next call was due while it was held back."""
-        self.case: Case | None = None
-        """Set while it starts nothing by itself: it has suspects."""
         self.unreadable: set[int] = set()
         """Offsets of records that have not left yet and whose headers are lost."""
         self._finished_before = deque(finished_before)
@@ -123,9 +125,26 @@ class Partition:
         return bool(self.slices or self.publishing)
 
     @property
-    def held_back(self) -> bool:
-        """It starts nothing, whatever it has: it is away, or paused by hand."""
-        return self.away or self.halted
+    def is_suspended(self) -> bool:
+        """It starts nothing at all, suspects included."""
+        return not self.holds.isdisjoint(STOPS_EVERYTHING)
+
+    def set_hold(self, reason: HoldReason, *, held: bool) -> None:
+        """Let a reason hold it back, or no more."""
+        if held == (reason in self.holds):
+            return
+        self.holds ^= {reason}
+        self.may_start = self.holds.isdisjoint(STOPS_STARTS)
+        self.may_take_in = self.holds.isdisjoint(STOPS_INTAKE)
+
+    def revoke(self) -> None:
+        """Take nothing in and start nothing any more: it is about to be given up."""
+        self._enter(PartitionState.REVOKING)
+
+    def _enter(self, state: PartitionState) -> None:
+        self.state = self.state.to(state)
+        self.is_active = state is PartitionState.ACTIVE
+        self.owned = self.is_active or state is PartitionState.REVOKING
 
     @property
     def idle(self) -> bool:
@@ -170,8 +189,7 @@ class Partition:
 
         The others wait in the buffer. Returns how many an earlier assignment had finished.
         """
-        held = self.buffered or self.commit.tight or self.away
-        if len(messages) <= self.window.room and not held:
+        if len(messages) <= self.window.room and not self.buffered and self.may_take_in:
             return self._admit(messages, size, now)
         self.buffer.append((now, messages))
         self.buffered += len(messages)
@@ -199,8 +217,12 @@ class Partition:
     @property
     def is_full(self) -> bool:
         """Nothing more comes in before something is finished."""
-        no_room = self.paused or self.commit.tight or not self.window.room
-        return no_room or self._budget.used >= self._budget.limit
+        no_room = self.paused or not self.window.room
+        return (
+            no_room
+            or HoldReason.METADATA_FULL in self.holds
+            or self._budget.used >= self._budget.limit
+        )
 
     @property
     def next_due(self) -> float:
@@ -217,7 +239,7 @@ class Partition:
 
     def _refill(self, now: float) -> int:
         earlier = 0
-        while self.buffered and not (self.closing or self.commit.tight or self.away):
+        while self.buffered and self.is_active and self.may_take_in:
             room = self.window.room
             if not room or self.next_due > now:
                 break
@@ -278,29 +300,11 @@ class Partition:
     def note_failure(self, failed: FailedRecord) -> None:
         """Note that a record has failed for the first time: its lane waits for it."""
         self.failed[failed.seq] = failed
-        self.hold_lane(failed.lane)
+        failed.hold = self.ordering.acquire((failed.lane,))
 
     def forget_failure(self, seq: int) -> None:
         """Note that a record that failed has its final outcome."""
-        self.free_lane(self.failed.pop(seq).lane)
-
-    def hold_lane(self, lane: Lane | None) -> None:
-        """Let a lane wait for a record of it that is over and not finished."""
-        if lane is None:
-            return
-        if lane in self.held_lanes:
-            self._held_once_more[lane] = self._held_once_more.get(lane, 0) + 1
-        self.held_lanes.add(lane)
-
-    def free_lane(self, lane: Lane | None) -> None:
-        """Let a lane wait no more for one of its records; it has to be released as well."""
-        if lane is None:
-            return
-        further = self._held_once_more.pop(lane, 0)
-        if not further:
-            self.held_lanes.discard(lane)
-        elif further > 1:
-            self._held_once_more[lane] = further - 1
+        self.failed.pop(seq).hold.release()
 
     def finished_ranges(self) -> Iterator[range]:
         """Yield the offsets beyond ``window.next_offset`` that are finished, in order.
@@ -326,7 +330,7 @@ class Partition:
                 yield range(max(each.start, delivered), each.stop)
 
     def waiting(self, now: float) -> int:
-        """Return how many records could run if the partition were not away, roughly."""
+        """Return how many records could run if nothing held the partition back, roughly."""
         due = self.buffered if self.next_due <= now else 0
         return self.window.open + due
 
@@ -336,9 +340,8 @@ class Partition:
         self._budget.used += size
 
     def join(self, siblings: Sequence[Partition]) -> None:
-        """Share the lanes of these partitions from now on."""
+        """Note who shares its lanes, and is woken when some are free."""
         self.siblings.extend(siblings)
-        self.ordering.join([each.ordering for each in siblings])
         for sibling in siblings:
             sibling.siblings.append(self)
 
@@ -349,7 +352,8 @@ class Partition:
 
     def give_up(self) -> None:
         """Forget what waits; what still runs will be ignored."""
-        self.owned = False
+        is_revoking = self.state is PartitionState.REVOKING
+        self._enter(PartitionState.REVOKED if is_revoking else PartitionState.LOST)
         self.let_go(self.bytes)
         self.ordering.leave()
         for sibling in self.siblings:
@@ -357,8 +361,6 @@ class Partition:
         self.siblings.clear()
         self.buffer.clear()
         self.failed.clear()
-        self.held_lanes.clear()
-        self._held_once_more.clear()
         self.held_calls.clear()
         self.buffered = 0
 

@@ -10,11 +10,10 @@ from window_consumer.engine.engine import Engine
 from window_consumer.engine.guards.circuit_breaker import Breaker
 from window_consumer.engine.lag import lag_of
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.scheduling.adaptive_concurrency import Limiter
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import Lane
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.window import Window
 from window_consumer.engine.windows_snapshot import (
     BreakerSnapshot,
@@ -106,7 +105,7 @@ def _partition(
     line = partition.ordering.longest_line if cells else None
     since = window.hovering_since()
     hovering_s = 0.0 if since is None else max(0.0, now - since)
-    hovers = hovering_s > SHOWN_HOVERING_S and not partition.halted
+    hovers = hovering_s > SHOWN_HOVERING_S and HoldReason.MANUAL not in partition.holds
     row = _row(partition, slices, hovers=hovers)
     return PartitionSnapshot(
         name=partition.name,
@@ -131,7 +130,7 @@ def _partition(
         ),
         longest_line=0 if line is None else line[1],
         hottest_key=None if line is None else _key_text(line[0]),
-        halted=partition.halted,
+        halted=HoldReason.MANUAL in partition.holds,
         first_open=_first_open(window),
     )
 

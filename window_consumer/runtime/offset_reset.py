@@ -56,7 +56,7 @@ class Restarts:
     def out_of_range(self, name: TopicPartition, now: float) -> None:
         """Go on where the rules say; WorkerStoppedError where they say to fail."""
         partition = self._engine.partitions.get(name)
-        if partition is not None and not partition.closing:
+        if partition is not None and partition.is_active:
             self._try(name, lambda: self._enter_range(name, now), now)
 
     def look_for_new(self, facts: Mapping[str, TopicFacts], now: float) -> None:
@@ -96,7 +96,7 @@ class Restarts:
 
     def _enter_range(self, name: TopicPartition, now: float) -> None:
         partition = self._engine.partitions.get(name)
-        if partition is None or partition.closing:
+        if partition is None or not partition.is_active:
             return
         facts = self._source.facts([name.topic], ASK_S)
         if name in self._assignments.made_anew(facts):

@@ -14,6 +14,7 @@ from window_consumer.engine.decisions import Outlived
 from window_consumer.engine.guards.stalls import Stalled
 from window_consumer.engine.offsets import after
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.policy import RetryRules
 from window_consumer.engine.retry.retry_topics import (
     MAX_SKEW_S,
@@ -256,7 +257,7 @@ class History:
         tenure = self.tenure(member, name)
         if self.trace is not None:
             self.say(f"{member} gets {name} {_listed(m.offset() or 0 for m in messages)}")
-        if tenure is None or tenure.partition.closing:
+        if tenure is None or not tenure.partition.is_active:
             return
         for message in messages:
             offset = message.offset() or 0
@@ -290,7 +291,7 @@ class History:
         """A slot claimed a record; from a partition that is given up it may claim none."""
         self.pace.taken(member, slice_, message)
         tenure = self.tenure_of(member, slice_.partition)
-        if not tenure.current or slice_.partition.closing:
+        if not tenure.current or not slice_.partition.is_active:
             self.violate(
                 f"{member} starts {tenure.name}@{message.offset()} of a partition that it gives up"
             )
@@ -362,7 +363,7 @@ class History:
         if call.attempt != tenure.attempts.get(offset, 0) + 1:
             before = tenure.attempts.get(offset, 0)
             self.violate(f"{place} is called as attempt {call.attempt} after {before}")
-        if tenure.partition.case is not None:
+        if HoldReason.CRASH_SUSPECTS in tenure.partition.holds:
             self._check_name(call)
         if self.now() < tenure.not_before.get(offset, 0.0) - TOLERANCE_S:
             self.violate(f"{place} is called again before its backoff is over")

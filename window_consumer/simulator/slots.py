@@ -11,11 +11,8 @@ from window_consumer.engine.guards.stalls import (
     Ending,
     Stalled,
 )
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Returned,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import Lane
+from window_consumer.engine.scheduling.slices import Returned, Slice
 from window_consumer.model.errors import (
     Skip,
     StalledError,

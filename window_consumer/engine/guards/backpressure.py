@@ -7,10 +7,11 @@ configured ``memory`` leaves beside the client's prefetch.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
+from window_consumer.engine.retry.retry_topics import Rung
+from window_consumer.engine.window import Window
 
 BATCH_SHARE = 0.125
 """One batch should bring at most this share of the budget: it is measured only afterwards."""
@@ -33,6 +34,17 @@ RESUME_USED = 0.75
 """... and the budget, where that was the reason, is used no further than this."""
 
 
+class PartitionLoad(Protocol):
+    """A partition, as far as it takes room."""
+
+    bytes: int
+    buffered: int
+    paused: bool
+    window: Window
+    rung: Rung
+    holds: frozenset[HoldReason]
+
+
 class Budget:
     """The bytes of unfinished records that one worker may hold. Owner: poll thread."""
 
@@ -48,7 +60,7 @@ class Budget:
         """Learn the usual size of a record from a delivered batch: up at once, down slowly."""
         self._usual_size = max(size / records, self._usual_size * _FORGET)
 
-    def allows(self, partition: Partition, partitions: int) -> bool:
+    def allows(self, partition: PartitionLoad, partitions: int) -> bool:
         """Tell whether a partition may take in more.
 
         It may up to its equal share, and beyond it as long as it holds less than what is free.
@@ -72,7 +84,7 @@ class Budget:
         fitting = int(self.limit * BATCH_SHARE / self._usual_size)
         return max(1, min(self._batch_records, fitting))
 
-    def should_pause(self, partition: Partition, partitions: Collection[Partition]) -> bool:
+    def should_pause(self, partition: PartitionLoad, partitions: Collection[PartitionLoad]) -> bool:
         """Tell whether a partition has taken in as much as it may.
 
         Bytes are a reason to pause only while another partition may go on: where none may,
@@ -86,9 +98,11 @@ class Budget:
             self.used > self.limit * (1 + BATCH_SHARE) or self.wanted(partitions)
         )
 
-    def should_resume(self, partition: Partition, partitions: Collection[Partition]) -> bool:
+    def should_resume(
+        self, partition: PartitionLoad, partitions: Collection[PartitionLoad]
+    ) -> bool:
         """Tell whether a paused partition has enough room to go on."""
-        if not partition.paused or partition.commit.tight:
+        if not partition.paused or HoldReason.METADATA_FULL in partition.holds:
             return False
         if partition.buffered > (self._most_buffered(partition) / 2 if _waits(partition) else 0):
             return False
@@ -98,20 +112,20 @@ class Budget:
             or (self.used <= RESUME_USED * self.limit and self.allows(partition, len(partitions)))
         )
 
-    def wanted(self, partitions: Collection[Partition]) -> bool:
+    def wanted(self, partitions: Collection[PartitionLoad]) -> bool:
         """Tell whether any partition could take a record now."""
         count = len(partitions)
         return any(
-            not (partition.paused or partition.commit.tight)
+            not (partition.paused or HoldReason.METADATA_FULL in partition.holds)
             and (not partition.buffered or _waits(partition))
             and self.allows(partition, count)
             for partition in partitions
         )
 
-    def _most_buffered(self, partition: Partition) -> int:
+    def _most_buffered(self, partition: PartitionLoad) -> int:
         return self._waiting_records if _waits(partition) else self._buffer_records
 
 
-def _waits(partition: Partition) -> bool:
+def _waits(partition: PartitionLoad) -> bool:
     """Tell whether the partition's records have to wait until they are due."""
     return partition.rung.level is not None

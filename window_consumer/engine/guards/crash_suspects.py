@@ -13,12 +13,13 @@ passes then.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import blake2b
 
 from window_consumer.engine.guards.crash_history import Suspicion
+from window_consumer.engine.guards.manual_pause import call_held
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Settling
 from window_consumer.engine.retry.policy import (
     FailedRecord,
@@ -26,10 +27,8 @@ from window_consumer.engine.retry.policy import (
 )
 from window_consumer.engine.retry.queue import Failures
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.unreadable import is_unreadable
 from window_consumer.model.errors import ProcessCrashedError
 from window_consumer.model.fault import (
@@ -46,11 +45,11 @@ handlers take; one that hangs must not hold the others for ever."""
 class Candidate:
     """A record that has left its ordering and waits until it may start."""
 
-    def __init__(self, partition: Partition, message: Message, seq: int, lanes: Sequence[Lane]):
+    def __init__(self, partition: Partition, message: Message, seq: int, hold: LaneHold):
         self.partition = partition
         self.message = message
         self.seq = seq
-        self.lanes = lanes
+        self.hold = hold
         self.offset: int = message.offset()
         self.failed: FailedRecord | None = None
         """Set where it was called before in this assignment."""
@@ -58,7 +57,7 @@ class Candidate:
     @classmethod
     def again(cls, failed: FailedRecord) -> Candidate:
         """Make one of a record that failed and is due again."""
-        candidate = cls(failed.partition, failed.message, failed.seq, ())
+        candidate = cls(failed.partition, failed.message, failed.seq, NO_HOLD)
         candidate.failed = failed
         return candidate
 
@@ -69,11 +68,9 @@ class Case:
     def __init__(self, partition: Partition, suspicion: Suspicion):
         self.partition = partition
         self.suspicion = suspicion
-        self.due: deque[FailedRecord] = deque()
-        """Records that failed and may be called again."""
         self.candidate: Candidate | None = None
-        self.running = False
-        """The candidate was started."""
+        self.slice_: Slice | None = None
+        """The slice of the candidate, once that has been started."""
         self.passed: set[int] = set()
         """Offsets that were started, or left, since the assignment."""
         self.ending = False
@@ -87,7 +84,12 @@ class Case:
     @property
     def is_held(self) -> bool:
         """The candidate may not start: its lane belongs to another member, or it is paused."""
-        return self.partition.held_back and not self.running
+        return self.partition.is_suspended and not self.running
+
+    @property
+    def running(self) -> bool:
+        """The candidate was started, and its slice is out."""
+        return self.slice_ is not None
 
     def is_suspect(self, offset: int) -> bool:
         """Tell whether a record that may start now has to be started alone."""
@@ -96,10 +98,12 @@ class Case:
             return True
         return any(self._is_pending(each) for each in suspicion.crashes)
 
-    def not_started(self) -> None:
-        """Note that the candidate was taken back before it started."""
-        if self.running and self.candidate is not None:
-            self.passed.discard(self.candidate.offset)
+    def end_call(self) -> None:
+        """Let the candidate go; it has not passed if its slice was taken back whole."""
+        slice_, candidate = self.slice_, self.candidate
+        self.slice_ = self.candidate = None
+        if slice_ is not None and candidate is not None and slice_.is_empty:
+            self.passed.discard(candidate.offset)
 
     @property
     def none_left(self) -> bool:
@@ -141,12 +145,13 @@ class Suspects:
     def begin(self, partition: Partition, suspicion: Suspicion) -> None:
         """Take the starts of a new assignment over until its suspects have passed."""
         partition.commit.suspicion = suspicion
-        partition.case = self.cases[partition] = Case(partition, suspicion)
+        partition.set_hold(HoldReason.CRASH_SUSPECTS, held=True)
+        self.cases[partition] = Case(partition, suspicion)
 
     def forget(self, partition: Partition) -> None:
         """Start nothing more of a partition: it is being given up."""
         case = self.cases.pop(partition, None)
-        partition.case = None
+        partition.set_hold(HoldReason.CRASH_SUSPECTS, held=False)
         if case is not None:
             case.suspicion.settled = True
             if self._alone is case:
@@ -180,9 +185,9 @@ class Suspects:
                 continue
             case.suspicion.wanted = candidate.offset
             if not case.running and self._may_start(case, candidate, held=held):
-                case.running = True
                 case.passed.add(candidate.offset)
-                yield self._send(candidate, now)
+                case.slice_ = self._send(candidate, now)
+                yield case.slice_
 
     def _may_start(self, case: Case, candidate: Candidate, *, held: bool) -> bool:
         if self._dispatcher.full or not case.suspicion.names(candidate.offset):
@@ -200,15 +205,14 @@ class Suspects:
         if candidate.failed is not None:
             return self._dispatcher.again([candidate.failed], now)
         return self._dispatcher.alone(
-            candidate.partition, candidate.message, candidate.seq, candidate.lanes, now
+            candidate.partition, candidate.message, candidate.seq, candidate.hold, now
         )
 
     def _look(self, case: Case, now: float) -> None:
         """Note what is over, and find who is next."""
         partition = case.partition
         if case.running and not partition.slices:
-            case.running = False
-            case.candidate = None
+            case.end_call()
             if self._alone is case:
                 self._alone = None
         if case.running or not case.suspicion.counted:
@@ -222,16 +226,16 @@ class Suspects:
         if not case.suspicion.careful or case.none_left:
             self._begin_to_end(case, now)
             return
-        if case.due:
-            case.candidate = Candidate.again(case.due.popleft())
+        if case.partition.held_calls:
+            case.candidate = Candidate.again(case.partition.held_calls.popleft())
             return
         ordering = case.partition.ordering.plain
         while (taken := ordering.take(1)) is not None:
-            run, lanes = taken
-            candidate = Candidate(case.partition, run.messages[0], run.seqs[0], lanes)
+            run, hold = taken
+            candidate = Candidate(case.partition, run.messages[0], run.seqs[0], hold)
             if not case.is_suspect(candidate.offset):
                 ordering.put_back(run.messages, run.seqs)
-                ordering.release(lanes)
+                hold.release()
                 self._begin_to_end(case, now)
                 return
             times = case.suspicion.crashes.get(candidate.offset, 0)
@@ -243,6 +247,8 @@ class Suspects:
             self._settling.crashed(
                 case.partition, candidate.message, candidate.seq, failure, times, now
             )
+            hold.release()
+            self._settling.go_on(case.partition, now)  # siblings may wait for its lane
             if self._rules.when_spent == "stop":
                 # Somebody is asked to mend it: whoever starts the worker again wants it called.
                 del case.suspicion.crashes[candidate.offset]
@@ -257,7 +263,7 @@ class Suspects:
         """Let a partition start by itself again."""
         partition = case.partition
         self.forget(partition)
-        self._failures.call_again(case.due)
+        call_held(partition, self._failures)
         self._dispatcher.wake(partition)
 
 

@@ -7,6 +7,7 @@ only for tokens that successes have earned, so that general slowness and outages
 from __future__ import annotations
 
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 
 FULL = 0.9
 """From this share of a window on it is almost full: its partition is about to stand still ..."""
@@ -49,7 +50,8 @@ class Relief:
         """Return the first open record of a window that it holds up, None where none does."""
         window = partition.window
         held = window.capacity - window.room
-        almost_full = held >= FULL * window.capacity or partition.commit.tight
+        is_tight = HoldReason.METADATA_FULL in partition.holds
+        almost_full = is_tight or held >= FULL * window.capacity
         if not window.open or not almost_full or window.open > max(1, (1 - DONE) * held):
             return None
         start = window.cells[0]

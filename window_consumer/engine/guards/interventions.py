@@ -88,7 +88,7 @@ class Interventions:
     def _find(self, name: TopicPartition, offset: int, now: float) -> FailedRecord | Verdict:
         """Return a record that has failed and of which no call runs, or why there is none."""
         partition = self._partitions.get(name)
-        if partition is None or partition.closing:
+        if partition is None or not partition.is_active:
             return Verdict.NOT_ASSIGNED
         seq = _seq_of(partition, offset)
         if isinstance(seq, Verdict):

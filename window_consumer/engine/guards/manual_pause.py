@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Settling
 from window_consumer.engine.retry.queue import Failures
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
@@ -48,17 +49,17 @@ class Halts:
             self._alone.discard(name)
         for partition in self._partitions.values():
             is_halted = self._is_halted(partition)
-            if is_halted and not partition.halted:
-                partition.halted = True
+            was_halted = HoldReason.MANUAL in partition.holds
+            partition.set_hold(HoldReason.MANUAL, held=is_halted)
+            if is_halted and not was_halted:
                 hold_back(partition, self._dispatcher, self._settling, now)
-            elif partition.halted and not is_halted:
-                partition.halted = False
+            elif was_halted and not is_halted:
                 self._go_on(partition, now)
         return True
 
     def assigned(self, partition: Partition) -> None:
         """Let a partition begin, or wait, with the worker."""
-        partition.halted = self._is_halted(partition)
+        partition.set_hold(HoldReason.MANUAL, held=self._is_halted(partition))
 
     def forget(self, name: TopicPartition) -> None:
         """Note that a partition is given up."""
@@ -68,7 +69,7 @@ class Halts:
         return self.worker or partition.name in self._alone
 
     def _go_on(self, partition: Partition, now: float) -> None:
-        if partition.closing or partition.held_back:
+        if not partition.is_active or partition.is_suspended:
             return
         call_held(partition, self._failures)
         self._settling.go_on(partition, now)
@@ -79,11 +80,11 @@ def hold_back(partition: Partition, dispatcher: Dispatcher, settling: Settling, 
     dispatcher.break_up(partition)
     dispatcher.forget(partition)
     for slice_ in [each for each in dispatcher.out if each.partition is partition]:
-        if settling.take_back(slice_, now) and partition.case is not None:
-            partition.case.not_started()
+        settling.take_back(slice_, now)
 
 
 def call_held(partition: Partition, failures: Failures) -> None:
-    """Let those be called again that were due while their partition was held back."""
-    failures.call_again(partition.held_calls)
-    partition.held_calls.clear()
+    """Let those be called again that were due while their partition was held back, if it is not."""
+    if partition.may_start:
+        failures.call_again(partition.held_calls)
+        partition.held_calls.clear()

@@ -15,7 +15,7 @@ from typing import Final
 
 from attrs import define
 
-from window_consumer.engine.scheduling.slices import Lane
+from window_consumer.engine.scheduling.lanes import Lane
 
 BEYOND_CHANCE = 0.45
 """How far above ``failures`` the share of ``min_calls`` has to be, as a part of what is left to 1:

@@ -27,6 +27,7 @@ from window_consumer.engine.counters import Counters
 from window_consumer.engine.guards.circuit_breaker import Breaker
 from window_consumer.engine.guards.head_of_line import Relief
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import PartitionState
 from window_consumer.engine.retry.completion import Settling
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
 from window_consumer.engine.scheduling.slices import Slice
@@ -128,7 +129,7 @@ class Stalls:
         due = [
             slice_
             for slice_ in self._dispatcher.out
-            if slice_.started and not slice_.partition.closing and self._is_due(slice_, now)
+            if slice_.started and _is_watched(slice_) and self._is_due(slice_, now)
         ]
         if self._ends:
             found = [each for slice_ in due if (each := self._to_end(slice_, now)) is not None]
@@ -220,7 +221,7 @@ class Stalls:
 
     def _refuses_to_end(self, slice_: Slice, now: float) -> bool:
         """Tell whether a call has been told to end for long, and has to be dealt with again."""
-        if slice_.partition.closing:
+        if not _is_watched(slice_):
             return False
         return now - max(self._ending[slice_], self._not_before) >= self._ending_s and (
             self._moves or self._is_due(slice_, now)
@@ -259,7 +260,7 @@ class Stalls:
         self._relief.earn(self._counters.processed)
         found: list[Stalled] = []
         for partition in partitions:
-            if partition.closing or len(found) >= self._room:
+            if not partition.is_active or len(found) >= self._room:
                 continue
             seq = self._relief.stuck_head(partition)
             if seq is None:
@@ -302,3 +303,8 @@ class Stalls:
             is_relief,
             end,
         )
+
+
+def _is_watched(slice_: Slice) -> bool:
+    """Tell whether a call that does not return is dealt with: not where it was revoked."""
+    return slice_.partition.state in (PartitionState.ACTIVE, PartitionState.LOST)

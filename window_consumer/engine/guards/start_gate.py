@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 
 from window_consumer.engine.counters import Counters
 from window_consumer.engine.decisions import Decisions
@@ -19,15 +20,14 @@ from window_consumer.engine.guards.circuit_breaker import (
 )
 from window_consumer.engine.guards.crash_suspects import Suspects
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Settling
 from window_consumer.engine.retry.output import Producing
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.queue import Failures
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import Lane
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.unreadable import (
     needs_no_slot,
     pass_by,
@@ -36,6 +36,17 @@ from window_consumer.model.record import TopicPartition
 
 REMEMBERED_PROBES = 20
 """Keys of records that were tried while half-open: other ones come first."""
+
+
+class WorkerHold(Enum):
+    """Why nothing of a whole worker starts by itself."""
+
+    BREAKER = "circuit breaker"
+    """Only single records start, to find out whether things are well."""
+    SUSPECT_ALONE = "suspect alone"
+    """A record on which the process has ended runs, or waits to run, by itself."""
+    UNACKED_RESULTS = "unacked results"
+    """So many results are not acked that those of further calls would have no room."""
 
 
 class Departures:
@@ -70,18 +81,33 @@ class Departures:
 
     def decide(self, decisions: Decisions, now: float) -> None:
         """Hand out what may start, and what leaves."""
-        if self._breaker.lets_start:
-            if self._suspects.cases:
-                decisions.dispatch.extend(self._called(self._suspects.slices(now), now))
-            if self._suspects.holds_the_worker(now):
-                self._dispatcher.break_all_up()
-            elif not self._producing.holds_back:
-                self._start(decisions, now)
-        elif self._may_probe and (probe := self._probe(now)):
-            self._breaker.probing(probe, now, is_new=probe.is_new)
-            decisions.dispatch.append(probe)
+        if self._breaker.lets_start and self._suspects.cases:
+            decisions.dispatch.extend(self._called(self._suspects.slices(now), now))
+        holds = self.holds(now)
+        if not holds:
+            self._start(decisions, now)
+        elif WorkerHold.BREAKER in holds:
+            if self._may_probe and (probe := self._probe(now)):
+                self._breaker.probing(probe, now, is_new=probe.is_new)
+                decisions.dispatch.append(probe)
+        elif WorkerHold.SUSPECT_ALONE in holds:
+            self._dispatcher.break_all_up()
         self._publish(decisions, now)
         decisions.produce.extend(self._producing.to_send())
+
+    def holds(self, now: float) -> list[WorkerHold]:
+        """Return why nothing of the whole worker starts by itself now.
+
+        What holds back a single partition is in its ``holds``.
+        """
+        reasons = []
+        if not self._breaker.lets_start:
+            reasons.append(WorkerHold.BREAKER)
+        if self._suspects.holds_the_worker(now):
+            reasons.append(WorkerHold.SUSPECT_ALONE)
+        if self._producing.holds_back:
+            reasons.append(WorkerHold.UNACKED_RESULTS)
+        return reasons
 
     def obey(self, news: BreakerNews, now: float) -> None:
         """Do what follows from the breaker's new state."""
@@ -97,7 +123,7 @@ class Departures:
             for slice_ in list(self._dispatcher.out):
                 partition = slice_.partition
                 # The commit names a suspect that was handed out: it is as good as started.
-                if partition.owned and not partition.closing and partition.case is None:
+                if partition.is_active and HoldReason.CRASH_SUSPECTS not in partition.holds:
                     self._settling.take_back(slice_, now)
 
     @property

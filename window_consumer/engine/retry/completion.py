@@ -27,12 +27,8 @@ from window_consumer.engine.retry.regrouping import (
 )
 from window_consumer.engine.scheduling.batch_bisection import died_on
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Results,
-    Returned,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import Lane
+from window_consumer.engine.scheduling.slices import Results, Returned, Slice
 from window_consumer.model.errors import (
     PublishFailedError,
     RetryLater,
@@ -81,18 +77,18 @@ class Settling:
         partition = slice_.partition
         if slice_.plain:
             partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
-            partition.ordering.release(slice_.lanes)
             self._counters.processed += len(slice_.messages)
             self._breaker.returned(len(slice_.messages), now, slice_, is_new=slice_.is_new)
-            if slice_.lanes and slice_.is_new:
-                self._bad_lanes.returned(slice_.lanes, now)
+            if slice_.hold.lanes and slice_.is_new:
+                self._bad_lanes.returned(slice_.hold.lanes, now)
+            slice_.hold.release()
             if self.observer is not None:
                 self.observer.finished(partition, slice_.messages, Outcome.DONE, slice_, now)
             if self._producing.produces:
                 self._learn(slice_, len(slice_.messages), 0, 0)
         else:
             self._settle(slice_, now)
-            self._release(partition, slice_.lanes)
+            slice_.hold.release()
         self.go_on(partition, now)
 
     def take_back(self, slice_: Slice, now: float) -> int:
@@ -100,7 +96,7 @@ class Settling:
         partition = slice_.partition
         past, unclaimed, seqs = self._dispatcher.split(slice_)
         # Later records of a lane go back before earlier ones, so that those end up in front.
-        if unclaimed and not partition.closing:
+        if unclaimed and partition.is_active:
             self._dispatcher.join_up(partition)
             if slice_.call.attempt == 1:
                 partition.ordering.put_back(unclaimed, seqs)
@@ -108,9 +104,7 @@ class Settling:
                 self._failures.not_called([partition.failed[seq] for seq in seqs])
         if past.messages:
             self._settle(past, now)
-        running = [lane_in(slice_, index) for index in range(len(slice_.messages))]
-        partition.ordering.release(slice_.lanes, partition.held_lanes.union(running))
-        slice_.lanes = [lane for lane in running if lane is not None]
+        slice_.hold.keep({lane_in(slice_, index) for index in range(len(slice_.messages))})
         self.go_on(partition, now)
         return len(unclaimed)
 
@@ -156,17 +150,17 @@ class Settling:
         if slice_.is_batch:
             self._abandon_batch(slice_, failure, now)
             return
-        lanes = [lane_in(slice_, index) for index in range(len(slice_.messages))]
+        lane = lane_in(slice_, len(slice_.messages) - 1)
         *held, message = slice_.messages
         *held_seqs, seq = slice_.seqs
         if held:
             partition.ordering.put_back(held, held_seqs)
-        slice_.messages, slice_.seqs, slice_.lanes = [message], [seq], [lanes[-1]]
+        slice_.messages, slice_.seqs = [message], [seq]
         slice_.settled += 1
-        failed = self._failures.add(partition, message, seq, lanes[-1], failure, now)
+        failed = self._failures.add(partition, message, seq, lane, failure, now)
         if self._heard(failed).is_dropped:
             self._finish(failed, self._outcome_of(failed, Outcome.DROPPED), now)
-        partition.ordering.release(lanes, {lanes[-1], *partition.held_lanes})
+        slice_.hold.keep({lane})
         self.go_on(partition, now)
 
     def _abandon_batch(self, slice_: Slice, failure: Failure, now: float) -> None:
@@ -185,7 +179,7 @@ class Settling:
 
     def release(self, slice_: Slice, now: float) -> None:
         """Free the lane of an abandoned call that has returned."""
-        self._release(slice_.partition, slice_.lanes)
+        slice_.hold.release()
         self.go_on(slice_.partition, now)
 
     def produced(
@@ -210,6 +204,7 @@ class Settling:
             self._finish_produced(production, now)
         else:
             self._refused(production, refusal, now)
+        production.hold.release()
         if production.source in self.unacked_probes:
             self._breaker.probe_is_back(production.source)
             self.unacked_probes.remove(production.source)
@@ -229,7 +224,7 @@ class Settling:
     def go_on(self, partition: Partition, now: float) -> None:
         """Slide, refill and look for work after something was finished or released."""
         self._counters.earlier += partition.slide(now)
-        if not partition.closing:
+        if partition.is_active:
             self._dispatcher.wake(partition)
         for sibling in partition.siblings:
             self._dispatcher.wake(sibling)
@@ -267,7 +262,7 @@ class Settling:
             calls = len(messages) - len(results.held)
             producing = sum(len(each) for each, _ in results.returned)
             self._learn(slice_, calls, producing, size)
-        if results.held and not partition.closing:
+        if results.held and partition.is_active:
             self._dispatcher.join_up(partition)
             put_back(slice_, results.held, failed, self._failures, now)
 
@@ -320,7 +315,7 @@ class Settling:
         slice_.partition.ordering.singly = singly
 
     def _finish_produced(self, production: Production, now: float) -> None:
-        """Finish the records of a call whose results are all acked, and free their lanes."""
+        """Finish the records of a call whose results are all acked."""
         partition, seqs = production.partition, production.seqs
         is_new = _is_new(partition, seqs)
         for seq in seqs:
@@ -331,7 +326,6 @@ class Settling:
         if self.observer is not None:
             self.observer.finished(partition, production.messages, Outcome.DONE, None, now)
         self._breaker.returned(len(seqs), now, production.source, is_new=is_new)
-        self._release(partition, [lane for lane in production.lanes if lane is not None])
 
     def _refused(self, production: Production, refusal: Failure, now: float) -> None:
         """Let the records of a call climb the ladder: one of its results was refused."""
@@ -348,14 +342,6 @@ class Settling:
         for failed in refused:
             if failed.reason in COUNTED:
                 self._breaker.failed(now, in_words(failed), production.source, is_new=is_new)
-
-    def _release(self, partition: Partition, lanes: Sequence[Lane]) -> None:
-        """Free lanes, those apart of which a record is still on its way."""
-        if not lanes:
-            return
-        still_busy = self._lanes_out(partition)
-        held = partition.held_lanes
-        partition.ordering.release(lanes, held | still_busy if still_busy else held)
 
     def _fail(  # noqa: PLR0913 - what a failed call consists of
         self,
@@ -410,7 +396,7 @@ class Settling:
         for first, count, each in calls:
             if each is None:
                 self._breaker.returned(count, now, slice_, is_new=is_new)
-                if is_new and slice_.lanes:
+                if is_new and slice_.hold.lanes:
                     begin = slice_.seqs.index(first)
                     lanes = [lane_in(slice_, begin + index) for index in range(count)]
                     self._bad_lanes.returned(lanes, now)
@@ -427,16 +413,12 @@ class Settling:
         return self._bad_lanes.is_repeat(failed.lane, now) and self._breaker.lets_start
 
     def _finish(self, failed: FailedRecord, outcome: Outcome, now: float) -> None:
-        """Give a record that failed its final outcome and free its lane."""
+        """Give a record that failed its final outcome and release its lane."""
         partition = failed.partition
         partition.forget_failure(failed.seq)
         partition.finish((failed.seq,), outcome, len(failed.message), now)
         if self.observer is not None:
             self.observer.left(failed, outcome, now)
-        if failed.lane is None or failed.lane in partition.held_lanes:
-            return
-        if failed.lane not in self._lanes_out(partition):
-            partition.ordering.release((failed.lane,))
 
     def _outcome_of(self, failed: FailedRecord, usually: Outcome) -> Outcome:
         """Return, and count, the final outcome of a record that has left the ladder."""
@@ -450,15 +432,6 @@ class Settling:
             counters.dead_lettered += 1
             counters.unroutable += failed.reason is Reason.UNROUTABLE
         return usually
-
-    def _lanes_out(self, partition: Partition) -> set[Lane]:
-        """Return the lanes of which a slot holds a record although its slice was settled.
-
-        After a take-back a slot may have claimed a record that it is about to hold back because
-        an earlier one of its lane failed; only that slice's completion frees the lane.
-        """
-        slices = self._dispatcher.slices_of(partition)
-        return {lane for slice_ in slices if slice_.settled for lane in slice_.lanes}
 
 
 def _is_new(partition: Partition, seqs: Iterable[int]) -> bool:

@@ -25,11 +25,8 @@ from window_consumer.engine.retry.policy import (
     Jitter,
 )
 from window_consumer.engine.scheduling.dispatcher import SLICES_PER_SLOT
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Returned,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import Lane, LaneHold
+from window_consumer.engine.scheduling.slices import Returned, Slice
 from window_consumer.model.errors import (
     PublishFailedError,
     ResultRefusedError,
@@ -68,6 +65,8 @@ class Production:
     seqs: Sequence[int]
     lanes: Sequence[Lane | None]
     """Of each record."""
+    hold: LaneHold
+    """Those lanes, until all results are acked."""
     results: Sequence[Produce]
     handler: str
     size: int
@@ -132,13 +131,12 @@ class Producing:
             returned.messages,
             seqs,
             lanes,
+            partition.ordering.acquire(lanes),
             returned.results,
             returned.handler,
             size,
             source,
         )
-        for lane in lanes:
-            partition.hold_lane(lane)
         partition.hold(size)
         self.bytes += size
         self._wait(production)
@@ -248,14 +246,12 @@ class Producing:
         return Failure(refused, fault, production.handler)
 
     def over(self, production: Production) -> None:
-        """Forget results that are acked, refused, or of no interest any more."""
+        """Forget results that are acked, refused, or of no interest; their lanes stay held."""
         self.bytes -= production.size
         partition = production.partition
         if partition.owned:
             partition.publishing -= 1
             partition.let_go(production.size)
-            for lane in production.lanes:
-                partition.free_lane(lane)
 
     def look_at_clock(self, now: float) -> None:
         """Let those be sent again whose wait is over."""

@@ -17,6 +17,7 @@ from window_consumer.engine.retry.retry_topics import (
     Level,
     next_level,
 )
+from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold
 from window_consumer.model.copy_headers import Hop
 from window_consumer.model.errors import (
     Fatal,
@@ -31,7 +32,7 @@ from window_consumer.model.headers import Reason
 
 if TYPE_CHECKING:
     from window_consumer.engine.partition import Partition
-    from window_consumer.engine.scheduling.slices import Lane
+    from window_consumer.engine.scheduling.lanes import Lane
     from window_consumer.model.record import Message
 
 WhenSpent = Literal["dead_letter", "drop", "stop"]
@@ -88,6 +89,8 @@ class FailedRecord:
     """Those of the attempts that are not charged: most new records asked for a later call."""
     is_stray: bool = False
     """It has not failed here and moves to another partition of its topic: ``lane_ownership``."""
+    hold: LaneHold = NO_HOLD
+    """Its lane, until it has its final outcome."""
 
     @property
     def is_dropped(self) -> bool:

@@ -25,8 +25,8 @@ from window_consumer.engine.retry.policy import (
     Spent,
     WhenSpent,
 )
+from window_consumer.engine.scheduling.lanes import Lane
 from window_consumer.engine.scheduling.rate_limit import Rates
-from window_consumer.engine.scheduling.slices import Lane
 from window_consumer.model.errors import (
     NotCalled,
     ProcessDiedError,
@@ -201,9 +201,7 @@ class Failures:
                     if not line:
                         del lines[alike]
                     return True
-        partition = failed.partition
-        due = () if partition.case is None else (partition.case.due,)
-        for waits in (self._leaving, partition.held_calls, *due):
+        for waits in (self._leaving, failed.partition.held_calls):
             if failed in waits:
                 waits.remove(failed)
                 return True
@@ -275,11 +273,9 @@ class Failures:
         while self._ready:
             alike = partition, _, _ = next(iter(self._ready))
             line = self._ready.pop(alike)
-            if partition.case is not None:
-                partition.case.due.extend(line)
-            elif partition.held_back:
+            if not partition.may_start:
                 partition.held_calls.extend(line)
-            elif partition.owned and not partition.closing:
+            elif partition.is_active:
                 room = self._room(line, at_most)
                 if not room:
                     self._dry[alike] = line

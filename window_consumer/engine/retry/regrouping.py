@@ -6,11 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.queue import Failures
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Results,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import Lane
+from window_consumer.engine.scheduling.slices import Results, Slice
 
 
 def put_back(

@@ -18,11 +18,9 @@ from attrs import frozen
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.regrouping import lane_in
+from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.engine.scheduling.rate_limit import Rates
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import ProcessDiedError
 from window_consumer.model.record import Message
 
@@ -34,8 +32,8 @@ class Half:
     partition: Partition
     messages: list[Message]
     seqs: list[int]
-    lanes: list[Lane]
-    """Those of its records."""
+    hold: LaneHold
+    """The lanes of its records; those that failed before hold theirs themselves."""
     attempt: int
     after: Sequence[int] = ()
     """Sequence numbers: all of them are finished before it goes out."""
@@ -44,7 +42,7 @@ class Half:
     def may_start(self) -> bool:
         """Nothing of its lane is before it."""
         partition = self.partition
-        if partition.closing or partition.held_back or partition.case is not None:
+        if not (partition.is_active and partition.may_start):
             return False
         return not any(map(partition.window.is_open, self.after))
 
@@ -68,18 +66,16 @@ class Halves:
         first, second = parted(lanes)
         in_one_lane = lanes[0] is not None and len(set(lanes)) == 1
         for indices in (first, second):
+            held = (lanes[index] for index in indices if attempt == 1)
             half = Half(
                 partition,
                 [slice_.messages[index] for index in indices],
                 [slice_.seqs[index] for index in indices],
-                list(dict.fromkeys(lanes[index] for index in indices if lanes[index] is not None)),
+                partition.ordering.acquire(held),
                 attempt,
                 halves[0].seqs if halves and in_one_lane else (),
             )
             halves.append(half)
-            # Records that failed before hold their lanes themselves.
-            for lane in half.lanes if attempt == 1 else ():
-                partition.hold_lane(lane)
         self._waiting[partition] = halves + self._waiting.get(partition, [])
 
     def next(self, rates: Rates | None) -> Half | None:
@@ -92,38 +88,30 @@ class Halves:
                 waiting.remove(half)
                 if not waiting:
                     del self._waiting[half.partition]
-                for lane in half.lanes if half.attempt == 1 else ():
-                    half.partition.free_lane(lane)
                 return half
         return None
 
-    def dissolve(self, partition: Partition, busy: Iterable[Slice]) -> None:
-        """Put the records of halves back that have not gone out, to wait like any others.
-
-        ``busy`` are the slices of the partition that are out: their lanes are not free.
-        """
+    def dissolve(self, partition: Partition) -> None:
+        """Put the records of halves back that have not gone out, to wait like any others."""
         halves = self._waiting.pop(partition, ())
         records: list[tuple[int, Message]] = []
         for half in halves:
             if half.attempt > 1:
                 # They keep their lanes themselves, and may have to wait for their first half.
-                if partition.held_back:
+                if partition.is_suspended:
                     self._call_again(half.failed_before())
                 else:
                     self._waiting.setdefault(partition, []).append(half)
                 continue
             records += zip(half.seqs, half.messages, strict=True)
-            for lane in half.lanes:
-                partition.free_lane(lane)
         if records:
             records.sort(key=lambda record: record[0])
-            ordering = partition.ordering
-            ordering.put_back([message for _, message in records], [seq for seq, _ in records])
-            held = partition.held_lanes.union(*(slice_.lanes for slice_ in busy))
-            lanes = dict.fromkeys(
-                chain.from_iterable(half.lanes for half in halves if half.attempt == 1)
+            partition.ordering.put_back(
+                [message for _, message in records], [seq for seq, _ in records]
             )
-            ordering.release([lane for lane in lanes if lane not in held])
+        for half in halves:
+            if half.attempt == 1:
+                half.hold.release()
 
     def forget(self, partition: Partition) -> None:
         """Forget the halves of a partition that is given up."""

@@ -31,15 +31,14 @@ from window_consumer.engine.scheduling.dispatcher import (
     SLICES_PER_SLOT,
     Dispatcher,
 )
+from window_consumer.engine.scheduling.lanes import Lane, LaneHold
 from window_consumer.engine.scheduling.record_queue import Run
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.scheduling.unreadable import (
     apart,
     first_unreadable,
     is_unreadable,
+    keep_lanes_of,
     put_back,
 )
 from window_consumer.model.record import Message
@@ -61,18 +60,19 @@ class Gathering:
         "_in_order",
         "_joined",
         "bytes",
+        "hold",
         "is_closed",
-        "lanes",
         "messages",
         "seqs",
         "since",
     )
 
-    def __init__(self, run: Run, lanes: Sequence[Lane], now: float):
+    def __init__(self, run: Run, hold: LaneHold, now: float):
         self.messages: list[Message] = run.messages
         self.seqs: Sequence[int] = run.seqs
         self.bytes = run.bytes
-        self.lanes: list[Lane] = list(lanes)
+        self.hold = hold
+        """The lanes of its records."""
         self.since = now
         """When its first record could start."""
         self.is_closed = False
@@ -83,8 +83,8 @@ class Gathering:
     def __len__(self) -> int:
         return len(self.messages)
 
-    def join(self, run: Run, lanes: Sequence[Lane]) -> None:
-        """Take further records."""
+    def join(self, run: Run) -> None:
+        """Take further records, whose lanes it has by now."""
         if self._in_order and Run(self.messages, self.seqs, 0).is_followed_by(run):
             self.seqs = range(self.seqs[0], run.seqs[-1] + 1)
         else:
@@ -95,7 +95,6 @@ class Gathering:
             self.messages = self.messages.copy()  # they are the Source's
         self.messages += run.messages
         self.bytes += run.bytes
-        self.lanes.extend(lanes)
 
     def sort(self) -> None:
         """Put the records in the order of their offsets: lines of lanes come one by one."""
@@ -169,7 +168,7 @@ class BatchDispatcher(Dispatcher):
             if self.rates is not None:
                 self.rates.give_back(partition, batch.messages)
             partition.ordering.put_back(batch.messages, batch.seqs)
-            partition.ordering.release(batch.lanes)
+            batch.hold.release()
         self.join_up(partition)
 
     def break_all_up(self) -> None:
@@ -189,15 +188,14 @@ class BatchDispatcher(Dispatcher):
         if half.attempt > 1:
             return super().again(half.failed_before(), now)
         size = sum(map(len, half.messages))
-        slice_ = Slice(half.partition, half.messages, half.seqs, size, half.lanes)
-        slice_.deviate()  # not plain: the other half may hold its lanes when it is over
+        slice_ = Slice(half.partition, half.messages, half.seqs, size, half.hold)
         self._charge(slice_)
         self._send(slice_, now)
         return slice_
 
     def join_up(self, partition: Partition) -> None:
         """Let the records of such halves wait again: others that are put back go before them."""
-        self._halves.dissolve(partition, self.slices_of(partition))
+        self._halves.dissolve(partition)
         for each in (partition, *partition.siblings):
             self.wake(each)
 
@@ -224,7 +222,7 @@ class BatchDispatcher(Dispatcher):
         passed_over = 0
         while passed_over < len(partitions):
             partition = partitions.popleft()
-            batch = None if partition.closing else self._gather(partition, now)
+            batch = self._gather(partition, now) if partition.is_active else None
             if batch is None:
                 self._queued.remove(partition)
                 continue
@@ -245,7 +243,7 @@ class BatchDispatcher(Dispatcher):
         return super()._single(partitions, now, but)
 
     def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
-        """Make a batch of records that failed before, equally often; their lanes are busy."""
+        """Make a batch of records that failed before, equally often."""
         return super().again(sorted(records, key=attrgetter("seq")), now)
 
     def slow(self, now: float) -> list[Slice]:  # noqa: ARG002 - what the others go by
@@ -261,32 +259,27 @@ class BatchDispatcher(Dispatcher):
             taken = ordering.take(most)
             if taken is None:
                 return None
-            run, lanes = apart(partition, taken, self.rates)
-            batch = self._gathered[partition] = Gathering(run, lanes, now)
+            run, hold = apart(partition, taken, self.rates)
+            batch = self._gathered[partition] = Gathering(run, hold, now)
             batch.is_closed = bool(partition.unreadable) and is_unreadable(run.messages[0])
         while len(batch) < most and not batch.is_closed:
-            taken = ordering.take_more(most - len(batch), batch.lanes)
-            if taken is None:
+            more = ordering.take_more(most - len(batch), batch.hold)
+            if more is None:
                 break
-            self._join(batch, partition, *taken)
+            self._join(batch, partition, more)
         return batch
 
-    def _join(
-        self, batch: Gathering, partition: Partition, run: Run, lanes: Sequence[Lane]
-    ) -> None:
+    def _join(self, batch: Gathering, partition: Partition, run: Run) -> None:
         """Let records join; from the first one on whose headers are lost they wait for the next."""
         first = first_unreadable(run.messages) if partition.unreadable else None
         if first is None:
-            batch.join(run, lanes)
+            batch.join(run)
             return
         batch.is_closed = True
         put_back(partition, run, first, self.rates)
-        lane_of = partition.ordering.lane_of
-        joining = run.messages[:first]
-        still = [] if lane_of is None else list(map(lane_of, joining))
-        partition.ordering.release(lanes, [*batch.lanes, *still])
-        if joining:
-            batch.join(Run.of(joining, run.seqs[:first]), still)
+        if first:
+            batch.join(Run.of(run.messages[:first], run.seqs[:first]))
+        keep_lanes_of(partition, batch.hold, batch.messages)
 
     def _is_ready(self, batch: Gathering, partition: Partition, now: float) -> bool:
         if len(batch) >= self.slice_records or batch.is_closed:
@@ -302,7 +295,7 @@ class BatchDispatcher(Dispatcher):
     @staticmethod
     def _made_of(batch: Gathering, partition: Partition) -> Slice:
         batch.sort()
-        return Slice(partition, batch.messages, batch.seqs, batch.bytes, batch.lanes)
+        return Slice(partition, batch.messages, batch.seqs, batch.bytes, batch.hold)
 
     def _send(self, slice_: Slice, now: float) -> None:
         slice_.is_batch = True

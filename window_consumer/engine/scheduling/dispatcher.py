@@ -12,14 +12,11 @@ from itertools import chain
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import FailedRecord
+from window_consumer.engine.scheduling.lanes import Lane, LaneHold
+from window_consumer.engine.scheduling.ordering import Taken
 from window_consumer.engine.scheduling.rate_limit import Rates
-from window_consumer.engine.scheduling.record_queue import Run
 from window_consumer.engine.scheduling.retry_share import Turns
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-    SliceLength,
-)
+from window_consumer.engine.scheduling.slices import Slice, SliceLength
 from window_consumer.engine.scheduling.unreadable import apart
 from window_consumer.model.record import Message
 
@@ -232,7 +229,7 @@ class Dispatcher:
 
     def wake(self, partition: Partition) -> None:
         """Note that a partition may have something to start, and starts it by itself."""
-        if partition not in self._queued and partition.case is None and not partition.held_back:
+        if partition not in self._queued and partition.may_start:
             self._queued.add(partition)
             self._line_of(partition).append(partition)
 
@@ -295,7 +292,7 @@ class Dispatcher:
         passed_over = 0
         while partitions and not self.full:
             partition = partitions.popleft()
-            waiting = 0 if partition.closing else partition.ordering.startable
+            waiting = partition.ordering.startable if partition.is_active else 0
             if not waiting:
                 self._queued.remove(partition)
                 continue
@@ -326,8 +323,8 @@ class Dispatcher:
         taken = partition.ordering.take(count)
         if taken is None:
             return None
-        run, lanes = apart(partition, taken, self.rates)
-        return Slice(partition, run.messages, run.seqs, run.bytes, lanes)
+        run, hold = apart(partition, taken, self.rates)
+        return Slice(partition, run.messages, run.seqs, run.bytes, hold)
 
     def single(self, now: float, but: Collection[Lane] = ()) -> Slice | None:
         """Make a slice of the first new record that may start, None where none can.
@@ -344,19 +341,17 @@ class Dispatcher:
         self, partitions: deque[Partition], now: float, but: Collection[Lane] = ()
     ) -> Slice | None:
         for partition in partitions:
-            taken = None if partition.closing else self._take_one(partition, but)
+            taken = self._take_one(partition, but) if partition.is_active else None
             if taken is not None:
-                run, lanes = taken
-                slice_ = Slice(partition, run.messages, run.seqs, run.bytes, lanes)
+                run, hold = taken
+                slice_ = Slice(partition, run.messages, run.seqs, run.bytes, hold)
                 self._send(slice_, now)
                 partitions.remove(partition)
                 partitions.append(partition)
                 return slice_
         return None
 
-    def _take_one(
-        self, partition: Partition, but: Collection[Lane]
-    ) -> tuple[Run, Sequence[Lane]] | None:
+    def _take_one(self, partition: Partition, but: Collection[Lane]) -> Taken | None:
         """Take the first record with another key than these, near the front."""
         ordering = partition.ordering
         passed_over = []
@@ -367,22 +362,24 @@ class Dispatcher:
             if len(passed_over) == NEAR:
                 taken = None
                 break
-        for run, lanes in reversed(passed_over):
+        for run, hold in reversed(passed_over):
             if self.rates is not None:
                 self.rates.give_back(partition, run.messages)
             ordering.put_back(run.messages, run.seqs)
-            ordering.release(lanes)
+            hold.release()
         return taken
 
     def again(self, records: Sequence[FailedRecord], now: float) -> Slice:
-        """Make a slice of records that failed before, equally often; their lanes are busy."""
+        """Make a slice of records that failed before, equally often."""
+        partition = records[0].partition
         messages = [failed.message for failed in records]
         slice_ = Slice(
-            records[0].partition,
+            partition,
             messages,
             [failed.seq for failed in records],
             sum(map(len, messages)),
-            [failed.lane for failed in records if failed.lane is not None],
+            # Their own holds end when they leave, which may be before their calls have ended.
+            partition.ordering.acquire(failed.lane for failed in records),
             records[0].attempts + 1,
         )
         self._charge(slice_)
@@ -390,10 +387,10 @@ class Dispatcher:
         return slice_
 
     def alone(
-        self, partition: Partition, message: Message, seq: int, lanes: Sequence[Lane], now: float
+        self, partition: Partition, message: Message, seq: int, hold: LaneHold, now: float
     ) -> Slice:
         """Make a slice of one record that is started for the first time."""
-        slice_ = Slice(partition, [message], (seq,), len(message), lanes)
+        slice_ = Slice(partition, [message], (seq,), len(message), hold)
         self._charge(slice_)
         self._send(slice_, now)
         return slice_

@@ -67,4 +67,6 @@ class InTurn:
 
 def _reading(partitions: Collection[Partition]) -> list[Partition]:
     """Return those that are read: copies come by themselves when they are due."""
-    return [each for each in partitions if not (each.rung.is_copy or each.paused or each.closing)]
+    return [
+        each for each in partitions if each.is_active and not (each.rung.is_copy or each.paused)
+    ]

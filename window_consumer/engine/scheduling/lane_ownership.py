@@ -28,6 +28,7 @@ from window_consumer.engine.guards.manual_pause import (
     hold_back,
 )
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.completion import Settling
 from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.queue import Failures
@@ -105,14 +106,15 @@ class Homes:
         """
         if not self._ordered:
             return
-        self._away = {p: since for p, since in self._away.items() if p.owned and not p.closing}
+        self._away = {p: since for p, since in self._away.items() if p.is_active}
         for partition in self._partitions.values():
-            if not partition.rung.is_copy or partition.closing:
+            if not (partition.rung.is_copy and partition.is_active):
                 continue
             is_away = self._is_away(partition)
-            if is_away and not partition.away:
+            was_away = HoldReason.NOT_OWNER in partition.holds
+            if is_away and not was_away:
                 self._leave_home(partition, now)
-            elif partition.away and not is_away:
+            elif was_away and not is_away:
                 self._come_home(partition, now)
 
     def assigned(self, partition: Partition, partitions: int) -> None:
@@ -171,7 +173,7 @@ class Homes:
         home = _home_of(partition)
         owned = self._partitions.get(home)
         if owned is not None:
-            return owned.closing
+            return not owned.is_active
         if self._sizes is None or partition.name.partition >= self._sizes.get(
             partition.name.topic, 0
         ):
@@ -180,15 +182,14 @@ class Homes:
         return home.partition < self._sizes.get(home.topic, 0)
 
     def _leave_home(self, partition: Partition, now: float) -> None:
-        partition.away = True
+        partition.set_hold(HoldReason.NOT_OWNER, held=True)
         self._away[partition] = now
         hold_back(partition, self._dispatcher, self._settling, now)
 
     def _come_home(self, partition: Partition, now: float) -> None:
-        partition.away = False
+        partition.set_hold(HoldReason.NOT_OWNER, held=False)
         del self._away[partition]
-        if not partition.held_back:
-            call_held(partition, self._failures)
+        call_held(partition, self._failures)
         self._settling.go_on(partition, now)
 
 

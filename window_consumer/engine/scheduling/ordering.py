@@ -1,31 +1,28 @@
 """Which records may start now: without order, by key, or one after another.
 
-An ordering holds the records of one partition that are in the window and not started, and knows
-which lanes are busy. Its promise: of a lane at most one record is out (in a slice, waiting for
-its retry, being copied to another topic) beside those that follow it in the very same slice, and
-the records of a lane leave in the order in which they were delivered.
+An ordering has the records of one partition that are in the window and not started. Its promise: of
+a lane at most one record is out (in a slice, waiting for its retry, being copied to another topic)
+beside those that follow it in the very same slice, and the records of a lane leave in the order in
+which they were delivered.
 
-The partition of a source topic and those of its copies have their lanes in common: their orderings
-*join*, and a lane that is busy in one is busy in all. Among them, who waits longest goes next is
-not promised: a copy was overtaken already.
+Which lanes are busy is known by ``Lanes``, which siblings share. Who of them waits longest goes
+next is not promised: a copy was overtaken already.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Any
 
-from window_consumer.engine.scheduling.record_queue import (
-    Run,
-    RunQueue,
-)
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    LaneOf,
-)
+from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane, LaneHold, LaneOf, Lanes
+from window_consumer.engine.scheduling.record_queue import Run, RunQueue
 from window_consumer.model.record import Message
+
+Taken = tuple[Run, LaneHold]
+"""Records that left their ordering, and the hold of the lanes that they keep busy."""
 
 
 class Ordering(ABC):
@@ -33,11 +30,17 @@ class Ordering(ABC):
 
     lane_of: LaneOf | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: Lanes) -> None:
         self._queue = RunQueue()
+        self.lanes = lanes
+        self.lines: dict[Lane, Any] = {}
+        """Who waits in line for a lane, in delivered order."""
+        self.ready: dict[Lane, None] = {}
+        """Lanes with a line that nobody holds and that were offered here, oldest first."""
         self.singly = False
         """Most calls return results: no record follows another one of its lane in a slice, where it
         would only be held until their acks."""
+        lanes.join(self)
 
     @property
     def plain(self) -> Ordering:
@@ -77,55 +80,60 @@ class Ordering(ABC):
         return self._queue.records_in_order()
 
     @abstractmethod
-    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
+    def take(self, count: int) -> Taken | None:
         """Let at most ``count`` records start; None where none can.
 
-        Returns them with the lanes that they keep busy until released.
+        Returns them with the hold of their lanes.
         """
 
     @abstractmethod
-    def take_more(self, count: int, lanes: Sequence[Lane]) -> tuple[Run, Sequence[Lane]] | None:
-        """Like ``take``, for whoever holds these lanes: their later records may join him."""
+    def take_more(self, count: int, hold: LaneHold) -> Run | None:
+        """Like ``take``, for whoever has this hold: later records of its lanes may join him.
+
+        The hold has the lanes of these records, too, afterwards.
+        """
 
     @abstractmethod
-    def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
-        """Free lanes, except those in ``but``: a record of theirs is still on its way."""
+    def acquire(self, lanes: Iterable[Lane | None]) -> LaneHold:
+        """Hold lanes of records that have left, for somebody else than their slice."""
 
     def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
         """Take records back that left and have not started; they are first in line again.
 
-        Their lanes are released separately, before or after.
+        Their hold is released separately, before or after.
         """
         self._queue.put_in_front(Run.of(messages, seqs))
 
+    def offer(self, lane: Lane) -> None:
+        """Let the first in line of a lane start: nobody holds it."""
+        raise NotImplementedError  # nobody waits in line here
+
+    def withdraw(self, lane: Lane) -> None:
+        """Let the line of a lane wait on: somebody holds it again."""
+        raise NotImplementedError  # as above
+
     def clear(self) -> None:
-        """Forget everything that waits."""
+        """Forget everything that waits; what is out keeps its lanes."""
         self._queue.clear()
 
-    @abstractmethod
-    def join(self, others: Sequence[Ordering]) -> None:
-        """Share the lanes with these orderings, which share theirs with each other already."""
-
     def leave(self) -> None:
-        """Forget everything, busy lanes too, and share nothing any more."""
+        """Forget everything, and release all lanes that records of this partition hold."""
         self.clear()
+        self.lanes.leave(self)
 
 
 class Unordered(Ordering):
     """Everything may start at any time."""
 
-    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
+    def take(self, count: int) -> Taken | None:
         run = self._queue.take(count)
-        return None if run is None else (run, ())
+        return None if run is None else (run, NO_HOLD)
 
-    def take_more(self, count: int, lanes: Sequence[Lane]) -> tuple[Run, Sequence[Lane]] | None:  # noqa: ARG002 - there are no lanes
-        return self.take(count)
+    def take_more(self, count: int, hold: LaneHold) -> Run | None:  # noqa: ARG002 - there are no lanes
+        return self._queue.take(count)
 
-    def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
-        """Nothing to do: there are no lanes."""
-
-    def join(self, others: Sequence[Ordering]) -> None:
-        """Nothing to do: there are no lanes."""
+    def acquire(self, lanes: Iterable[Lane | None]) -> LaneHold:  # noqa: ARG002 - there are none
+        return NO_HOLD
 
 
 def _key_function(messages: list[Message]) -> Callable[[Message], Lane]:
@@ -146,75 +154,37 @@ class ByPartition(Ordering):
 
     lane_of: LaneOf | None = staticmethod(lambda _message: _WHOLE_PARTITION)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.busy = False
-        self.others: list[ByPartition] = []
-
     @property
     def startable(self) -> int:
-        return 0 if self.is_busy else self._queue.records
+        return 0 if self.lanes.busy else self._queue.records
 
     def line_of(self, lane: Lane | None) -> int:
         return 0 if lane is None else self._queue.records
 
-    @property
-    def is_busy(self) -> bool:
-        """A record is out, of this partition or of one with the same lane."""
-        return self.busy or any(other.busy for other in self.others)
-
-    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
-        if self.is_busy:
+    def take(self, count: int) -> Taken | None:
+        if self.lanes.busy:
             return None
         run = self._queue.take(1 if self.singly else count)
-        if run is None:
+        return None if run is None else (run, self.lanes.enter(self, (_WHOLE_PARTITION,)))
+
+    def take_more(self, count: int, hold: LaneHold) -> Run | None:
+        if not self.lanes.only(hold):
             return None
-        self.busy = True
-        return run, (_WHOLE_PARTITION,)
+        return self._queue.take(1 if self.singly else count)
 
-    def take_more(self, count: int, lanes: Sequence[Lane]) -> tuple[Run, Sequence[Lane]] | None:
-        if lanes:
-            self.busy = False
-        try:
-            return self.take(count)
-        finally:
-            self.busy = self.busy or bool(lanes)
-
-    def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
-        if _WHOLE_PARTITION in lanes and not but:
-            self.busy = False
-
-    def join(self, others: Sequence[Ordering]) -> None:
-        for other in others:
-            if isinstance(other, ByPartition):
-                self.others.append(other)
-                other.others.append(self)
-
-    def leave(self) -> None:
-        self.clear()
-        self.busy = False
-        for other in self.others:
-            other.others.remove(self)
-        self.others.clear()
+    def acquire(self, lanes: Iterable[Lane | None]) -> LaneHold:
+        return self.lanes.acquire(self, lanes)
 
 
 class ByKey(Ordering):
     """Records of one key one after another; a record without a key has no order to keep."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.busy: set[Lane] = set()
-        """Lanes that a new record may not enter: a record is out, or others wait in line."""
-        self.lines: dict[Lane, deque[tuple[int, Message]]] = {}
-        """Who waits in each busy lane, in delivered order."""
-        self.ready: dict[Lane, None] = {}
-        """Lanes with a line whose last record has come back, oldest first."""
-        self.startable_in_lines = 0
-        self.others: list[ByKey] = []
-        self.out: set[Lane] = set()
-        """Lanes of which a record is out; kept only while lanes are shared."""
-
     lane_of: LaneOf | None = staticmethod(lambda message: message.key())
+
+    def __init__(self, lanes: Lanes) -> None:
+        super().__init__(lanes)
+        self.lines: dict[Lane, deque[tuple[int, Message]]] = {}
+        self.startable_in_lines = 0
 
     @property
     def oldest(self) -> Message | None:
@@ -239,7 +209,32 @@ class ByKey(Ordering):
     def startable(self) -> int:
         return self._queue.records + self.startable_in_lines
 
-    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
+    def take(self, count: int) -> Taken | None:
+        left = self._leave(count)
+        if left is None:
+            return None
+        run, lanes = left
+        return run, self.lanes.enter(self, lanes)
+
+    def take_more(self, count: int, hold: LaneHold) -> Run | None:
+        if not self.startable:
+            return None
+        busy, own = self.lanes.busy, set(self.lanes.only(hold))
+        busy -= own
+        try:
+            left = self._leave(count)
+        finally:
+            busy |= own
+        if left is None:
+            return None
+        hold.merge(self.lanes.enter(self, [lane for lane in left[1] if lane not in own]))
+        return left[0]
+
+    def acquire(self, lanes: Iterable[Lane | None]) -> LaneHold:
+        return self.lanes.acquire(self, lanes)
+
+    def _leave(self, count: int) -> tuple[Run, list[Lane]] | None:
+        """Let records leave whose lanes may be entered; return them with these lanes."""
         if self.ready:
             return self._take_ready(count)
         while True:
@@ -247,45 +242,21 @@ class ByKey(Ordering):
             if run is None:
                 return None
             keys: list[Lane] = list(map(_key_function(run.messages), run.messages))
-            if self.singly or any(not each.busy.isdisjoint(keys) for each in (self, *self.others)):
+            if self.singly or not self.lanes.busy.isdisjoint(keys):
                 run, keys = self._queue_up(run, keys)
                 if not keys:
                     continue
-            self.busy.update(keys)
-            self.busy.discard(None)
-            self._note_out(keys)
             return run, keys
-
-    def take_more(self, count: int, lanes: Sequence[Lane]) -> tuple[Run, Sequence[Lane]] | None:
-        if not self.startable:
-            return None
-        # Who stands in line of one of the lanes waits for somebody else's record.
-        own = [lane for lane in lanes if lane is not None and lane not in self.lines]
-        self.busy.difference_update(own)
-        try:
-            return self.take(count)
-        finally:
-            self.busy.update(own)
-
-    def _note_out(self, lanes: Iterable[Lane]) -> None:
-        if self.others:
-            self.out.update(lanes)
-            self.out.discard(None)
 
     def _queue_up(self, run: Run, keys: list[Lane]) -> tuple[Run, list[Lane]]:
         """Put the records whose lane is busy in line; return the others."""
-        busy = self.busy
-        if self.others:
-            busy = busy.union(*(other.busy.intersection(keys) for other in self.others))
-        elif self.singly:
-            busy = busy.copy()
+        busy = self.lanes.busy.copy() if self.singly else self.lanes.busy
         free = []
         for index, key in enumerate(keys):
             if key in busy:
                 line = self.lines.get(key)
                 if line is None:
                     line = self.lines[key] = deque()
-                    self.busy.add(key)
                 line.append((run.seqs[index], run.messages[index]))
                 if key in self.ready:
                     self.startable_in_lines += 1
@@ -296,7 +267,7 @@ class ByKey(Ordering):
         rest = Run.of([run.messages[i] for i in free], [run.seqs[i] for i in free])
         return rest, [keys[i] for i in free]
 
-    def _take_ready(self, count: int) -> tuple[Run, Sequence[Lane]]:
+    def _take_ready(self, count: int) -> tuple[Run, list[Lane]]:
         messages: list[Message] = []
         seqs: list[int] = []
         lanes: list[Lane] = []
@@ -314,37 +285,15 @@ class ByKey(Ordering):
             self.startable_in_lines -= len(line)
             if not line:
                 del self.lines[lane]
-        self._note_out(lanes)
         return Run.of(messages, seqs), lanes
 
-    def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
-        if not self.lines and not but and not self.others:
-            self.busy.difference_update(lanes)
-            return
-        for lane in lanes:
-            if lane in but or lane is None:
-                continue
-            self.out.discard(lane)
-            if lane not in self.lines:
-                self.busy.discard(lane)
-            self.hand_on(lane)
+    def offer(self, lane: Lane) -> None:
+        self.ready[lane] = None
+        self.startable_in_lines += len(self.lines[lane])
 
-    def hand_on(self, lane: Lane) -> None:
-        """Let the next in a free lane start, whosever line it stands in.
-
-        Ours comes last, so that lines take turns.
-        """
-        for each in (*self.others, self):
-            line = each.lines.get(lane)
-            if line is not None:
-                if lane not in each.ready:
-                    each.ready[lane] = None
-                    each.startable_in_lines += len(line)
-                return
-
-    def is_out(self, lane: Lane) -> bool:
-        """Tell whether another ordering has a record of a lane out, or is about to."""
-        return any(lane in each.out or lane in each.ready for each in self.others)
+    def withdraw(self, lane: Lane) -> None:
+        del self.ready[lane]
+        self.startable_in_lines -= len(self.lines[lane])
 
     def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
         keyless_messages = []
@@ -361,11 +310,9 @@ class ByKey(Ordering):
             line.appendleft((seq, message))
             if lane in self.ready:
                 self.startable_in_lines += 1
-            elif lane not in self.busy:
-                self.busy.add(lane)
-                if not any(lane in other.busy for other in self.others):
-                    self.ready[lane] = None
-                    self.startable_in_lines += len(line)
+            elif lane not in self.lanes.busy:
+                self.lanes.busy.add(lane)
+                self.offer(lane)
         if keyless_messages:
             keyless_messages.reverse()
             keyless_seqs.reverse()
@@ -373,36 +320,9 @@ class ByKey(Ordering):
 
     def clear(self) -> None:
         super().clear()
-        free = self.busy.intersection(self.ready) if self.others else self.busy.copy()
-        self.busy -= free
+        offered = list(self.ready)
         self.lines.clear()
         self.ready.clear()
         self.startable_in_lines = 0
-        for lane in free if self.others else ():
-            self.hand_on(lane)
-
-    def join(self, others: Sequence[Ordering]) -> None:
-        for other in others:
-            if isinstance(other, ByKey):
-                other.begin_to_share()
-                self.others.append(other)
-                other.others.append(self)
-
-    def begin_to_share(self) -> None:
-        """Find out which lanes are out, before the first other ordering asks."""
-        if not self.others:
-            self.out = self.busy.difference(self.ready)
-
-    def leave(self) -> None:
-        held = self.busy.copy()
-        self.lines.clear()
-        self.clear()
-        self.busy.clear()
-        self.out.clear()
-        others, self.others = self.others, []
-        for other in others:
-            other.others.remove(self)
-        for lane in held if others else ():
-            heir = others[0]
-            if lane not in heir.out and lane not in heir.ready and not heir.is_out(lane):
-                heir.hand_on(lane)
+        for lane in offered:
+            self.lanes.pass_on(lane, self)

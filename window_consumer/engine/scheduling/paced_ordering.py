@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
-from window_consumer.engine.scheduling.ordering import Ordering
+from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane, LaneHold
+from window_consumer.engine.scheduling.ordering import Ordering, Taken
 from window_consumer.engine.scheduling.rate_limit import Rates
 from window_consumer.engine.scheduling.record_queue import Run
-from window_consumer.engine.scheduling.slices import Lane
 from window_consumer.model.record import Message
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Paced(Ordering):
 
     def __init__(self, inner: Ordering, rates: Rates):
         self._inner = inner
+        self.lanes = inner.lanes
         self._rates = rates
         self._by_key = rates.rules.per == "key"
         inner.singly = self._by_key
@@ -41,6 +42,8 @@ class Paced(Ordering):
         """By key."""
         self._due: list[tuple[float, int, Lane | None]] = []
         """When each of those keys may have a token: a heap."""
+        self._held = NO_HOLD
+        """The lanes of records that are set aside."""
         self._ties = count()
 
     def belongs_to(self, partition: Partition) -> None:
@@ -104,19 +107,26 @@ class Paced(Ordering):
     def add(self, run: Run) -> None:
         self._inner.add(run)
 
-    def take(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
+    def take(self, count: int) -> Taken | None:
         if self._by_key:
             return self._take_by_key(count)
-        return self._charged(self._inner.take(room)) if (room := min(count, self._room())) else None
+        room = min(count, self._room())
+        taken = self._inner.take(room) if room else None
+        if taken is not None:
+            self._rates.charge(self._whose, taken[0].messages)
+        return taken
 
-    def take_more(self, count: int, lanes: Sequence[Lane]) -> tuple[Run, Sequence[Lane]] | None:
+    def take_more(self, count: int, hold: LaneHold) -> Run | None:
         if self._by_key:
             return None  # one record of a lane at a time
         room = min(count, self._room())
-        return self._charged(self._inner.take_more(room, lanes)) if room else None
+        run = self._inner.take_more(room, hold) if room else None
+        if run is not None:
+            self._rates.charge(self._whose, run.messages)
+        return run
 
-    def release(self, lanes: Iterable[Lane], but: Collection[Lane] = ()) -> None:
-        self._inner.release(lanes, but)
+    def acquire(self, lanes: Iterable[Lane | None]) -> LaneHold:
+        return self._inner.acquire(lanes)
 
     def put_back(self, messages: list[Message], seqs: Sequence[int]) -> None:
         self._inner.put_back(messages, seqs)
@@ -125,9 +135,6 @@ class Paced(Ordering):
         self._inner.clear()
         self._aside.clear()
         self._due.clear()
-
-    def join(self, others: Sequence[Ordering]) -> None:
-        self._inner.join([other.plain for other in others])
 
     def leave(self) -> None:
         self._inner.leave()
@@ -149,16 +156,9 @@ class Paced(Ordering):
         rates.wait(self._whose, rates.refused(bucket))
         return 0
 
-    def _charged(
-        self, taken: tuple[Run, Sequence[Lane]] | None
-    ) -> tuple[Run, Sequence[Lane]] | None:
-        if taken is not None:
-            self._rates.charge(self._whose, taken[0].messages)
-        return taken
-
     # ---- a rate for each key
 
-    def _take_by_key(self, count: int) -> tuple[Run, Sequence[Lane]] | None:
+    def _take_by_key(self, count: int) -> Taken | None:
         taken = self._take_due(count)
         while not taken:
             found = self._inner.take(count)
@@ -166,13 +166,18 @@ class Paced(Ordering):
                 if self._due:
                     self._rates.wait(self._whose, self._due[0][0])
                 return None
-            run = found[0]
+            run, hold = found
+            if self._held.lanes:
+                self._held.merge(hold)
+            else:
+                self._held.release()
+                self._held = hold
             lane_of = self.lane_of
             for message, seq in zip(run.messages, run.seqs, strict=True):
                 lane = None if lane_of is None else lane_of(message)
                 self._take_or_set_aside((message, seq, lane), taken)
-        lanes = [lane for _, _, lane in taken] if self.lane_of is not None else []
-        return Run.of([message for message, _, _ in taken], [seq for _, seq, _ in taken]), lanes
+        run = Run.of([message for message, _, _ in taken], [seq for _, seq, _ in taken])
+        return run, self._held.part(lane for _, _, lane in taken)
 
     def _take_or_set_aside(self, record: _Aside, taken: list[_Aside]) -> None:
         key = record[0].key()

@@ -19,13 +19,14 @@ A slice is the one object that two threads touch. The rules that make it safe wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import repeat
 from operator import is_, itemgetter, length_hint
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
+from window_consumer.engine.scheduling.lanes import NO_HOLD, LaneHold, LaneOf
 from window_consumer.model.errors import (
     PassedOver,
     Skip,
@@ -40,13 +41,7 @@ from window_consumer.model.record import (
 if TYPE_CHECKING:
     from window_consumer.engine.partition import Partition
 
-Lane = Hashable
-"""An ordering domain within one partition."""
-
 T = TypeVar("T")
-
-LaneOf = Callable[[Message], Lane | None]
-"""Tells a message's lane; None where it has no order to keep."""
 
 
 @frozen(eq=False)
@@ -111,9 +106,9 @@ class Slice:
         "computed",
         "deviations",
         "elapsed",
+        "hold",
         "is_batch",
         "lane_of",
-        "lanes",
         "messages",
         "partition",
         "progress",
@@ -132,14 +127,14 @@ class Slice:
         messages: list[Message],
         seqs: Sequence[int],
         size: int,
-        lanes: Sequence[Lane],
+        hold: LaneHold = NO_HOLD,
         attempt: int = 1,
     ):
         self.partition = partition
         self.messages = messages
         self.seqs = seqs
         self.bytes = size
-        self.lanes = lanes
+        self.hold = hold
         """The lanes that its records keep busy."""
         self.lane_of: LaneOf | None = partition.ordering.lane_of if attempt == 1 else None
         """None without an order among its records: the slot need not care what failed before."""
@@ -169,6 +164,11 @@ class Slice:
         """Return how many records the slot has claimed; the last of them may be running."""
         left = length_hint(self.unclaimed) if self.claims is None else self.claims.left()
         return len(self.messages) - left
+
+    @property
+    def is_empty(self) -> bool:
+        """It was taken back whole, before any of its records was claimed."""
+        return not (self.messages or self.settled)
 
     def running(self) -> Message | None:
         """Return the record that the slot claimed last, None where it has not begun.
@@ -293,7 +293,7 @@ class Slice:
             past_messages, past_seqs = [messages[i] for i in past], [seqs[i] for i in past]
             self.messages = [messages[i] for i in kept] + self.messages
             self.seqs = [*(seqs[i] for i in kept), *self.seqs]
-        over_slice = Slice(self.partition, past_messages, past_seqs, 0, (), self.call.attempt)
+        over_slice = Slice(self.partition, past_messages, past_seqs, 0, NO_HOLD, self.call.attempt)
         over_slice.lane_of = self.lane_of
         over_slice.deviations = self.deviations
         over_slice.started = self.started

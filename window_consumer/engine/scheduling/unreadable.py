@@ -6,17 +6,16 @@ record that fails for good, whatever the ordering, the pool and the ladder are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from window_consumer.engine.partition import Partition
 from window_consumer.engine.retry.policy import WhenSpent
+from window_consumer.engine.scheduling.lanes import LaneHold
+from window_consumer.engine.scheduling.ordering import Taken
 from window_consumer.engine.scheduling.rate_limit import Rates
 from window_consumer.engine.scheduling.record_queue import Run
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import UnreadableHeaders
 from window_consumer.model.fault import (
     Failure,
@@ -24,8 +23,6 @@ from window_consumer.model.fault import (
 )
 from window_consumer.model.headers import LostHeaders
 from window_consumer.model.record import Message
-
-Taken = tuple[Run, Sequence[Lane]]
 
 _WHAT = "has a header whose name is not UTF-8, so none of its headers can be read"
 
@@ -50,20 +47,25 @@ def apart(partition: Partition, taken: Taken, rates: Rates | None) -> Taken:
 
     That is everything before the first unreadable one, or that one alone.
     """
-    run, lanes = taken
+    run, hold = taken
     first = first_unreadable(run.messages) if partition.unreadable else None
     if first is None or len(run) == 1:
         return taken
     kept = max(first, 1)
-    lane_of = partition.ordering.lane_of
-    still = [] if lane_of is None else list(map(lane_of, run.messages[:kept]))
     put_back(partition, run, kept, rates)
-    partition.ordering.release(lanes, still)
-    return Run.of(run.messages[:kept], run.seqs[:kept]), still
+    keep_lanes_of(partition, hold, run.messages[:kept])
+    return Run.of(run.messages[:kept], run.seqs[:kept]), hold
+
+
+def keep_lanes_of(partition: Partition, hold: LaneHold, messages: Iterable[Message]) -> None:
+    """Release what a hold has beyond the lanes of these records."""
+    lane_of = partition.ordering.lane_of
+    if lane_of is not None:
+        hold.keep(set(map(lane_of, messages)))
 
 
 def put_back(partition: Partition, run: Run, kept: int, rates: Rates | None) -> None:
-    """Let all but the first ``kept`` wait again; their lanes are released by who holds them."""
+    """Let all but the first ``kept`` wait again; who holds their lanes releases them."""
     behind = run.messages[kept:]
     if rates is not None:
         rates.give_back(partition, behind)

@@ -15,10 +15,8 @@ from contextvars import Context, copy_context
 from inspect import isawaitable
 from typing import Any, Final
 
-from window_consumer.engine.scheduling.slices import (
-    Lane,
-    Slice,
-)
+from window_consumer.engine.scheduling.lanes import Lane
+from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.fault import Failure
 from window_consumer.model.record import (
     Message,

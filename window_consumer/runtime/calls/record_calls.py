@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from window_consumer.engine.scheduling.slices import LaneOf, Work
+from window_consumer.engine.scheduling.lanes import LaneOf
+from window_consumer.engine.scheduling.slices import Work
 from window_consumer.model.errors import Skip
 from window_consumer.model.record import Message, Record
 from window_consumer.runtime.calls.caller import Caller, note_raised

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from window_consumer.engine.partition import Partition
+from window_consumer.engine.partition_state import HoldReason
 from window_consumer.engine.retry.output import (
     MAX_UNACKED_RESULTS,
     RESULTS_SHARE,
@@ -56,7 +57,8 @@ def check_start(history: History, member: Member, slice_: Slice) -> None:
     One record may always be tried: to find out whether an outage is over, or who ends the process.
     """
     engine = member.engine
-    if engine.breaker.is_finding_out(slice_) or slice_.partition.case is not None:
+    is_suspect = HoldReason.CRASH_SUSPECTS in slice_.partition.holds
+    if is_suspect or engine.breaker.is_finding_out(slice_):
         return
     held, allowed = engine.producing.bytes, engine.rules.window_bytes * RESULTS_SHARE
     if held > allowed:

@@ -79,7 +79,7 @@ class PoisonWatch:
     def _is_waiting(member: Member) -> bool:
         engine = member.engine
         return bool(engine.dispatcher.idle_slots) and any(
-            partition.ordering.startable and not (partition.closing or partition.held_back)
+            partition.is_active and not partition.is_suspended and partition.ordering.startable
             for partition in engine.partitions.values()
             if partition.rung.level is None
         )

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, NoReturn
 
-from window_consumer.engine.scheduling.slices import Deviations, LaneOf
+from window_consumer.engine.scheduling.lanes import LaneOf
+from window_consumer.engine.scheduling.slices import Deviations
 from window_consumer.model.fault import Failure
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message

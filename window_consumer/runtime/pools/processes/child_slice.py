@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from window_consumer.engine.scheduling.slices import Deviations, LaneOf
+from window_consumer.engine.scheduling.lanes import LaneOf
+from window_consumer.engine.scheduling.slices import Deviations
 from window_consumer.model.produce import Produce
 from window_consumer.model.record import Call, Message
 from window_consumer.runtime.pools.processes import child_batch as forks
