@@ -28,7 +28,7 @@ from typing import IO
 from attrs import define, field, frozen
 
 _ROOT = Path(__file__).parents[1]
-_READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "OTEL_")
+_READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "OTEL_PYTHON_", "OTEL_PROPAGATORS")
 """Variables that Python and imported libraries read when they start, by their beginnings."""
 
 _MOST_BYTES = 1 << 17
