@@ -36,6 +36,7 @@ from window_consumer.model.errors import (
     BrokerUnavailableError,
     Fatal,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message
 from window_consumer.runtime.running import Running
 from window_consumer.testing.events import (
@@ -81,6 +82,9 @@ class Call:
     @property
     def place(self) -> tuple[int, int]:
         return self.partition, self.offset
+
+
+_OUTLIVED = {LogEvent.CALL_OUTLIVED, LogEvent.CALL_OUTLIVED_SOURCE}
 
 
 class LogLines(logging.Handler):
@@ -356,8 +360,8 @@ class Shop:
         """Return all that was seen, the committed offsets and ends of the logs included."""
         found: list[Event] = [*self.produced, *self.events]
         for record in list(self.log.records):
-            if "outlived its" in record.getMessage():
-                fields = vars(record)
+            fields = vars(record)
+            if fields.get("event") in _OUTLIVED:
                 place = fields["topic"], fields["partition"], fields["offset"]
                 found.append(OutlivedLogged(*place))
         if until_end:

@@ -18,6 +18,7 @@ from window_consumer.admin.board import (
     now_ms,
 )
 from window_consumer.admin.history import EVERY_S
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 FRAME_S: Final = 0.2
@@ -103,7 +104,10 @@ class Feed:
             return await asyncio.to_thread(ask, *given)
         except Exception:
             # Whoever looks must see the next frame, whatever became of this one.
-            _log.exception("admin: no frame could be made; please report this bug")
+            _log.exception(
+                "admin: no frame could be made; please report this bug",
+                extra={"event": LogEvent.ADMIN_FRAME_FAILED},
+            )
             return None
 
 

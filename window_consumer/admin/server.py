@@ -23,6 +23,7 @@ from window_consumer.admin.guard import Gate
 from window_consumer.admin.site import Site
 from window_consumer.config.sections.listening import Address, AdminConfig, certificate_problems
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 PATIENCE_S: Final = 10.0
@@ -101,7 +102,13 @@ def serving(
         with _running(site, _config_of(site, tls), listening):
             scheme = "https" if tls else "http"
             host = f"[{address.host}]" if ":" in address.host else address.host
-            _log.info("admin: %s://%s:%d/ for the live window", scheme, host, port)
+            _log.info(
+                "admin: %s://%s:%d/ for the live window",
+                scheme,
+                host,
+                port,
+                extra={"event": LogEvent.ADMIN_STARTED},
+            )
             yield port
 
 

@@ -39,6 +39,7 @@ from window_consumer.engine.guards.interventions import (
     Intervention,
     Verdict,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 _NO_NUMBER: Final = "partitions, cells and offsets are whole numbers"
@@ -157,7 +158,13 @@ class Site:
             return error(HTTPStatus.NOT_FOUND, why)
         if request.client is not None and request.client.host:  # not whoever keeps the copies
             place = f"{at.partition} offset {at.offset}"
-            _log.info("%s: %s asked for the value of %s", at.worker, request.client.host, place)
+            _log.info(
+                "%s: %s asked for the value of %s",
+                at.worker,
+                request.client.host,
+                place,
+                extra={"event": LogEvent.ADMIN_VALUE_SHOWN},
+            )
         return Json(found)
 
     async def _intervene(self, request: Request) -> Response:
@@ -204,6 +211,7 @@ def _log_halt(request: Request, at: Place, what: str, *, done: bool | None) -> N
             what,
             "the worker" if at.partition is None else at.partition,
             _NO_ANSWER if done is None else "done" if done else "not here",
+            extra={"event": LogEvent.ADMIN_PAUSE_REQUESTED},
         )
 
 
@@ -220,6 +228,7 @@ def _log_intervention(
             at.partition,
             at.offset,
             _NO_ANSWER if verdict is None else WORDS[verdict],
+            extra={"event": LogEvent.ADMIN_RECORD_ENDED},
         )
 
 

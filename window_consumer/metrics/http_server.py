@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.replica import (
     TEXT,
@@ -193,7 +194,12 @@ class HttpServer:
                 self._meanwhile()
             except Exception as error:
                 # Only a sample is missing; the next one may be taken.
-                _LOG.debug("health: %s", error, exc_info=True)
+                _LOG.debug(
+                    "health: %s",
+                    error,
+                    exc_info=True,
+                    extra={"event": LogEvent.HEALTH_SAMPLE_FAILED},
+                )
 
 
 def _joined(host: str, port: Any) -> str:

@@ -33,6 +33,7 @@ from window_consumer.metrics.otel.trace_ids import (
     Place,
 )
 from window_consumer.model.fault import Failure
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import (
     Message,
@@ -91,7 +92,11 @@ class NoteTaker:
             try:
                 note()
             except Exception as error:
-                _log.warning("OpenTelemetry: a span is lost: %r", error)
+                _log.warning(
+                    "OpenTelemetry: a span is lost: %r",
+                    error,
+                    extra={"event": LogEvent.OTEL_SPAN_LOST},
+                )
             del note
             if self._notes.empty():
                 self._ends.wait(GATHER_S)
