@@ -38,8 +38,9 @@ _log = own_logger()
 class Feed:
     """Makes frames while somebody looks. Owner: the server's event loop."""
 
-    def __init__(self, board: Board):
+    def __init__(self, board: Board, most_pages: int = MOST_PAGES):
         self._board = board
+        self._most_pages = most_pages
         self._pages = 0
         self._news = asyncio.Event()
         self._frame: dict[str, Any] | None = None
@@ -51,7 +52,7 @@ class Feed:
     @property
     def is_full(self) -> bool:
         """So many pages look that no other one may."""
-        return self._pages >= MOST_PAGES
+        return self._pages >= self._most_pages
 
     def start(self) -> None:
         """Begin to take samples, and frames while somebody looks."""

@@ -23,7 +23,7 @@ from window_consumer.admin.board import (
     number_named,
     partition_named,
 )
-from window_consumer.admin.feed import Feed
+from window_consumer.admin.feed import MOST_PAGES, Feed
 from window_consumer.admin.guard import (
     Gate,
     Guard,
@@ -60,8 +60,17 @@ _PARTITION: Final = _WORKER + "/partitions/{topic}/{partition}"
 class Site:
     """Answers, with what a board knows. Owner: the server's event loop."""
 
-    def __init__(self, board: Board, gate: Gate, trace: Pages | None = None, *, values: bool):
+    def __init__(
+        self,
+        board: Board,
+        gate: Gate,
+        trace: Pages | None = None,
+        *,
+        values: bool,
+        most_pages: int = MOST_PAGES,
+    ):
         """``values`` is whether people may see the values of records."""
+        self._most_pages = most_pages
         self._trace = trace
         self._board = board
         self._gate = gate
@@ -94,7 +103,7 @@ class Site:
 
     def start(self) -> None:
         """Begin to take samples; the event loop runs."""
-        self._feed = Feed(self._board)
+        self._feed = Feed(self._board, self._most_pages)
         self._feed.start()
 
     def close(self) -> None:
