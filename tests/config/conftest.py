@@ -10,6 +10,7 @@ from window_consumer.config import (
     Loaded,
     load,
 )
+from window_consumer.config.cores import usable_cores
 from window_consumer.model.errors import ConfigError
 
 
@@ -23,9 +24,10 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loa
         *overrides: str,
         handlers: Mapping[str, Mapping[str, Any]] | None = None,
         environ: Mapping[str, str] | None = None,
+        cores: Callable[[], int] = usable_cores,
     ) -> Loaded:
         Path("workers.yaml").write_text(text, encoding="utf-8")
-        return load(Path("workers.yaml"), handlers or {}, overrides, environ or {})
+        return load(Path("workers.yaml"), handlers or {}, overrides, environ or {}, cores=cores)
 
     return load_text
 
