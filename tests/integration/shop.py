@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 from tests import reading, topics
 from tests.integration.members import wait_until
 from tests.integration.stalls import Stalls
+from tests.logged import lines_of
 from window_consumer import App, Record
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.kafka.cluster.groups import committed_offsets
@@ -96,6 +97,10 @@ class LogLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
+
+    def of(self, event: LogEvent) -> list[str]:
+        """Return the texts of an event's lines."""
+        return [each.getMessage() for each in lines_of(list(self.records), event)]
 
     def containing(self, text: str) -> list[str]:
         return [line for line in self.lines if text in line]
@@ -262,6 +267,9 @@ class Shop:
 
     def until_said(self, text: str, *, times: int = 1) -> None:
         self.until(lambda: len(self.log.containing(text)) >= times, f"the log says {text!r}")
+
+    def until_logged(self, event: LogEvent) -> None:
+        self.until(lambda: bool(self.log.of(event)), f"the log has {event}")
 
     def until_called(self, calls: int) -> None:
         self.until(lambda: len(self.calls) >= calls, f"{calls} calls")
