@@ -11,7 +11,20 @@ from window_consumer.config import (
     load,
 )
 from window_consumer.config.cores import usable_cores
-from window_consumer.model.errors import ConfigError
+from window_consumer.model.errors import ConfigError, WrongKey
+
+
+class Refusal(str):
+    """The message of a refused configuration, and what is wrong with which keys."""
+
+    __slots__ = ("wrong",)
+    wrong: tuple[WrongKey, ...]
+
+    @classmethod
+    def of(cls, error: ConfigError) -> Refusal:
+        refusal = cls(error)
+        refusal.wrong = error.wrong
+        return refusal
 
 
 @pytest.fixture
@@ -33,13 +46,13 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loa
 
 
 @pytest.fixture
-def refused(loaded: Callable[..., Loaded]) -> Callable[..., str]:
+def refused(loaded: Callable[..., Loaded]) -> Callable[..., Refusal]:
     """Load a text that has to be refused and return the message."""
 
-    def message(*arguments: str, **options: Any) -> str:
+    def message(*arguments: str, **options: Any) -> Refusal:
         with pytest.raises(ConfigError) as caught:
             loaded(*arguments, **options)
-        return str(caught.value)
+        return Refusal.of(caught.value)
 
     return message
 
