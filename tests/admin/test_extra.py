@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tomllib
-from contextlib import ExitStack
 from importlib import metadata
 from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from window_consumer.admin.wire import (
-    admin_board,
-    admin_of_copies,
-)
 from window_consumer.config.sections.listening import AdminConfig
-from window_consumer.model.errors import UsageError
-from window_consumer.trace.wire import trace_pages
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,23 +21,48 @@ def plan(listen: str | None) -> Any:
     return SimpleNamespace(config=SimpleNamespace(admin=AdminConfig(listen=listen)), workers=())
 
 
-def test_where_the_extra_is_missing_its_name_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "window_consumer.admin.server", None)
-    monkeypatch.delattr("window_consumer.admin.server", raising=False)
-    told = pytest.raises(UsageError, match=r"pip install 'window-consumer\[web\]'")
-    with told, ExitStack() as beside:
-        admin_board(plan("127.0.0.1:0"), None, beside, trace_pages)
-    with told, admin_of_copies(plan("127.0.0.1:0"), {"1": Path("1.admin")}, trace_pages):
-        pass
+def without_the_extra(script: str) -> None:
+    """Run a script that asserts by itself, in a process that cannot import the extra."""
+    hidden = "import sys\nsys.modules['starlette'] = sys.modules['uvicorn'] = None\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", hidden + dedent(script)],
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
-def test_where_nothing_is_to_listen_the_extra_is_not_needed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "window_consumer.admin.server", None)
-    monkeypatch.delattr("window_consumer.admin.server", raising=False)
-    with ExitStack() as beside, admin_of_copies(plan(None), {}, trace_pages):
-        assert admin_board(plan(None), None, beside, trace_pages) is None
+def test_where_the_extra_is_missing_its_name_is_said() -> None:
+    without_the_extra("""
+        import pytest
+        from contextlib import ExitStack
+        from pathlib import Path
+        from tests.admin.test_extra import plan
+        from window_consumer.admin.wire import admin_board, admin_of_copies
+        from window_consumer.trace.wire import trace_pages
+        from window_consumer.model.errors import UsageError
+
+        told = pytest.raises(UsageError, match=r"window-consumer\\[web\\]")
+        with told, ExitStack() as beside:
+            admin_board(plan("127.0.0.1:0"), None, beside, trace_pages)
+        with told, admin_of_copies(plan("127.0.0.1:0"), {"1": Path("1.admin")}, trace_pages):
+            pass
+        """)
+
+
+def test_where_nothing_is_to_listen_the_extra_is_not_needed() -> None:
+    without_the_extra("""
+        from contextlib import ExitStack
+        from tests.admin.test_extra import plan
+        from window_consumer.admin.wire import admin_board, admin_of_copies
+        from window_consumer.trace.wire import trace_pages
+
+        with ExitStack() as beside, admin_of_copies(plan(None), {}, trace_pages):
+            assert admin_board(plan(None), None, beside, trace_pages) is None
+        """)
 
 
 def test_the_extra_takes_no_version_with_a_known_advisory_and_none_that_nobody_has_tried() -> None:

@@ -9,15 +9,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any
 
-import pytest
-
 from tests.admin.admin import Asking, MadeUpBoard, asking
-from window_consumer.admin import (
-    feed,
-)
-from window_consumer.admin import (
-    server as protocol,
-)
+from window_consumer.admin import feed
 
 PAGES = 200
 
@@ -60,11 +53,17 @@ def test_nobody_is_asked_for_frames_while_nobody_looks() -> None:
     with asking(board) as ask:
         with page(ask) as connection:
             frames_of(connection, 1)
-        made, until = -1, monotonic() + 20.0
         # The page's end is noticed soon; from then on nothing is made for as long as several take.
-        while made != (made := len(board.asked)) and monotonic() < until:
-            sleep(4 * feed.FRAME_S)
-        assert len(board.asked) == made
+        until = monotonic() + 20.0
+        while made_meanwhile(board):
+            assert monotonic() < until, "frames are made all the same"
+
+
+def made_meanwhile(board: MadeUpBoard) -> int:
+    """Return how many frames were made while several take."""
+    before = len(board.asked)
+    sleep(4 * feed.FRAME_S)
+    return len(board.asked) - before
 
 
 def test_hundreds_of_pages_get_the_same_frames_and_cost_one_picture() -> None:
@@ -79,9 +78,8 @@ def test_hundreds_of_pages_get_the_same_frames_and_cost_one_picture() -> None:
     assert len(board.asked) <= PAGES + took / feed.FRAME_S + 5
 
 
-def test_one_page_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "MOST_PAGES", 2)
-    with asking() as ask, page(ask) as one, page(ask) as other:
+def test_one_page_too_many_is_told_so() -> None:
+    with asking(most_pages=2) as ask, page(ask) as one, page(ask) as other:
         frames_of(one, 1)
         frames_of(other, 1)
         assert ask("/api/events").status == 503
@@ -89,22 +87,20 @@ def test_one_page_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ends_within(connection: socket.socket, events: int) -> bool:
     """Read what is left; tell whether the end comes before so many further events."""
-    try:
-        while data := connection.recv(1 << 20):
-            events -= data.count(b"\n\n")
-            if events < 0:
-                return False
-    except ConnectionError:
-        pass
-    return True
+    while events >= 0:
+        try:
+            data = connection.recv(1 << 20)
+        except ConnectionResetError:
+            return True  # cut off before all was read
+        if not data:
+            return True
+        events -= data.count(b"\n\n")
+    return False
 
 
-def test_who_reads_nothing_is_cut_off_and_the_others_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(protocol, "PATIENCE_S", 0.3)
+def test_who_reads_nothing_is_cut_off_and_the_others_go_on() -> None:
     board = MadeUpBoard(ballast="x" * 1_000_000)
-    with asking(board) as ask, page(ask) as silent, page(ask) as reading:
+    with asking(board, patience_s=0.3) as ask, page(ask) as silent, page(ask) as reading:
         events = 0
         while events < 15:  # more than the system holds for one that does not read
             data = reading.recv(1 << 20)
@@ -114,10 +110,9 @@ def test_who_reads_nothing_is_cut_off_and_the_others_go_on(
         assert reading.recv(10)
 
 
-def test_who_asks_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "PATIENCE_S", 0.2)
+def test_who_asks_nothing_is_cut_off() -> None:
     with (
-        asking() as ask,
+        asking(patience_s=0.2) as ask,
         socket.create_connection(("127.0.0.1", ask.port), timeout=60) as silent,
         socket.create_connection(("127.0.0.1", ask.port), timeout=60) as slow,
         socket.create_connection(("127.0.0.1", ask.port), timeout=60) as halfway,

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.engine.support import Driven, notes
-from window_consumer.admin import shown_records
 from window_consumer.admin.shown_records import (
     MOST_HEADERS,
     MOST_JSON,
@@ -35,8 +34,8 @@ from window_consumer.runtime.worker_snapshot import to_json
 HIDDEN = MaskRule(topics=("orders",), fields=("iban", "x-auth"))
 
 
-def shown(*rules: MaskRule) -> ShownRecords:
-    return ShownRecords(Mask(["hunter2"]), MaskRules(rules))
+def shown(*rules: MaskRule, **limits: int) -> ShownRecords:
+    return ShownRecords(Mask(["hunter2"]), MaskRules(rules), **limits)
 
 
 def message(
@@ -111,18 +110,21 @@ def test_headers_that_say_how_a_copys_record_failed_do_not_quote_what_is_hidden(
     assert record["error"].startswith("E (what it says is not shown")
 
 
-def test_an_error_is_withheld_where_its_value_is_too_large_to_look_into(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(shown_records, "_MOST_LOOKED_INTO", 150)
-    monkeypatch.setattr(shown_records, "MOST_JSON", 80)
+def test_an_error_is_withheld_where_its_value_is_too_large_to_look_into() -> None:
+    limits = {"most_looked_into": 150, "most_json": 80}
     small, large = message(b"x" * 60), message(b"x" * 81)
-    first, second, third = told(shown(HIDDEN), small, large, small, error="ValueError: DE4711")
+    first, second, third = told(
+        shown(HIDDEN, **limits), small, large, small, error="ValueError: DE4711"
+    )
     assert first["error"] == "ValueError: DE4711"
     for each in (second, third):
         assert each["error"].startswith("ValueError (what it says is not shown: the value is too")
-    assert [each["error"] for each in told(shown(HIDDEN), small, large, large)] == ["", "", ""]
-    assert told(shown(), large, error="E: DE4711")[0]["error"] == "E: DE4711"
+    assert [each["error"] for each in told(shown(HIDDEN, **limits), small, large, large)] == [
+        "",
+        "",
+        "",
+    ]
+    assert told(shown(**limits), large, error="E: DE4711")[0]["error"] == "E: DE4711"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,6 @@ import pytest
 from tests.model.test_journey import story
 from tests.pipeline.test_search import write
 from window_consumer.config.sections.pipeline import load_pipeline
-from window_consumer.trace import event_tail
-from window_consumer.trace import lookup as module
 from window_consumer.trace.event import TraceEvent
 from window_consumer.trace.event_tail import (
     EventTail,
@@ -38,32 +37,32 @@ class CountedTail(EventTail):
 
 
 @pytest.fixture
-def journeys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journeys:
+def journeys(tmp_path: Path) -> Callable[[float], Journeys]:
     """A table with a story, beside a Kafka that is away."""
     asked.clear()
-    monkeypatch.setattr(module, "EventTail", CountedTail)
-    monkeypatch.setattr(event_tail, "ANSWER_S", 0.2)
     write(tmp_path / "tables" / "trace", story())
     text = {"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "directory": "."}
     (tmp_path / "pipeline.yaml").write_text(json.dumps(text))
-    return Journeys(load_pipeline(tmp_path / "pipeline.yaml"))
+    loaded = load_pipeline(tmp_path / "pipeline.yaml")
+    make_tail = partial(CountedTail, answer_s=0.2)
+    return lambda away_s: Journeys(loaded, make_tail=make_tail, away_s=away_s)
 
 
 def test_a_kafka_that_is_away_is_not_asked_each_time_and_each_answer_says_so(
-    journeys: Journeys, monkeypatch: pytest.MonkeyPatch
+    journeys: Callable[[float], Journeys],
 ) -> None:
-    monkeypatch.setattr(module, "_AWAY_S", 600.0)
+    made = journeys(600.0)
     for record in ("orders/0/17", "nobody", "orders/0/17"):
-        (note,) = journeys.of(record).notes
+        (note,) = made.of(record).notes
         assert note.startswith("only what is in the table: ")
     assert len(asked) == 1
-    assert len(journeys.of("orders/0/17").events) == len(story())
+    assert len(made.of("orders/0/17").events) == len(story())
 
 
 def test_after_a_while_it_is_asked_again(
-    journeys: Journeys, monkeypatch: pytest.MonkeyPatch
+    journeys: Callable[[float], Journeys],
 ) -> None:
-    monkeypatch.setattr(module, "_AWAY_S", 0.0)
+    made = journeys(0.0)
     for _ in range(2):
-        journeys.of("nobody")
+        made.of("nobody")
     assert len(asked) == 2

@@ -69,6 +69,9 @@ def test_methods_with_their_object_are_accepted(app: App) -> None:
     app.handler("orders")(Shop.alone)
     app.middleware(shop.around)
     app.lifespan(shop.opened)
+    functions = [each.function for each in app.handlers.values()]
+    assert functions == [shop.charge, shop.untyped, Shop.alone]
+    assert app.surroundings == ("Shop.opened", "Shop.around")
 
 
 def takes_the_record(record: Record) -> None: ...
@@ -97,6 +100,7 @@ def takes_more_by_itself(record: Record, call_next: object, log: object = None) 
 @pytest.mark.parametrize("function", [takes_anything, takes_more_by_itself])
 def test_middleware_that_can_be_called_is_accepted(app: App, function: Any) -> None:
     app.middleware(function)
+    assert app.surroundings == (function.__qualname__,)
 
 
 def test_conditions_redactors_and_tokens_of_another_form_are_refused(app: App) -> None:
@@ -179,3 +183,4 @@ async def yields_later() -> AsyncIterator[int]:
 )
 def test_a_lifespan_that_may_open_something_is_accepted(app: App, function: Any) -> None:
     app.lifespan(function)
+    assert len(app.surroundings) == 1

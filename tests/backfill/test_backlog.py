@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from tests.backfill.plans import configuration
 from tests.backfill.shop import app
 from tests.integration.members import wait_until
+from tests.logged import events_in
 from tests.raw_records import write_raw
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.cli.options import since_1970
@@ -28,6 +29,7 @@ from window_consumer.model.errors import (
     RunError,
     UsageError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import (
     Message,
     TopicPartition,
@@ -207,7 +209,7 @@ def test_a_task_whose_breaker_is_open_is_told_by_the_driver(
     assert (ended.left, ended.progress.done, ended.progress.held_up) == ({}, 60, 0)
     assert any(each.held_up for each in heard)
     assert re.search(r"one/0, task \d \(partitions [\d, ]+\): breaker (half-)?open", caplog.text)
-    assert "breaker closed again" in caplog.text
+    assert LogEvent.BACKFILL_BREAKER_CLOSED in events_in(caplog)
 
 
 def test_records_of_a_key_are_dealt_out_to_one_task_in_their_order(

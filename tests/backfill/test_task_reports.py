@@ -109,11 +109,23 @@ def test_what_a_breaker_is_open_for_crosses_no_network(mailbox: Mailbox) -> None
 def test_a_driver_that_is_away_is_no_trouble() -> None:
     closed = Mailbox.open("127.0.0.1")
     closed.close()
-    for address in (closed.address, evolve(closed.address, host="no.such.host.invalid")):
-        reporter = Reporter(address, 0, 0)
-        for _ in range(3):
-            reporter.report(1, [0], None, at_once=True)
-        reporter.close()
+    reporter = Reporter(closed.address, 0, 0)
+    for _ in range(3):
+        reporter.report(1, [0], None, at_once=True)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as driver:
+        driver.bind((closed.address.host, closed.address.port))
+        driver.settimeout(PATIENCE_S)
+        for _ in range(2):  # the first one gets the refusal of the last
+            reporter.report(4, [0], None, at_once=True)
+        assert json.loads(driver.recv(8192))["done"] == 4
+    reporter.close()
+
+
+def test_a_driver_whose_name_is_unknown_gets_no_reports(mailbox: Mailbox) -> None:
+    reporter = Reporter(evolve(mailbox.address, host="no.such.host.invalid"), 0, 0)
+    reporter.report(1, [0], None, at_once=True)
+    reporter.close()
+    assert mailbox.reports() == []
 
 
 def test_progress_within_a_chunk_and_open_breakers_are_shown() -> None:

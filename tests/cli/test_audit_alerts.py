@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from window_consumer.audit.commands import alerts as alerts_of_audit
 from window_consumer.audit.commands.alerts import Alerts
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import (
@@ -51,14 +50,10 @@ def test_a_bucket_is_told_once(broker: EmbeddedBroker, tmp_path: Path) -> None:
     }
 
 
-def test_what_was_not_taken_is_told_the_next_time(
-    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    missing = Alerts("nowhere", broker.client_settings(), LOG, str(tmp_path))
-    with monkeypatch.context() as impatient:
-        impatient.setattr(alerts_of_audit, "_PATIENCE_S", 1.0)
-        with pytest.raises(RunError, match="alerts to nowhere"):
-            missing.tell([row(1)])
+def test_what_was_not_taken_is_told_the_next_time(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    missing = Alerts("nowhere", broker.client_settings(), LOG, str(tmp_path), 1.0)
+    with pytest.raises(RunError, match="alerts to nowhere"):
+        missing.tell([row(1)])
     assert alerts(broker, tmp_path).tell([row(1)]) == 1
 
 

@@ -6,10 +6,8 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from window_consumer.audit.commands import kafka_state as standing_of_audit
 from window_consumer.audit.commands.kafka_state import standing
 from window_consumer.engine.commit_metadata import (
     CommitNote,
@@ -73,11 +71,8 @@ def test_what_a_group_has_not_finished_is_told_by_its_commits(
     assert [row[2:] for row in found.held if row[-1]] == [(0, 7, 7, 10, True), (1, 0, 9, 10, True)]
 
 
-def test_a_cluster_that_is_away_is_a_problem_and_no_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(standing_of_audit, "_PATIENCE_S", 2.0)
+def test_a_cluster_that_is_away_is_a_problem_and_no_error() -> None:
     nowhere = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
-    found = standing([("orders", "readers")], nowhere, LOG)
+    found = standing([("orders", "readers")], nowhere, LOG, patience_s=2.0)
     assert (found.caught_up, found.compacted) == ((), ())
     assert "127.0.0.1:1" in (found.problem or "")

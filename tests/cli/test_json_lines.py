@@ -9,6 +9,7 @@ import pytest
 
 from tests.commands import Commands, kafka_of
 from window_consumer.kafka.embedded import EmbeddedBroker
+from window_consumer.model.log_events import LogEvent
 
 SHOP = """
 import logging
@@ -17,7 +18,7 @@ from window_consumer import App, Record
 
 app = App("shop")
 log = logging.getLogger("shop")
-EXTRA = {"amount": 7, "tags": ["a"], "time": "theirs", "odd": {(1, 2): 3}}
+EXTRA = {"event": "theirs", "amount": 7, "tags": ["a"], "time": "theirs", "odd": {(1, 2): 3}}
 
 
 @app.handler("orders", group="shop", name="charge", retry={"attempts": 1})
@@ -54,12 +55,13 @@ def test_a_line_of_a_handler_has_its_extra_and_names_worker_handler_and_key(
         assert (line["amount"], line["tags"], line["extra_time"]) == (7, ["a"], "theirs")
         assert line["time"].startswith("20")
         assert "odd" in line
+        assert line["event"] == "theirs"
         assert (line["worker"], line["handler"]) == ("payments", "charge")
     assert [line["key"] for line in said if line["message"] == "charging"] == [
         "customer 1",
         "customer 2",
     ]
-    (failed,) = (line for line in said if "failed at attempt" in line["message"])
+    (failed,) = (line for line in said if line["event"] == LogEvent.CALL_FAILED)
     assert (failed["worker"], failed["handler"], failed["key"]) == (
         "payments",
         "charge",

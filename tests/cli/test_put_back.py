@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from confluent_kafka import Producer
 
 from window_consumer.app.start_timeout import LOGGER
@@ -55,9 +54,8 @@ def test_where_nothing_was_put_back_there_is_no_memory(embedded: EmbeddedBroker)
     assert put_back(embedded.client_settings(), LOG, []) == PutBack()
 
 
-def test_a_report_stands_where_the_memory_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("window_consumer.dlq.redrive_state.ANSWER_S", 0.5)
-    found = put_back({"bootstrap.servers": "127.0.0.1:1"}, LOG, [])
+def test_a_report_stands_where_the_memory_cannot_be_read() -> None:
+    found = put_back({"bootstrap.servers": "127.0.0.1:1"}, LOG, [], answer_s=0.5)
     assert found.runs == ()
     assert found.unknown is not None
     assert "no broker at 127.0.0.1:1 answered" in found.unknown

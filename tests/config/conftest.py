@@ -10,7 +10,21 @@ from window_consumer.config import (
     Loaded,
     load,
 )
-from window_consumer.model.errors import ConfigError
+from window_consumer.config.cores import usable_cores
+from window_consumer.model.errors import ConfigError, WrongKey
+
+
+class Refusal(str):
+    """The message of a refused configuration, and what is wrong with which keys."""
+
+    __slots__ = ("wrong",)
+    wrong: tuple[WrongKey, ...]
+
+    @classmethod
+    def of(cls, error: ConfigError) -> Refusal:
+        refusal = cls(error)
+        refusal.wrong = error.wrong
+        return refusal
 
 
 @pytest.fixture
@@ -23,21 +37,22 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loa
         *overrides: str,
         handlers: Mapping[str, Mapping[str, Any]] | None = None,
         environ: Mapping[str, str] | None = None,
+        cores: Callable[[], int] = usable_cores,
     ) -> Loaded:
         Path("workers.yaml").write_text(text, encoding="utf-8")
-        return load(Path("workers.yaml"), handlers or {}, overrides, environ or {})
+        return load(Path("workers.yaml"), handlers or {}, overrides, environ or {}, cores=cores)
 
     return load_text
 
 
 @pytest.fixture
-def refused(loaded: Callable[..., Loaded]) -> Callable[..., str]:
+def refused(loaded: Callable[..., Loaded]) -> Callable[..., Refusal]:
     """Load a text that has to be refused and return the message."""
 
-    def message(*arguments: str, **options: Any) -> str:
+    def message(*arguments: str, **options: Any) -> Refusal:
         with pytest.raises(ConfigError) as caught:
             loaded(*arguments, **options)
-        return str(caught.value)
+        return Refusal.of(caught.value)
 
     return message
 

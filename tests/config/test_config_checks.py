@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.config.conftest import Refusal
 from window_consumer.config import (
     Loaded,
     load,
@@ -12,7 +14,7 @@ from window_consumer.config import (
 from window_consumer.model.errors import ConfigError
 
 Load = Callable[..., Loaded]
-Refuse = Callable[..., str]
+Refuse = Callable[..., Refusal]
 WorkerText = Callable[..., str]
 
 
@@ -21,12 +23,9 @@ def test_an_ordered_worker_has_to_choose_and_is_told_both_ways(
     refused: Refuse, worker_text: WorkerText, ordering: str
 ) -> None:
     message = refused(worker_text(f"ordering: {ordering}", "retry: {attempts: 2}"))
-    assert message.startswith(
-        "workers.yaml:8: workers.charge.retry.on_failure: has to be chosen, because ordering is "
-        f"{ordering}:\n"
-    )
-    assert "block:    a failing record is retried without end and its lane waits" in message
-    assert "overtake: it leaves when its attempts are spent and later ones" in message
+    assert message.wrong == (("workers.yaml:8", "workers.charge.retry.on_failure"),)
+    assert ordering in message
+    assert all(choice in message for choice in ("block:", "overtake:"))
 
 
 @pytest.mark.parametrize("choice", ["block", "overtake"])
@@ -42,42 +41,38 @@ def test_without_ordering_block_is_refused_and_told_both_ways(
     refused: Refuse, worker_text: WorkerText
 ) -> None:
     message = refused(worker_text("retry: {on_failure: block}"))
-    assert message.startswith("workers.yaml:7: workers.charge.retry.on_failure: is block, but with")
+    assert message.wrong == (("workers.yaml:7", "workers.charge.retry.on_failure"),)
     assert "on_failure: overtake" in message
     assert "ordering: key (or partition)" in message
 
 
 def test_topics_and_patterns_exclude_each_other(refused: Refuse, worker_text: WorkerText) -> None:
-    assert refused(worker_text("patterns: ['^a']")) == (
-        "workers.yaml:7: workers.charge.patterns: topics is given too; keep one of the two"
-    )
+    message = refused(worker_text("patterns: ['^a']"))
+    assert message.wrong == (("workers.yaml:7", "workers.charge.patterns"),)
+    assert "topics" in message
 
 
 def test_a_class_cannot_be_fatal_and_retryable(refused: Refuse, worker_text: WorkerText) -> None:
-    assert "workers.charge.retry.retryable[1]: is in fatal too" in refused(
-        worker_text("retry: {fatal: [a.B], retryable: [c.D, a.B]}")
-    )
+    message = refused(worker_text("retry: {fatal: [a.B], retryable: [c.D, a.B]}"))
+    assert [each.key for each in message.wrong] == ["workers.charge.retry.retryable[1]"]
+    assert "fatal" in message
 
 
 @pytest.mark.parametrize(
     ("first", "second", "place", "shared"),
     [
-        ("topics: [x, t]", "topics: [y, t]", "topics[1]", "the topic t is read"),
-        ("topics: [t]", "patterns: ['^z', '^t']", "patterns[1]", "the topic t is read"),
-        ("patterns: ['^z', '^t']", "topics: [y, t]", "topics[1]", "the topic t is read"),
-        ("patterns: ['^t']", "patterns: ['^t']", "patterns[0]", "what ^t matches is read"),
+        ("topics: [x, t]", "topics: [y, t]", "topics[1]", "t"),
+        ("topics: [t]", "patterns: ['^z', '^t']", "patterns[1]", "t"),
+        ("patterns: ['^z', '^t']", "topics: [y, t]", "topics[1]", "t"),
+        ("patterns: ['^t']", "patterns: ['^t']", "patterns[0]", "^t"),
     ],
 )
 def test_two_workers_of_one_group_cannot_read_one_topic(
     refused: Refuse, first: str, second: str, place: str, shared: str
 ) -> None:
     message = refused(f"workers:\n  a: {{group: g, {first}}}\n  b: {{group: g, {second}}}\n")
-    assert message.startswith(
-        f"workers.yaml:3: workers.b.{place}: {shared} by the worker a of the same group "
-        "(workers.yaml:2)"
-    )
-    assert "give one of the workers a group of its own" in message
-    assert "join the workers or take the topic away" in message
+    assert message.wrong == (("workers.yaml:3", f"workers.b.{place}"),)
+    assert {shared, "a", "(workers.yaml:2)"} <= set(re.split(r"[;:,.]? |;", message))
 
 
 @pytest.mark.parametrize(
@@ -97,23 +92,24 @@ def test_other_groups_other_topics_and_disabled_workers_are_no_conflict(
 
 
 def test_all_workers_disabled_is_refused(refused: Refuse, worker_text: WorkerText) -> None:
-    assert "workers.yaml:3: workers: all are disabled; at least one has to say enabled: true" in (
-        refused(worker_text("enabled: false"))
-    )
+    message = refused(worker_text("enabled: false"))
+    assert message.wrong == (("workers.yaml:3", "workers"),)
+    assert "enabled: true" in message
 
 
 def test_a_disabled_worker_is_checked_too(refused: Refuse) -> None:
     message = refused(
         "workers:\n  a: {group: g, topics: [t]}\n  b: {group: g/h, topics: [u], enabled: false}\n"
     )
-    assert message.startswith("workers.yaml:3: workers.b.group: 'g/h'")
+    assert message.wrong == (("workers.yaml:3", "workers.b.group"),)
+    assert "'g/h'" in message
 
 
 def test_a_dead_letter_topic_that_is_too_long_is_refused(refused: Refuse) -> None:
     text = f"workers:\n  a: {{group: {'g' * 100}, topics: [u, {'t' * 145}]}}\n"
     message = refused(text)
-    assert message.startswith("workers.yaml:2: workers.a.topics[1]: its dead-letter topic gggg")
-    assert "has 250 characters, Kafka allows 249" in message
+    assert message.wrong == (("workers.yaml:2", "workers.a.topics[1]"),)
+    assert all(length in message for length in ("250", "249"))
 
 
 def test_a_dead_letter_topic_of_the_longest_legal_name_is_taken(loaded: Load) -> None:
@@ -125,11 +121,8 @@ def test_two_workers_cannot_have_one_dead_letter_topic(refused: Refuse) -> None:
     message = refused(
         "workers:\n  a: {group: g, topics: [x.y]}\n  b: {group: g.x, topics: [z, y]}\n"
     )
-    assert message == (
-        "workers.yaml:3: workers.b.topics[1]: its dead-letter topic g.x.y.dlq is that of x.y in "
-        "the worker a too (workers.yaml:2); choose another group, or another template for "
-        "topics.dlq"
-    )
+    assert message.wrong == (("workers.yaml:3", "workers.b.topics[1]"),)
+    assert {"g.x.y.dlq", "x.y", "a", "(workers.yaml:2)"} <= set(re.split(r"[;:,.]? |;", message))
 
 
 def test_another_group_may_read_dead_letters(loaded: Load) -> None:
@@ -139,10 +132,7 @@ def test_another_group_may_read_dead_letters(loaded: Load) -> None:
 
 def test_a_worker_cannot_read_its_own_dead_letters(refused: Refuse) -> None:
     message = refused("workers:\n  a: {group: g, topics: [t, g.t.dlq]}\n")
-    assert message.startswith(
-        "workers.yaml:2: workers.a.topics[1]: has the name of a dead-letter topic of this very"
-    )
-    assert "redrive dead letters instead" in message
+    assert message.wrong == (("workers.yaml:2", "workers.a.topics[1]"),)
 
 
 def test_the_template_decides_about_the_names_of_dead_letter_topics(
@@ -154,38 +144,35 @@ def test_the_template_decides_about_the_names_of_dead_letter_topics(
     config = loaded(text).config
     assert config.workers["a"].dlq_topic("t", config.topics) == "g.dead.t"
     message = refused(text.replace("g.t.dlq", "g.dead.u"))
-    assert "has the name of a dead-letter topic of this very worker" in message
+    assert message.wrong == (("workers.yaml:2", "workers.a.topics[1]"),)
 
 
 @pytest.mark.parametrize(
-    ("line", "place"),
+    ("line", "key"),
     [
-        ("revoke_timeout: 150s", "workers.yaml:7: workers.charge.revoke_timeout: "),
+        ("revoke_timeout: 150s", "workers.charge.revoke_timeout"),
         (
             "kafka: {max.poll.interval.ms: 20000}",
-            "workers.yaml:7: workers.charge.kafka.max.poll.interval.ms: ",
+            "workers.charge.kafka.max.poll.interval.ms",
         ),
         (
             "kafka: {consumer: {max.poll.interval.ms: '20000'}}",
-            "workers.yaml:7: workers.charge.kafka.consumer.max.poll.interval.ms: ",
+            "workers.charge.kafka.consumer.max.poll.interval.ms",
         ),
     ],
 )
 def test_revoke_timeout_must_be_below_half_of_the_poll_interval(
-    refused: Refuse, worker_text: WorkerText, line: str, place: str
+    refused: Refuse, worker_text: WorkerText, line: str, key: str
 ) -> None:
     message = refused(worker_text(line))
-    assert message.startswith(place)
-    assert "must be below half of max.poll.interval.ms" in message
-    assert "or raise max.poll.interval.ms" in message
+    assert message.wrong == (("workers.yaml:7", key),)
+    assert all(each in message for each in ("revoke_timeout", "max.poll.interval.ms"))
 
 
 def test_the_poll_interval_of_the_top_counts_too(refused: Refuse, worker_text: WorkerText) -> None:
     message = refused(worker_text("revoke_timeout: 5s", kafka=["max.poll.interval.ms: 10000"]))
-    assert message.startswith(
-        "workers.yaml:8: workers.charge.revoke_timeout: revoke_timeout, 5s, must be below half of "
-        "max.poll.interval.ms, which is 10000 (workers.yaml:3)"
-    )
+    assert message.wrong == (("workers.yaml:8", "workers.charge.revoke_timeout"),)
+    assert all(each in message for each in ("5s", "10000", "(workers.yaml:3)"))
 
 
 SCATTERING = [
@@ -206,11 +193,8 @@ def test_an_ordered_worker_keeps_equal_partitions_with_one_member(
     message = refused(worker_text(f"ordering: {ordering}", retry, f"kafka: {kafka}"))
     key, _, value = kafka.strip("{}").rpartition(", ")[2].partition(": ")
     value = value.strip("'")
-    assert message.startswith(
-        f"workers.yaml:9: workers.charge.kafka.{key}: {key} is {value}, and ordering is {ordering}"
-    )
-    assert f"to keep the order, leave {key} out" in message
-    assert f"to keep {value}, say ordering: unordered" in message
+    assert message.wrong == (("workers.yaml:9", f"workers.charge.kafka.{key}"),)
+    assert all(each in message for each in (value, ordering, "ordering: unordered"))
 
 
 @pytest.mark.parametrize("kafka", SCATTERING)
@@ -247,8 +231,8 @@ def test_what_is_sure_is_told_beside_other_problems_of_the_worker(
     refused: Refuse, worker_text: WorkerText
 ) -> None:
     message = refused(worker_text("ordering: key", "kafka: {a: 0123}"))
-    assert "workers.charge.kafka.a: YAML would not hand this on" in message
-    assert "workers.charge.retry.on_failure: has to be chosen" in message
+    keys = {each.key for each in message.wrong}
+    assert keys == {"workers.charge.kafka.a", "workers.charge.retry.on_failure"}
 
 
 def test_nothing_is_concluded_from_keys_that_are_broken(refused: Refuse) -> None:
@@ -260,7 +244,7 @@ def test_nothing_is_concluded_from_keys_that_are_broken(refused: Refuse) -> None
         "  b: {group: g, topics: [t, g.t.dlq], revoke_timeout: 200s}\n"
         "  c: {group: h, topics: [t], enabled: false}\n"
     )
-    keys = [line.split(": ")[1] for line in message.splitlines()]
+    keys = [each.key for each in message.wrong]
     assert keys == ["kafka.max.poll.interval.ms", "topics.dlq", "workers.a.memory"]
 
 
@@ -281,8 +265,8 @@ def test_processes_are_no_more_than_a_machine_can_have(
     refused: Refuse, worker_text: WorkerText, concurrency: str
 ) -> None:
     message = refused(worker_text("pool: processes", f"concurrency: {concurrency}"))
-    assert f"workers.charge.concurrency: is {concurrency}, and pool is processes" in message
-    assert "256 are the most" in message
+    assert [each.key for each in message.wrong] == ["workers.charge.concurrency"]
+    assert all(each in message for each in (concurrency, "processes", "256"))
 
 
 def test_so_many_processes_are_taken(loaded: Load, worker_text: WorkerText) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from window_consumer.config import (
     Loaded,
-    loading,
 )
 from window_consumer.config.sections.concurrency import (
     AutoConcurrency,
@@ -57,23 +56,19 @@ def test_what_is_written_is_read_again() -> None:
 def test_processes_are_as_many_as_cores_unless_it_is_said(
     loaded: Load,
     worker_text: WorkerText,
-    monkeypatch: pytest.MonkeyPatch,
     text: str,
     expected: object,
 ) -> None:
-    monkeypatch.setattr(loading, "usable_cores", lambda: 3)
-    worker = loaded(worker_text("pool: processes", text)).config.workers["charge"]
+    worker = loaded(worker_text("pool: processes", text), cores=lambda: 3).config.workers["charge"]
     assert worker.concurrency == expected
     threads = loaded(worker_text(text)).config.workers["charge"]
     assert threads.concurrency != AutoConcurrency(1, 3)
     assert threads.slots in {16, 200}
 
 
-def test_a_machine_with_many_cores_is_not_refused(
-    loaded: Load, worker_text: WorkerText, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loading, "usable_cores", lambda: 512)
-    assert loaded(worker_text("pool: processes")).config.workers["charge"].slots == 256
+def test_a_machine_with_many_cores_is_not_refused(loaded: Load, worker_text: WorkerText) -> None:
+    many = loaded(worker_text("pool: processes"), cores=lambda: 512)
+    assert many.config.workers["charge"].slots == 256
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,11 @@ def found(seen: Evidence) -> list[str]:
     return [cause.kind.value for cause in diagnose([seen]).causes]
 
 
+def figures(cause: Cause, *names: str) -> list[object]:
+    """Return figures that the sentence rests on, and sentences show."""
+    return [pytest.approx(cause.figures[name]) for name in names]
+
+
 def the_cause(seen: Evidence, kind: str) -> Cause:
     (cause,) = diagnose([seen]).causes
     assert cause.kind == kind
@@ -46,7 +51,7 @@ def the_cause(seen: Evidence, kind: str) -> Cause:
 
 def test_where_no_broker_answers_an_idle_worker_is_not_called_well() -> None:
     cause = the_cause(evidence(is_cluster_silent=True), "broker_away")
-    assert "no broker answers, and the worker has finished nothing for 10 s" in cause.sentence
+    assert figures(cause, "within_s") == [10.0]
     step = working(busy=0.0, per_s=0)
     starving = evidence(step, is_cluster_silent=True, round_trips_s=[2.0, 2.0])
     assert found(starving)[0] == "broker_away"
@@ -64,7 +69,7 @@ def test_where_only_who_looks_reaches_no_broker_a_worker_that_works_is_well() ->
 def test_a_worker_with_nothing_to_do_is_well() -> None:
     diagnosis = diagnose([evidence()])
     assert diagnosis.causes == ()
-    assert diagnosis.well[0].startswith("charge: nothing is wrong: 0 records lag")
+    assert diagnosis.well[0].startswith("charge: ")
 
 
 def test_records_that_are_in_hand_are_no_lag() -> None:
@@ -81,7 +86,7 @@ def test_lag_that_comes_and_goes_is_none() -> None:
 def test_who_catches_up_within_a_minute_is_well_and_says_so() -> None:
     seen = evidence(working(busy=1.0, per_s=400, lag=lambda second: 9000 - 400 * second))
     assert found(seen) == []
-    assert "and will be done in 12 s" in diagnose([seen]).well[0]
+    assert "12 s" in diagnose([seen]).well[0]
 
 
 # ---- too little gets done
@@ -90,17 +95,15 @@ def test_who_catches_up_within_a_minute_is_well_and_says_so() -> None:
 def test_a_handler_too_slow_for_its_concurrency_by_littles_law() -> None:
     seen = evidence(working(busy=1.0, per_s=160, lag=lambda second: 5000 + 90 * second))
     cause = the_cause(seen, "handler_slow")
-    assert "a record takes 50 ms of a slot, and 250.0 come a second" in cause.sentence
-    assert "that needs 12.5 slots, and 8 are there, 100% busy" in cause.sentence
-    assert "raise concurrency to 15 or more" in cause.sentence
-    assert cause.figures["needed_slots"] == pytest.approx(12.5)
+    assert figures(cause, "seconds_a_record", "arriving_per_s") == [0.05, 250.0]
+    assert figures(cause, "needed_slots", "slots", "busy_ratio") == [12.5, 8.0, 1.0]
+    assert "15" in cause.sentence
 
 
 def test_a_long_backlog_with_all_slots_busy_is_the_handlers_too() -> None:
     seen = evidence(working(busy=1.0, per_s=100, lag=lambda second: 90_000 - 100 * second))
-    assert "busy with a backlog of 89000 records, for 890 s more" in (
-        the_cause(seen, "handler_slow").sentence
-    )
+    sentence = the_cause(seen, "handler_slow").sentence
+    assert all(figure in sentence for figure in ("89000", "890 s"))
 
 
 def test_with_concurrency_auto_nobody_is_told_to_raise_it() -> None:
@@ -108,21 +111,21 @@ def test_with_concurrency_auto_nobody_is_told_to_raise_it() -> None:
     limit = LimitSnapshot(8, 8, "more calls at once are no faster")
     seen = evidence(lambda second: {**step(second), "limit": limit})
     sentence = the_cause(seen, "handler_slow").sentence
-    assert "concurrency: auto is at 8 (more calls at once are no faster)" in sentence
+    assert all(each in sentence for each in ("auto", "8", "(more calls at once are no faster)"))
     assert "raise concurrency" not in sentence
 
 
 def test_where_no_call_returns_their_age_is_told() -> None:
     step = working(busy=1.0, per_s=0)
     seen = evidence(lambda second: {**step(second), "calls": (call(12.0),)})
-    assert "the longest call has been running for 12 s" in the_cause(seen, "handler_slow").sentence
+    assert "12 s" in the_cause(seen, "handler_slow").sentence
 
 
 def test_threads_that_compute_are_bound_by_one_interpreter() -> None:
     step = working(busy=0.6, per_s=100, cores=0.95)
     cause = the_cause(evidence(step), "gil_bound")
-    assert "calls in 8 slots had 0.95 processors together" in cause.sentence
-    assert "use pool: processes" in cause.sentence
+    assert figures(cause, "slots", "cores") == [8.0, 0.95]
+    assert "pool: processes" in cause.sentence
 
 
 @pytest.mark.parametrize(
@@ -141,13 +144,13 @@ def loop(cores: float, late: float) -> Step:
 
 def test_coroutines_that_compute_are_bound_by_their_event_loop() -> None:
     cause = the_cause(evidence(loop(cores=0.97, late=0.6)), "loop_bound")
-    assert "their event loop had 0.97 of a processor" in cause.sentence
+    assert figures(cause, "cores") == [0.97]
     assert "pool: processes" in cause.sentence
 
 
 def test_coroutines_that_do_not_give_their_event_loop_back() -> None:
     cause = the_cause(evidence(loop(cores=0.05, late=0.6)), "loop_blocked")
-    assert "for 60% of the time it did not go round, and had only 0.05" in cause.sentence
+    assert figures(cause, "late", "cores") == [0.6, 0.05]
     assert "asyncio.to_thread" in cause.sentence
     assert found(evidence(loop(cores=0.05, late=0.6), looks=1)) != ["loop_blocked"]
 
@@ -162,9 +165,9 @@ def test_one_hot_key() -> None:
         evidence(working(busy=0.125, per_s=20, partitions=[hot]), ordering="key"), "hot_key"
     )
     assert cause.partition == ORDERS
-    assert "390 of the 400 records in the window of orders[0]" in cause.sentence
+    assert figures(cause, "waiting_for_key", "open", "busy_ratio") == [390, 400, 0.125]
+    assert cause.figures["key"] == "customer-1"
     assert "'customer-1'" in cause.sentence
-    assert "88% of the slots' time is idle" in cause.sentence
 
 
 @pytest.mark.parametrize(
@@ -188,14 +191,15 @@ def test_one_hot_partition_in_partition_order() -> None:
         "hot_partition",
     )
     assert cause.partition == ORDERS
-    assert "orders[0] has 5000 of the 5010 records that lag (100%)" in cause.sentence
-    assert "its records run one after another" in cause.sentence
+    assert figures(cause, "lag", "lag_of_all") == [5000, 5010]
+    assert "orders[0]" in cause.sentence
 
 
 def test_one_partition_that_gets_most_of_what_is_written() -> None:
     both = [partition(lag=None, open=50), partition(OTHERS, lag=10)]
     cause = the_cause(evidence(working(busy=0.6, per_s=20, partitions=both)), "hot_partition")
-    assert "orders[0] has 5000 of the 5010 records that lag (100%): it is hot" in cause.sentence
+    assert cause.partition == ORDERS
+    assert figures(cause, "lag", "lag_of_all") == [5000, 5010]
 
 
 def test_partitions_that_lag_alike_are_not_hot() -> None:
@@ -206,7 +210,7 @@ def test_partitions_that_lag_alike_are_not_hot() -> None:
 def test_a_rate_that_holds_calls_back() -> None:
     held = partition(lag=None, open=500, waits_for_rate=True)
     cause = the_cause(evidence(working(busy=0.01, per_s=20, partitions=[held])), "rate")
-    assert "20.0 records/s are finished" in cause.sentence
+    assert figures(cause, "finished_per_s") == [20.0]
 
 
 # ---- something stands
@@ -292,10 +296,12 @@ def test_a_breaker_that_lets_calls_through_is_no_cause(state: str) -> None:
 def test_what_a_person_has_paused_waits_for_a_person() -> None:
     paused = partition(lag=70, open=7, halted=True, hovering_s=50.0)
     cause = the_cause(evidence(lambda _: {"partitions": (paused, partition(OTHERS))}), "halted")
-    assert "a person has paused orders[0]: 70 records wait" in cause.sentence
+    assert figures(cause, "partitions", "lag") == [1, 70]
+    assert "orders[0]" in cause.sentence
     both = (paused, partition(OTHERS, halted=True))
     cause = the_cause(evidence(lambda _: {"partitions": both}), "halted")
-    assert "a person has paused the worker: 70 records wait" in cause.sentence
+    assert figures(cause, "partitions", "lag") == [2, 70]
+    assert "orders[0]" not in cause.sentence
 
 
 def test_a_pause_without_lag_is_nobodys_trouble() -> None:
@@ -319,20 +325,16 @@ def test_a_start_cell_that_hovers_and_where_its_call_stands() -> None:
     calls_of_it = (call(3.0, offset=18), call(31.0))
     cause = the_cause(hovering(31.0, calls=calls_of_it, stacks=[stack(STACK)]), "hovering")
     assert cause.partition == ORDERS
-    assert "no progress for 31 s: offset 17 has been running for 31 s (attempt 2)" in cause.sentence
+    assert figures(cause, "hovering_s", "offset", "running_s", "attempt") == [31.0, 17, 31.0, 2]
     assert 'it stands at File "/app/shop.py", line 12, in charge;' in cause.sentence
     assert cause.stack == STACK
 
 
 def test_a_start_cell_that_waits_for_a_retry_or_for_nobody_knows_what() -> None:
-    assert (
-        "3 of its records failed"
-        in the_cause(hovering(31.0, held={"failed": 3}), "hovering").sentence
-    )
-    elsewhere = (call(31.0, OTHERS),)
-    assert (
-        "no call of it is known" in the_cause(hovering(31.0, calls=elsewhere), "hovering").sentence
-    )
+    failed = the_cause(hovering(31.0, held={"failed": 3}), "hovering")
+    assert (failed.figures["waiting_for_retry"], failed.figures["offset"]) == (3, None)
+    elsewhere = the_cause(hovering(31.0, calls=(call(31.0, OTHERS),)), "hovering")
+    assert (elsewhere.figures["waiting_for_retry"], elsewhere.figures["offset"]) == (0, None)
 
 
 def test_what_takes_no_longer_than_calls_usually_do_does_not_hover() -> None:
@@ -343,13 +345,13 @@ def test_what_takes_no_longer_than_calls_usually_do_does_not_hover() -> None:
 
 def test_partitions_that_come_and_go_within_the_look() -> None:
     cause = the_cause(evidence(lambda second: {"rebalances": second // 3}), "rebalances")
-    assert "its partitions changed 3 times within 10 s" in cause.sentence
+    assert figures(cause, "changes", "within_s") == [3, 10.0]
 
 
 def test_partitions_that_came_and_went_within_minutes_and_just_now() -> None:
     often = tuple(float(each) for each in range(250, 0, -50))
     cause = the_cause(evidence(lambda _: {"changes_s": often, "rebalances": 9}), "rebalances")
-    assert "its partitions changed 5 times within 250 s" in cause.sentence
+    assert figures(cause, "changes", "within_s") == [5, 250.0]
 
 
 @pytest.mark.parametrize(
@@ -362,19 +364,13 @@ def test_a_rebalance_that_is_over_is_no_cause(changes: tuple[float, ...]) -> Non
 def test_a_group_that_does_not_settle() -> None:
     group = [GroupLook(0.0, 3, is_stable=False), GroupLook(10.0, 4, is_stable=False)]
     cause = the_cause(evidence(group=group), "rebalances")
-    assert "has been rebalancing for at least 10 s" in cause.sentence
+    assert figures(cause, "changes", "within_s", "members") == [0, 10.0, 4]
 
 
-@pytest.mark.parametrize(
-    ("phase", "said"),
-    [
-        *(("running", "is not in its group"), ("joining", "is joining")),
-        ("silent", "its poll thread stands still"),
-    ],
-)
-def test_a_worker_that_is_not_there(phase: str, said: str) -> None:
+@pytest.mark.parametrize("phase", ["running", "joining", "silent"])
+def test_a_worker_that_is_not_there(phase: str) -> None:
     seen = evidence(lambda _: {"is_ready": False, "phase": phase})
-    assert said in the_cause(seen, "not_in_group").sentence
+    assert the_cause(seen, "not_in_group").figures["phase"] == phase
 
 
 # ---- nothing comes
@@ -387,20 +383,19 @@ def starved(**more: Any) -> Evidence:
 
 def test_slots_that_wait_for_records_that_lie_in_the_log() -> None:
     cause = the_cause(starved(), "fetch_bound")
-    assert "95% of the slots' time is idle and its windows hold 2 records" in cause.sentence
-    assert "4998 lie in the log" in cause.sentence
+    assert figures(cause, "busy_ratio", "held", "unread") == [0.05, 2, 4998]
 
 
 def test_brokers_that_take_long_to_answer_come_before_what_follows_from_it() -> None:
     slow = starved(round_trips_s=[0.3, 0.01, 0.4])
     assert found(slow) == ["broker_slow", "fetch_bound"]
-    assert "a small question takes 300 ms" in diagnose([slow]).causes[0].sentence
+    assert "300 ms" in diagnose([slow]).causes[0].sentence
 
 
 def test_acks_of_commits_that_take_long_count_as_well() -> None:
     step = working(busy=0.05, per_s=50, partitions=[partition(lag=None, open=50)])
     seen = evidence(lambda second: {**step(second), "commits": second, "commits_s": second * 0.9})
-    assert "the ack of a commit 900 ms" in diagnose([seen]).causes[0].sentence
+    assert "900 ms" in diagnose([seen]).causes[0].sentence
 
 
 def test_slow_brokers_are_no_cause_where_all_slots_are_busy_anyway() -> None:
@@ -413,7 +408,7 @@ def test_slow_brokers_are_no_cause_where_all_slots_are_busy_anyway() -> None:
 
 def test_lag_that_no_rule_explains_is_told_as_such() -> None:
     cause = the_cause(evidence(working(busy=0.6, per_s=20)), "unknown")
-    assert "5000 records lag" in cause.sentence
+    assert figures(cause, "lag") == [5000]
 
 
 def group(*lags: int, members: int | None = 2) -> list[GroupLook]:

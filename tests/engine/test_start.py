@@ -17,6 +17,7 @@ from window_consumer.engine.start_offset import (
     partitions_known,
     resolve,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Committed
 
 HASH = 77
@@ -55,7 +56,8 @@ def test_a_partition_added_after_the_first_start_begins_at_the_earliest(rule: st
 
 def test_an_offset_is_taken_as_it_is() -> None:
     start = begin(Committed(42, ""))
-    assert (start.assigned.next_offset, start.assigned.finished, start.warning) == (42, (), "")
+    assert (start.assigned.next_offset, start.assigned.finished) == (42, ())
+    assert (start.event, start.warning) == (None, "")
 
 
 def test_finished_ranges_are_used_where_everything_fits() -> None:
@@ -63,7 +65,7 @@ def test_finished_ranges_are_used_where_everything_fits() -> None:
     start = begin(committed)
     assert start.assigned.finished == (range(44, 50),)
     assert start.assigned.committed == (42, committed.metadata)
-    assert start.warning == ""
+    assert start.event is None
 
 
 @pytest.mark.parametrize(
@@ -81,19 +83,20 @@ def test_ranges_that_do_not_fit_are_not_used_and_a_warning_says_why(
     start = begin(committed, **found)
     assert start.assigned.next_offset == committed.next_offset
     assert start.assigned.finished == ()
+    assert start.event == LogEvent.COMMIT_RANGES_IGNORED
     assert why in start.warning
 
 
 def test_metadata_of_somebody_else_is_ignored_with_a_warning() -> None:
     start = begin(Committed(42, "streams:v2"))
     assert start.assigned.next_offset == 42
-    assert "written by somebody else" in start.warning
+    assert start.event == LogEvent.COMMIT_METADATA_IGNORED
 
 
 def test_an_offset_of_a_topic_that_was_made_anew_is_not_used() -> None:
     start = begin(noted(42, topic_hash=78), log=(0, 3))
     assert (start.assigned.next_offset, start.assigned.committed) == (0, None)
-    assert "made anew" in start.warning
+    assert start.event == LogEvent.TOPIC_RECREATED
 
 
 def test_the_log_is_asked_only_where_it_matters() -> None:

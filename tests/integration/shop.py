@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 from tests import reading, topics
 from tests.integration.members import wait_until
 from tests.integration.stalls import Stalls
+from tests.logged import lines_of
 from window_consumer import App, Record
 from window_consumer.engine.commit_metadata import decode
 from window_consumer.kafka.cluster.groups import committed_offsets
@@ -36,6 +37,7 @@ from window_consumer.model.errors import (
     BrokerUnavailableError,
     Fatal,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message
 from window_consumer.runtime.running import Running
 from window_consumer.testing.events import (
@@ -83,6 +85,9 @@ class Call:
         return self.partition, self.offset
 
 
+_OUTLIVED = {LogEvent.CALL_OUTLIVED, LogEvent.CALL_OUTLIVED_SOURCE}
+
+
 class LogLines(logging.Handler):
     """The messages that an application has logged so far."""
 
@@ -92,6 +97,10 @@ class LogLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
+
+    def of(self, event: LogEvent) -> list[str]:
+        """Return the texts of an event's lines."""
+        return [each.getMessage() for each in lines_of(list(self.records), event)]
 
     def containing(self, text: str) -> list[str]:
         return [line for line in self.lines if text in line]
@@ -259,6 +268,9 @@ class Shop:
     def until_said(self, text: str, *, times: int = 1) -> None:
         self.until(lambda: len(self.log.containing(text)) >= times, f"the log says {text!r}")
 
+    def until_logged(self, event: LogEvent) -> None:
+        self.until(lambda: bool(self.log.of(event)), f"the log has {event}")
+
     def until_called(self, calls: int) -> None:
         self.until(lambda: len(self.calls) >= calls, f"{calls} calls")
 
@@ -356,8 +368,8 @@ class Shop:
         """Return all that was seen, the committed offsets and ends of the logs included."""
         found: list[Event] = [*self.produced, *self.events]
         for record in list(self.log.records):
-            if "outlived its" in record.getMessage():
-                fields = vars(record)
+            fields = vars(record)
+            if fields.get("event") in _OUTLIVED:
                 place = fields["topic"], fields["partition"], fields["offset"]
                 found.append(OutlivedLogged(*place))
         if until_end:

@@ -26,6 +26,7 @@ from window_consumer.kafka.embedded import (
     NewRecord,
 )
 from window_consumer.kafka.watchdogs import client as lifeline
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.worker_log import QUIET_S
 from window_consumer.testing.guarantees import (
     NoDuplicates,
@@ -139,7 +140,7 @@ def test_a_worker_can_be_stopped_while_its_broker_is_away(
         with away(frozen.pause, frozen.resume):
             running.stop()
             assert running.wait(2 + 5)
-    assert orders.log.containing("not committed at the end")
+    assert orders.log.of(LogEvent.COMMIT_SKIPPED)
     with orders.running():
         orders.until_committed()
     assert orders.violations() == []
@@ -196,7 +197,7 @@ def test_records_that_fail_while_the_broker_is_away_wait_and_move_to_their_level
         with away(own.kill, own.restart), away(frozen.pause, frozen.resume):
             go_on.set()
             for shop in shops:
-                shop.until_said("stays open, its copy was not taken and is tried again")
+                shop.until_logged(LogEvent.COPY_REFUSED)
         for shop in shops:
             shop.until(RetryTopics.of(shop, "300ms").are_drained, "source and level are committed")
     for shop in shops:
@@ -214,7 +215,7 @@ def test_a_broker_without_the_consumer_protocol_gets_classic_members(
     orders.produce(range(20))
     with orders.running():
         orders.until_committed()
-    said = orders.log.containing("the broker does not support the consumer group protocol")
+    said = orders.log.of(LogEvent.PROTOCOL_DOWNGRADED)
     assert len(said) == 1
     assert orders.violations(NoDuplicates()) == []
 
@@ -279,12 +280,12 @@ def test_partitions_whose_offsets_could_not_be_read_at_once_are_read_and_named_l
     broker.push_request_errors(ApiKey.OFFSET_FETCH, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     broker.fill("orders", [NewRecord(b"%d" % n) for n in range(100)])
     with orders.running():
-        orders.until_said("cannot begin yet, trying again")
+        orders.until_logged(LogEvent.PARTITION_POSTPONED)
         orders.until_reading()
         orders.until_called(100)
         orders.until_committed()
     (named,) = orders.log.containing("work: reads 2 partitions")
-    (delayed,) = orders.log.containing("cannot begin yet, trying again")
+    (delayed,) = orders.log.of(LogEvent.PARTITION_POSTPONED)
     assert orders.log.lines.index(delayed) < orders.log.lines.index(named)
     assert len(set(orders.places())) == len(orders.calls) == 100
 

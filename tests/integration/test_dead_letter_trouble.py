@@ -21,6 +21,7 @@ from window_consumer.model.errors import (
     Fatal,
     WorkerStoppedError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.guarantees import NoDuplicates
 
 LIMIT = 6_000
@@ -149,7 +150,7 @@ def test_records_wait_while_their_dead_letter_topic_is_gone(shop: ShopOn) -> Non
         orders.until_committed()
         orders.delete_topic(orders.dlq)
         orders.write([NewRecord(b"worse"), NewRecord(b"good"), NewRecord(b"worst")])
-        orders.until_said("stays open, its copy was not taken and is tried again")
+        orders.until_logged(LogEvent.COPY_REFUSED)
         orders.until_open(1, 3)
         orders.create_topic(orders.dlq)
         orders.until_committed()

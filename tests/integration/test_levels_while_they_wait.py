@@ -23,6 +23,7 @@ from tests.integration.test_retry_levels import (
 from window_consumer import Record
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.model import headers as names
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.guarantees import NoDuplicates
 
 pytestmark = pytest.mark.alone
@@ -114,7 +115,7 @@ def test_a_level_that_was_taken_out_is_read_until_it_is_drained(
     with orders.running(kafka=kafka, **now):
         orders.until_said("reads 8 partitions")
         orders.until_called(30)
-        orders.until_said("topics changed: 0 new, 1 gone")
+        orders.until_logged(LogEvent.TOPICS_CHANGED)
         orders.until_said("reads 6 partitions")
         orders.until(topics.are_drained, "source and levels are committed")
     assert [call.topic for call in orders.calls[10:]].count(leftover) == 10

@@ -13,6 +13,7 @@ from tests.integration.conftest import ShopOn
 from tests.integration.members import Members
 from tests.integration.shop import PATIENCE_S, Shop
 from window_consumer.model.errors import WorkerStoppedError
+from window_consumer.model.log_events import LogEvent
 
 
 def delete_before(shop: Shop, offset: int) -> None:
@@ -41,7 +42,7 @@ def test_a_worker_goes_on_with_the_earliest_record_that_is_left(shop: ShopOn) ->
         orders.until_committed()
     assert running.workers[0].counters.gone == 10
     assert orders.places() == [(0, offset) for offset in range(20, 30)]
-    (said,) = orders.log.containing("offsets 10..19 are gone")
+    (said,) = orders.log.of(LogEvent.OFFSET_RESET)
     assert "going on at 20 (on_out_of_range: earliest)" in said
 
 
@@ -54,7 +55,7 @@ def test_a_worker_goes_on_at_the_end_of_the_log(shop: ShopOn) -> None:
         orders.until_committed()
     assert running.workers[0].counters.gone == 20
     assert orders.places() == [(0, 30)]
-    (said,) = orders.log.containing("offsets 10..19 are gone")
+    (said,) = orders.log.of(LogEvent.OFFSET_RESET)
     assert "going on at 30 (on_out_of_range: latest)" in said
 
 
@@ -107,13 +108,13 @@ def test_records_that_go_away_while_reading_are_reported(shop: ShopOn, policy: s
         orders.until_called(4)
         delete_before(orders, 2990)
         go_on.set()
-        orders.until_said("are gone")
+        orders.until_logged(LogEvent.OFFSET_RESET)
         orders.until_committed()
         first = 2990 if policy == "earliest" else 3000
         orders.produce([3000])
         orders.until(lambda: (0, 3000) in orders.places(), "the new record")
         orders.until_committed()
-    (said,) = orders.log.containing("are gone")
+    (said,) = orders.log.of(LogEvent.OFFSET_RESET)
     lost_from = int(said.split("offsets ")[1].split("..")[0])
     assert f"..2989 are gone (retention or deletion); going on at {first}" in said
     assert running.workers[0].counters.gone == first - lost_from

@@ -14,6 +14,7 @@ from tests.integration.shop import Shop
 from window_consumer import Record
 from window_consumer.kafka.embedded import NewRecord
 from window_consumer.model import headers as names
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.guarantees import (
     NoDuplicates,
     OneAtATimePerKey,
@@ -219,7 +220,7 @@ def test_a_value_that_a_level_does_not_take_is_held_until_it_does(shop: ShopOn) 
     orders.behave = fails_until(2)
     orders.write([NewRecord(b"v" * 10_000, b"k"), NewRecord(b"small", b"k")])
     with orders.running(**ladder("300ms", on_oversize="hold")):
-        orders.until_said("[0]@0 stays open, its copy was not taken and is tried again: ")
+        orders.until_logged(LogEvent.COPY_REFUSED)
         orders.until_open(0)
         orders.set_topic(level, "max.message.bytes", "20000")
         orders.until(topics.are_drained, "source and levels are committed")

@@ -13,6 +13,7 @@ from tests.integration.conftest import ShopOn, protocol_settings
 from tests.integration.shop import PATIENCE_S, Shop, fails_on
 from window_consumer import Record
 from window_consumer.kafka.embedded import NewRecord
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.guarantees import NoDuplicates
 
 
@@ -50,7 +51,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
         orders.until_called(250)
         orders.until_committed()
     assert values(orders) == list(range(250))
-    assert orders.log.containing(f"{orders.topic} was deleted and made anew")
+    assert orders.log.of(LogEvent.TOPIC_RECREATED)
     assert orders.violations() == []
 
 
@@ -105,7 +106,7 @@ def test_an_offset_that_survived_its_topic_is_not_used_for_the_new_one(shop: Sho
         orders.until_committed()
         orders.until_called(210)
     assert values(orders) == list(range(210))
-    assert orders.log.containing("the topic was made anew since offset 100 was committed")
+    assert orders.log.of(LogEvent.TOPIC_RECREATED)
 
 
 # ---- partitions that are added

@@ -16,6 +16,7 @@ from window_consumer.kafka.embedded import (
     NewRecord,
 )
 from window_consumer.model.errors import WorkerStoppedError
+from window_consumer.model.log_events import LogEvent
 
 STALL: dict[str, Any] = {"after": "2s", "max_abandoned": 1}
 
@@ -69,7 +70,7 @@ def test_a_hanging_call_is_abandoned_and_its_dead_letter_says_where_it_stood(
     assert "in pay" in stack
     assert "self.answers.wait(PATIENCE_S)" in stack
     assert "thread_pool.py" not in stack
-    (line,) = orders.log.containing("has been running for")
+    (line,) = orders.log.of(LogEvent.CALL_STALLED)
     assert "in pay" in line
     assert bank.cancelled == [True]
 

@@ -12,6 +12,7 @@ from window_consumer.kafka.client_log import (
     QUIET_S,
     ClientLog,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.clock import ManualClock
 
 REFUSED = "%s: Connect to ipv4#127.0.0.1:9092 failed: Connection refused (after %dms%s)"
@@ -72,7 +73,7 @@ def test_a_line_is_said_again_after_a_while_with_the_number_of_those_kept_quiet(
 
 
 def test_secrets_are_masked(log: ClientLog, written: Lines) -> None:
-    log.info("the password pw")
+    log.info(LogEvent.CLIENT_LOGGED, "the password pw")
     assert written.lines == ["the password ***"]
 
 
@@ -91,5 +92,5 @@ def test_what_the_client_is_about_to_raise_goes_back_to_it(
 
     written.addFilter(come_across)
     with pytest.raises(KafkaException, match="_FENCED"):
-        log.info("fenced off")
+        log.info(LogEvent.CLIENT_LOGGED, "fenced off")
     assert capsys.readouterr().err == ""

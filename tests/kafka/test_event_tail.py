@@ -13,7 +13,6 @@ from window_consumer.kafka.embedded import (
     EmbeddedBroker,
     NewRecord,
 )
-from window_consumer.trace import event_tail
 from window_consumer.trace.event_batch import (
     Places,
     encoded,
@@ -36,13 +35,13 @@ def batch(number: int) -> bytes:
 
 
 @pytest.fixture
-def tail(embedded: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> EventTail:
+def tail(embedded: EmbeddedBroker) -> EventTail:
     """The topic, with batches 0 to 4 in its first partition and 5 to 9 in its second."""
-    monkeypatch.setattr(event_tail, "ANSWER_S", 60.0)
-    monkeypatch.setattr(event_tail, "MOST_S", 60.0)
     embedded.create_topic(TOPIC, 2)
     embedded.fill(TOPIC, [NewRecord(batch(n), partition=n // 5) for n in range(10)])
-    return EventTail(TOPIC, {"bootstrap.servers": embedded.bootstrap}, LOG)
+    return EventTail(
+        TOPIC, {"bootstrap.servers": embedded.bootstrap}, LOG, most_s=60.0, answer_s=60.0
+    )
 
 
 def everything(tail: EventTail, since: Mapping[int, int] | None) -> Tail:
@@ -69,11 +68,10 @@ def test_a_partition_that_the_table_does_not_know_is_read_from_its_beginning(
 
 
 def test_what_retention_has_taken_is_passed_over_and_not_counted(
-    tail: EventTail, embedded: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+    tail: EventTail, embedded: EmbeddedBroker
 ) -> None:
-    monkeypatch.setattr(event_tail, "MOST_RECORDS", 1)
     embedded.delete_records(TOPIC, 0, before=4)
-    found = everything(tail, {0: 1, 1: 5})
+    found = everything(evolve(tail, most_records=1), {0: 1, 1: 5})
     assert (numbers(found), found.notes) == ([4], ())
 
 
@@ -83,23 +81,16 @@ def test_of_a_topic_that_was_made_anew_all_is_read_and_it_is_said(tail: EventTai
     assert found.notes == (f"{TOPIC}[0] was made anew, or cut, after the table had read from it",)
 
 
-def test_of_more_than_can_be_looked_at_the_newest_are_read(
-    tail: EventTail, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_tail, "MOST_RECORDS", 9)
-    found = everything(tail, None)
+def test_of_more_than_can_be_looked_at_the_newest_are_read(tail: EventTail) -> None:
+    found = everything(evolve(tail, most_records=9), None)
     assert numbers(found) == [1, 2, 3, 4, 6, 7, 8, 9]
     (note,) = found.notes
     assert "10 records are not in the table yet, the newest 8 were looked at" in note
-    monkeypatch.setattr(event_tail, "MOST_RECORDS", 10)
-    assert everything(tail, None).notes == ()
+    assert everything(evolve(tail, most_records=10), None).notes == ()
 
 
-def test_what_there_was_no_time_for_is_counted(
-    tail: EventTail, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_tail, "MOST_S", -1.0)
-    found = everything(tail, {0: 2, 1: 5})
+def test_what_there_was_no_time_for_is_counted(tail: EventTail) -> None:
+    found = everything(evolve(tail, most_s=-1.0), {0: 2, 1: 5})
     assert numbers(found) == [2]
     assert "2 of its last records were not looked at" in found.notes[0]
 
@@ -125,8 +116,8 @@ def test_a_topic_that_is_not_there_yet_has_no_events(tail: EventTail) -> None:
     assert everything(evolve(tail, topic="nowhere"), None) == Tail()
 
 
-def test_a_kafka_that_is_away_is_told(tail: EventTail, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_tail, "ANSWER_S", 0.5)
-    found = everything(evolve(tail, settings={"bootstrap.servers": "127.0.0.1:1"}), None)
+def test_a_kafka_that_is_away_is_told(tail: EventTail) -> None:
+    away = evolve(tail, settings={"bootstrap.servers": "127.0.0.1:1"}, answer_s=0.5)
+    found = everything(away, None)
     assert (found.events, found.is_away) == ((), True)
     assert found.notes[0].startswith("only what is in the table: ")

@@ -14,6 +14,7 @@ import yaml
 from confluent_kafka import Producer
 
 from tests import reading
+from tests.logged import fields_of, lines_of
 from window_consumer import App, Fatal, Record
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
@@ -29,6 +30,7 @@ from window_consumer.model.errors import (
     ConfigError,
     NotPermittedError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing.real_kafka import RealKafka
 
 Token = tuple[str, float]
@@ -153,8 +155,9 @@ def test_a_function_that_fails_for_a_while_at_the_start_is_asked_again(
     config = configured(tmp_path, kafka.oauth_settings(), make_topic("orders"), unique_name("g"))
     with caplog.at_level(logging.WARNING, "window_consumer"), app.start(config):
         pass
-    line, *_ = [each.getMessage() for each in caplog.records if "no token" in each.getMessage()]
-    assert line.startswith("charge: @app.oauth_token: no token: ConnectionError: the identity")
+    worker, why, _ = lines_of(caplog, LogEvent.TOKEN_AWAITED)[0].args or ()
+    assert worker == "charge"
+    assert "ConnectionError" in str(why)
 
 
 @pytest.mark.slow
@@ -166,9 +169,7 @@ def test_a_function_that_fails_later_is_asked_again_and_the_last_token_used_mean
         cluster = Cluster(kafka.oauth_settings(), LOG, Tokens(function, LOG))
         cluster.wait_until_there(PATIENCE_S, lambda _reason, _waited: None)
         assert function.third_call.wait(PATIENCE_S)
-    said = [each.getMessage() for each in caplog.records if "no token" in each.getMessage()]
-    assert len(said) == 1
-    assert "the identity service is away" in said[0]
+    assert "the identity service is away" in fields_of(caplog, LogEvent.TOKEN_REFUSED)["message"]
     assert cluster.topic_names()
 
 

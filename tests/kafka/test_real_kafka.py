@@ -25,7 +25,6 @@ from window_consumer.model.errors import (
     NotPermittedError,
     RunError,
 )
-from window_consumer.testing import real_kafka
 from window_consumer.testing.real_kafka import RealKafka
 from window_consumer.testing.real_kafka_settings import (
     Settings,
@@ -46,13 +45,13 @@ def own(kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """
     assert kafka.pid is not None
     settings: Settings = {"offset.metadata.max.bytes": 100, "auto.create.topics.enable": "true"}
-    with socket.socket() as taken, pytest.MonkeyPatch.context() as patch:
+    with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         first = [f"127.0.0.1:{taken.getsockname()[1]}", *free_addresses(2)]
         offers = iter([first, free_addresses(3)])
-        patch.setattr(real_kafka, "free_addresses", lambda _: next(offers))
-        started = RealKafka.start(tmp_path_factory.mktemp("own"), settings)
+        place = tmp_path_factory.mktemp("own")
+        started = RealKafka.start(place, settings, addresses=lambda _: next(offers))
     with started:
         yield started
 

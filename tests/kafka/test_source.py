@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.logged import events_in
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.cluster import Cluster
 from window_consumer.kafka.embedded import (
@@ -28,6 +29,7 @@ from window_consumer.model.errors import (
     RunError,
     WindowConsumerError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Commit,
     CommitResults,
@@ -122,8 +124,7 @@ def test_a_broker_without_the_consumer_protocol_is_joined_by_the_classic_one(
         reader.until(lambda: reader.offsets == [0, 1, 2])
     assert reader.source.protocol == "classic"
     assert (reader.assigned, reader.lost) == ([ORDERS], [])
-    said = [each.getMessage() for each in caplog.records if "classic" in each.getMessage()]
-    assert len(said) == 1
+    assert events_in(caplog).count(LogEvent.PROTOCOL_DOWNGRADED) == 1
 
 
 def test_a_protocol_that_was_asked_for_is_not_exchanged(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from window_consumer.config.sections.pipeline import (
 from window_consumer.spark import jobs
 from window_consumer.spark.commands.plans import plan_of
 from window_consumer.testing.real_kafka import RealKafka
-from window_consumer.trace import event_tail
+from window_consumer.trace.event_tail import EventTail
 from window_consumer.trace.journey import Journey
 from window_consumer.trace.lookup import Journeys
 from window_consumer.trace.question import Question
@@ -106,14 +107,14 @@ def journey_of(journeys: Journeys, record: str) -> Journey | None:
 
 
 def test_a_record_of_a_moment_ago_is_found_and_stays_found_once(
-    shop: Shop, spark: SparkSession, commands: Commands, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, spark: SparkSession, commands: Commands
 ) -> None:
     """Its way over two retry levels into the dead letters, planted by a handler that fails."""
-    for bound in ("ANSWER_S", "MOST_S"):  # a person waits so long for a Kafka that is slow
-        monkeypatch.setattr(event_tail, bound, PATIENCE_S)
     loaded = configured(commands.directory, shop.bootstrap, shop.events)
     TRACE.make(spark, plan_of(loaded))  # nothing is in it yet
-    journeys = Journeys(loaded)
+    # A person waits so long for a Kafka that is slow.
+    patient = partial(EventTail, answer_s=PATIENCE_S, most_s=PATIENCE_S)
+    journeys = Journeys(loaded, make_tail=patient)
 
     def is_told(record: str, end: str) -> bool:
         found = journey_of(journeys, record)

@@ -11,6 +11,7 @@ from window_consumer.engine.start_offset import (
     NoOffsetError,
     OnNoOffset,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Commit
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.assignments import (
@@ -32,9 +33,12 @@ class Scene:
         for name in NAMES:
             for _ in range(10):
                 self.broker.produce(*name)
-        self.said: list[str] = []
+        self.warnings: list[LogEvent] = []
         self.source = self.broker.source(GROUP)
-        self.assignments = Assignments(self.source, on_no_offset, self.said.append)
+        self.assignments = Assignments(self.source, on_no_offset, self.warn)
+
+    def warn(self, event: LogEvent, _text: str) -> None:
+        self.warnings.append(event)
 
     def begins(self, found: Any) -> dict[int, int]:
         return {each.name.partition: each.next_offset for each in found}
@@ -46,7 +50,7 @@ def test_a_partition_without_a_leader_holds_up_no_other() -> None:
     leaderless.add(NAMES[1])
     assert scene.begins(scene.assignments.resolve(NAMES, 0.0)) == {0: 0, 2: 0}
     assert scene.assignments.retry(RETRY_S) == []
-    assert len(scene.said) == 1
+    assert scene.warnings == [LogEvent.PARTITION_POSTPONED]
     leaderless.clear()
     assert scene.begins(scene.assignments.retry(2 * RETRY_S)) == {1: 0}
     assert scene.assignments.retry(3 * RETRY_S) == []
@@ -56,7 +60,7 @@ def test_a_topic_that_is_gone_holds_up_no_other() -> None:
     scene = Scene()
     gone = TopicPartition("gone", 0)
     assert scene.begins(scene.assignments.resolve([gone, *NAMES], 0.0)) == {0: 0, 1: 0, 2: 0}
-    assert len(scene.said) == 1
+    assert scene.warnings == [LogEvent.PARTITION_POSTPONED]
 
 
 def test_what_is_given_up_while_it_waits_does_not_begin() -> None:

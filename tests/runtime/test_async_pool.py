@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 
 from tests.engine.support import ORDERS, Driven, notes
+from tests.logged import events_in
 from tests.runtime.coroutines import PATIENCE_S, Coroutines, failed
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import (
     Fatal,
     Skip,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.coroutine_calls import (
@@ -438,7 +440,7 @@ def test_system_exit_of_a_task_does_not_end_the_loop(
     with Coroutines(handler, slots=1) as coroutines:
         errors = failed(coroutines.run(0, 1, 2))
     assert [type(error) for error in errors.values()] == [SystemExit]
-    assert "this escaped from a task; the loop goes on" in caplog.text
+    assert LogEvent.TASK_ESCAPED in events_in(caplog)
 
 
 def test_who_stops_the_loop_stops_nothing() -> None:

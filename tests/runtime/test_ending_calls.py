@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.logged import fields_of
 from tests.runtime.coroutines import PATIENCE_S, Coroutines, failed, stalled
 from window_consumer.model.errors import StalledError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Record
 
 pytestmark = pytest.mark.usefixtures("each_loop")
@@ -216,9 +218,9 @@ def test_what_blocks_the_loop_without_being_a_call_is_written_down_once(
         finally:
             released.set()
         assert coroutines.back().plain
-    (line,) = [each for each in caplog.messages if "blocks" in each]
-    assert "work: the task the child blocks the event loop" in line
-    assert "assert released.wait(PATIENCE_S)" in line
+    args = fields_of(caplog, LogEvent.LOOP_BLOCKED)["args"]
+    assert args[:2] == ("work", "the task the child")
+    assert "assert released.wait(PATIENCE_S)" in args[2]
 
 
 def test_a_loop_that_is_blocked_for_ever_does_not_hold_up_the_end() -> None:

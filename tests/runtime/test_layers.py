@@ -13,6 +13,7 @@ from window_consumer.model.errors import (
     Skip,
     Unroutable,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import (
     Call,
     Record,
@@ -53,6 +54,10 @@ def routes(seen: list[tuple[str, int]], otherwise: Otherwise = "dead_letter") ->
     )
 
 
+def unexpected(event: LogEvent, text: str) -> None:
+    pytest.fail(f"{event}: {text}")
+
+
 def test_the_first_handler_whose_condition_holds_is_called() -> None:
     seen: list[tuple[str, int]] = []
     handler = routes(seen)
@@ -79,7 +84,7 @@ def test_one_handler_for_everything_has_no_layers() -> None:
     def handler(_record: Record) -> None: ...
 
     assert routed([Route("all", handler, None)], "stop") is handler
-    unlimited = with_expiry(handler, ExpiryRules(), lambda _: False, lambda: 0, pytest.fail)
+    unlimited = with_expiry(handler, ExpiryRules(), lambda _: False, lambda: 0, unexpected)
     assert unlimited is handler
 
 
@@ -132,7 +137,7 @@ def test_an_expired_record_does_not_bear_the_name_of_the_handler_before_it() -> 
     handler = routed([Route("even", broken, lambda _: True)], "dead_letter")
     header = TtlHeader("ttl", 1.0, "text")
     limited = with_expiry(
-        handler, ExpiryRules(header=header), lambda _: False, lambda: 2 * WRITTEN_MS, pytest.fail
+        handler, ExpiryRules(header=header), lambda _: False, lambda: 2 * WRITTEN_MS, unexpected
     )
     slice_ = a_slice(1)
     slice_.messages += [Note(1, headers=[("ttl", b"1")])]
@@ -157,7 +162,7 @@ def test_the_layers_are_no_part_of_a_failures_stack_or_fingerprint() -> None:
             ExpiryRules(ttl_s=1.0),
             lambda _: False,
             lambda: WRITTEN_MS,
-            pytest.fail,
+            unexpected,
         )
     )
     assert (layered.stack, layered.fingerprint) == (plain.stack, plain.fingerprint)
@@ -168,14 +173,14 @@ class Limited:
 
     def __init__(self, rules: ExpiryRules):
         self.called: list[Record] = []
-        self.warnings: list[str] = []
+        self.warnings: list[tuple[LogEvent, str]] = []
         self.now_ms = WRITTEN_MS
         self.handler = with_expiry(
             self.called.append,
             rules,
             lambda topic: topic.startswith("g."),
             lambda: self.now_ms,
-            self.warnings.append,
+            lambda *warning: self.warnings.append(warning),
         )
 
     def call(self, after_s: float, **fields: Any) -> bool:
@@ -217,7 +222,8 @@ def test_a_malformed_header_expires_nothing_and_is_told_once() -> None:
     limited = Limited(ExpiryRules(header=TtlHeader("ttl", 1.0, "int64be")))
     assert limited.call(1e9, offset=7, headers=[("ttl", b"soon")])
     assert limited.call(1e9, headers=[("ttl", b"later")])
-    (warning,) = limited.warnings
+    ((event, warning),) = limited.warnings
+    assert event == LogEvent.TTL_IGNORED
     assert (
         "orders[0]@7: the header 'ttl' is no time to live in the form int64be: b'soon'" in warning
     )

@@ -18,6 +18,7 @@ from window_consumer.engine.retry.retry_topics import (
 )
 from window_consumer.engine.scheduling.adaptive_concurrency import LimitRules
 from window_consumer.model import headers as names
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Batch,
     TopicFacts,
@@ -87,10 +88,10 @@ class Warnings:
     """Reports of which only the warnings count."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.events: list[LogEvent] = []
 
-    def warn(self, text: str) -> None:
-        self.said.append(text)
+    def warn(self, event: LogEvent, _text: str) -> None:
+        self.events.append(event)
 
     def __getattr__(self, _name: str) -> Any:
         return lambda *_: None
@@ -133,7 +134,7 @@ def test_who_waits_in_turns_for_what_takes_long_has_not_stood_still() -> None:
     loop.thread.join(60)
     assert not loop.thread.is_alive()
     assert clock.now() >= 105.0
-    assert not [said for said in reports.said if "stood still" in said]
+    assert LogEvent.PROCESS_FROZEN not in reports.events
 
 
 def test_what_a_poll_that_waited_brings_is_due_by_the_time_it_came() -> None:
@@ -231,7 +232,7 @@ def test_a_picture_that_cannot_be_taken_stops_nothing() -> None:
     loops[0].leave()
     loops[0].thread.join(60)
     assert loops[0].failure is None
-    assert [said for said in reports.said if "RuntimeError('closed')" in said]
+    assert LogEvent.REQUEST_FAILED in reports.events
 
 
 def test_partitions_that_are_not_fetched_are_watched_and_their_ends_come_from_there() -> None:

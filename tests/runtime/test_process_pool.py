@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.engine.support import ORDERS, Driven, Note
+from tests.logged import events_in, fields_of
 from tests.runtime import children
 from tests.runtime.holdings import Holdings
 from window_consumer.engine.guards.stalls import Stalled
@@ -36,6 +37,7 @@ from window_consumer.model.errors import (
     UsageError,
     WorkerStoppedError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.error_report import Faults
 from window_consumer.runtime.pools.processes import (
@@ -223,7 +225,7 @@ def test_a_child_that_dies_costs_only_the_record_that_it_was_on(
     assert [list(seqs) for seqs, _ in results.done] == [[0]]
     assert pool.back() is second
     assert second.deviations is None
-    assert f"{end}, by itself; it is replaced" in caplog.text
+    assert end in fields_of(caplog, LogEvent.CHILD_DIED)["args"]
 
 
 def test_what_a_handler_forks_is_no_slot_and_says_nothing_for_one(
@@ -249,7 +251,7 @@ def test_a_child_that_says_rubbish_is_replaced_and_its_slot_lives_on(
     ((_message, failure),) = slice_.deviate().failed
     assert isinstance(failure.error, ProcessDiedError)
     assert "said what is no message while it was on this record" in failure.fault.message
-    assert "said what is no message; it is killed" in caplog.text
+    assert LogEvent.CHILD_GARBLED in events_in(caplog)
     follows = pool.slice_of("ok", first=5)
     assert pool.back() is follows
     assert before not in pool.pids
@@ -331,7 +333,7 @@ def test_children_are_started_when_they_are_needed_and_rest_when_they_are_not(
     os.kill(both[1], signal.SIGKILL)
     wait_until(lambda: pool.pool._slots[1].join(0.0))
     assert pool.pids == both[:1]
-    assert "was killed by SIGKILL, by itself; it is not needed for now" in caplog.text
+    assert "was killed by SIGKILL" in fields_of(caplog, LogEvent.CHILD_DIED)["args"]
 
 
 def test_what_was_taken_back_meanwhile_goes_to_no_other_child(
@@ -394,7 +396,7 @@ def test_a_child_that_is_not_needed_and_does_not_leave_is_killed(
     assert Path(f"/proc/{second}").exists()
     pool.pool.use(1)
     wait_until(lambda: not Path(f"/proc/{second}").exists())
-    assert "wc-work-slot-1 is not needed, and did not leave its lifespan" in caplog.text
+    assert "wc-work-slot-1" in fields_of(caplog, LogEvent.CHILD_KILLED)["args"]
 
 
 def stalled(slice_: Slice, offset: int, *, end: bool) -> Stalled:
@@ -546,7 +548,7 @@ def test_a_start_that_takes_long_says_so_and_can_be_stopped(
     pool = Pool(1, "obey", "hangs")
 
     def stop() -> None:
-        wait_until(lambda: "1 of 1 child processes have not begun after 0 s" in caplog.text)
+        wait_until(lambda: LogEvent.CHILDREN_AWAITED in events_in(caplog))
         pool.pool.stop_starting()
 
     stopping = threading.Thread(target=stop)
@@ -571,8 +573,8 @@ def test_a_child_that_cannot_be_replaced_says_so_each_time_and_then_ends_the_wor
     stopped = pool.completions.get(timeout=PATIENCE_S)
     assert isinstance(stopped, WorkerStoppedError)
     assert "wc-work-slot-0 cannot be replaced: @app.lifespan failed at" in str(stopped)
-    said = "no process could begin in place of wc-work-slot-0, 1 times of 2, the next one in 0.0 s"
-    assert said in caplog.text
+    _, slot, times, most, *_ = fields_of(caplog, LogEvent.CHILD_REFUSED)["args"]
+    assert (slot, times, most) == ("wc-work-slot-0", 1, 2)
     assert "no database" in caplog.text
 
 

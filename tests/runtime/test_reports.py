@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pytest
 from attrs import evolve
 
 from tests.engine.support import ORDERS, Driven, Note, failure, notes
+from tests.logged import events_in, fields_of, lines_of
 from window_consumer.engine.decisions import (
     Away,
     Outlived,
@@ -24,6 +26,7 @@ from window_consumer.model.errors import (
     ProcessDiedError,
     RetryLater,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import TopicPartition
 from window_consumer.runtime.worker_log import Reports
 
@@ -42,20 +45,17 @@ def test_copies_that_wait_are_told_with_their_partitions_and_why(
     reports: Reports, caplog: pytest.LogCaptureFixture
 ) -> None:
     reports.away([away(0), away(1)])
-    (text,) = caplog.messages
-    assert text.startswith(
-        "charge: 6 copies wait, for 11 s so far, in g.orders.retry.1s[0] (its source's is"
-        " orders[0]), g.orders.retry.1s[1] (its source's is orders[1]): another member"
-    )
-    assert "retry.levels" in text
+    worker, copies, seconds, places, _ = fields_of(caplog, LogEvent.COPIES_HELD)["args"]
+    assert (worker, copies, seconds) == ("charge", 6, 11.0)
+    named = re.findall(r"[\w.]+\[\d\]", places)
+    assert named == ["g.orders.retry.1s[0]", "orders[0]", "g.orders.retry.1s[1]", "orders[1]"]
 
 
 def test_many_partitions_whose_copies_wait_make_one_line(
     reports: Reports, caplog: pytest.LogCaptureFixture
 ) -> None:
     reports.away([away(number) for number in range(30)])
-    (text,) = caplog.messages
-    assert "and 26 more partitions" in text
+    assert "26" in fields_of(caplog, LogEvent.COPIES_HELD)["args"][-1]
 
 
 def test_of_keys_only_what_may_be_told_stands_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -74,11 +74,7 @@ def test_a_copy_that_outlives_its_home_is_not_said_to_be_ignored(
 ) -> None:
     name = TopicPartition("g.orders.retry.1s", 0)
     reports.outlived([Outlived(name, 5, b"k", counts=True), Outlived(name, 6, b"k")])
-    first, second = caplog.messages
-    assert "outlived its source's partition" in first
-    assert "its result counts" in first
-    assert "outlived its partition" in second
-    assert "its result will be ignored" in second
+    assert events_in(caplog) == [LogEvent.CALL_OUTLIVED_SOURCE, LogEvent.CALL_OUTLIVED]
 
 
 def test_each_call_that_outlives_its_partition_has_a_line_unless_many_hang(
@@ -88,6 +84,7 @@ def test_each_call_that_outlives_its_partition_has_a_line_unless_many_hang(
     reports.outlived([*late, *(Outlived(ORDERS, 100 + n, b"k", hangs=True) for n in range(20))])
     together, *apart = caplog.records
     assert [each.__dict__["offset"] for each in apart] == list(range(20))
+    assert vars(together)["event"] == LogEvent.CALLS_OUTLIVED
     assert all(f"@{100 + n} " in together.getMessage() for n in range(20))
 
 
@@ -120,10 +117,10 @@ def test_a_record_that_ends_processes_is_told_with_how_often_it_may(
         (
             RetryRules(),
             1800.0,
-            "without retry.levels no wait is longer than the upper end of backoff, 5",
+            "retry.levels",
         ),
-        (RetryRules(on_failure="block"), 1800.0, "with on_failure: block no wait is longer"),
-        (RetryRules(levels=(Level("10m", 600.0),)), 1800.0, "its last level waits 600 s"),
+        (RetryRules(on_failure="block"), 1800.0, "on_failure: block"),
+        (RetryRules(levels=(Level("10m", 600.0),)), 1800.0, "600 s"),
         (RetryRules(levels=(Level("1h", 3600.0),)), 1800.0, None),
         (RetryRules(), 4.0, None),
     ],
@@ -144,11 +141,13 @@ def test_a_wait_that_is_cut_short_is_told_once(
         driven.finish(slice_)
     driven.tick()
     reports.failed(driven.last.failed, rules, driven.now)
-    found = [text for text in caplog.messages if "which is cut short" in text]
+    found = [each.args for each in lines_of(caplog, LogEvent.RETRY_SHORTENED)]
     assert len(found) == (said is not None)
     if said is not None:
-        assert said in found[0]
-        assert f"orders[0]@0 asked for RetryLater({asked_s:g})" in found[0]
+        assert found[0] is not None
+        worker, place, wanted_s, why = tuple(found[0])
+        assert (worker, place, wanted_s) == ("charge", "orders[0]@0", asked_s)
+        assert said in str(why)
 
 
 def test_a_record_that_ended_the_whole_process_is_not_counted_by_attempts(

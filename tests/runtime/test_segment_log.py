@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import Trouble
 from window_consumer.runtime.segment_log.shipper import Outgoing, SegmentShipper
 from window_consumer.runtime.segment_log.writer import (
@@ -25,6 +26,7 @@ from window_consumer.runtime.segment_log.writer import (
 MANY = 10**9
 LOGGER = logging.getLogger("window_consumer.test")
 OnDone = Callable[[PublishFailedError | None], None]
+HELD, OVER = LogEvent.TRACE_EVENTS_HELD, LogEvent.TRACE_RECOVERED
 
 
 def log_in(
@@ -55,7 +57,7 @@ class Numbers(SegmentShipper):
     """Ships numbers, as a message each; a line that is no number is torn."""
 
     def __init__(self, chunk_bytes: int = MANY):
-        super().__init__(Trouble(LOGGER, "all is well"), chunk_bytes=chunk_bytes)
+        super().__init__(Trouble(LOGGER, OVER, "all is well"), HELD, chunk_bytes=chunk_bytes)
         self.given_up: list[bytes] = []
 
     def messages(self, path: Path, lines: Sequence[bytes]) -> Iterable[Outgoing]:
@@ -277,9 +279,9 @@ def test_a_lock_is_held_until_its_descriptor_is_closed(tmp_path: Path) -> None:
 
 def test_what_lasts_is_logged_again_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER.name)
-    once, often = Trouble(LOGGER, "over"), Trouble(LOGGER, "over", again_s=0.0)
+    once, often = Trouble(LOGGER, OVER, "over"), Trouble(LOGGER, OVER, "over", again_s=0.0)
     for trouble in (once, often):
-        trouble.begins("first")
-        trouble.begins("again")
+        trouble.begins(HELD, "first")
+        trouble.begins(HELD, "again")
         trouble.ends()
     assert caplog.messages == ["first", "over", "first", "again", "over"]

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.logged import events_in, lines_of
 from window_consumer.audit import sends as module
 from window_consumer.audit.balance import effective
 from window_consumer.audit.consumer import AuditRules
@@ -48,6 +49,7 @@ from window_consumer.model.errors import (
     PublishFailedError,
     UsageError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Copy
 from window_consumer.runtime.measures import AuditFigures
 from window_consumer.testing.clock import ManualClock
@@ -254,8 +256,7 @@ def test_a_directory_that_is_gone_costs_counts_which_the_next_one_tells(
     assert not journal.write([ROW])
     journal._lair = lair
     assert journal.write([ROW])
-    assert "counts cannot be written" in caplog.text
-    assert caplog.text.count("cannot be written") == 1
+    assert events_in(caplog).count(LogEvent.AUDIT_COUNTS_LOST) == 1
     ship(Shipper(topic), tmp_path)
     assert [count.lost for count in topic.counts] == [0, 10]
     journal.close()
@@ -285,8 +286,8 @@ def test_what_goes_wrong_every_second_is_said_once(
         for _ in range(3):
             assert not audit._carefully(lambda: 1 // 0)
             assert not audit._carefully(lambda: {1: 2}[0])
-    said = [each.message for each in caplog.records]
-    assert [text.split(":")[1] for text in said] == [" ZeroDivisionError", " KeyError"]
+    said = [each.getMessage().split()[1] for each in lines_of(caplog, LogEvent.AUDIT_FAILED)]
+    assert said == ["ZeroDivisionError:", "KeyError:"]
 
 
 def test_shipping_that_fails_again_and_again_is_told_as_blocked(tmp_path: Path) -> None:
@@ -376,7 +377,7 @@ def test_who_sends_hears_nothing_of_a_full_disk_and_is_counted_once_there_is_roo
     counts = [each for each in topic.counts if each.count]
     assert {(each.topic, each.count) for each in counts} == {("orders", 1), ("bills", 1)}
     assert max(each.lost for each in topic.counts) == 4
-    assert "audit: web: 4 records were sent without being noted (" in caplog.text
+    assert LogEvent.AUDIT_SENDS_MISSED in events_in(caplog)
 
 
 def test_workers_start_on_a_full_disk_but_not_with_a_directory_that_is_none(
@@ -391,8 +392,8 @@ def test_workers_start_on_a_full_disk_but_not_with_a_directory_that_is_none(
 
     monkeypatch.setattr(Path, "mkdir", full)
     assert begun(AuditSettings(directory=tmp_path / "audit", app="shop"), Topic) is None
-    assert "No space left on device" in caplog.text
-    assert "nothing is counted until the next start" in caplog.text
+    assert "No space left on device" in caplog.text  # the system's own words
+    assert events_in(caplog) == [LogEvent.AUDIT_DISABLED]
 
 
 def test_a_worker_writes_whatever_becomes_of_the_counts(tmp_path: Path) -> None:

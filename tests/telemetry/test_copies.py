@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from window_consumer.metrics import replica_health as module
 from window_consumer.metrics.http_server import HttpServer
 from window_consumer.metrics.replica_health import HealthOfCopies
 from window_consumer.runtime.replica import Answer
@@ -32,7 +31,8 @@ class Copies:
         self.servers = {number: self.serve(number) for number in self.sockets}
         for server in self.servers.values():
             stack.callback(server.close)
-        self.health = HealthOfCopies(self.sockets)
+        self.now = 1000.0
+        self.health = HealthOfCopies(self.sockets, lambda: self.now)
 
     def serve(self, number: str) -> HttpServer:
         routes = {path: lambda path=path: self.answers[number][path] for path in self.answers["1"]}
@@ -73,21 +73,19 @@ def test_a_copy_that_has_not_answered_yet_is_starting_and_never_fails(copies: Co
 
 
 def test_a_copy_that_has_answered_and_does_not_any_more_fails_after_a_minute(
-    copies: Copies, monkeypatch: pytest.MonkeyPatch
+    copies: Copies,
 ) -> None:
-    now = 1000.0
-    monkeypatch.setattr(module, "monotonic", lambda: now)
     assert copies.health.live().status == 200
     copies.servers["2"].close()
-    now += 3600.0  # nobody has asked: who is late once has not been silent for an hour
+    copies.now += 3600.0  # nobody has asked: who is late once has not been silent for an hour
     assert copies.health.live().status == 200
     assert copies.health.ready().text.splitlines()[1] == "process 2: does not answer"
     with closing(copies.serve("2")):
-        now += 59.0
+        copies.now += 59.0
         assert copies.health.live().status == 200
-    now += 59.0
+    copies.now += 59.0
     assert copies.health.live().status == 200
-    now += 61.0
+    copies.now += 61.0
     assert copies.health.live() == Answer(503, "process 2: has not answered for 61 s\n")
     copies.health.ended("2")
     assert copies.health.live().status == 200

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -21,12 +21,20 @@ from window_consumer.runtime.replica import Answer
 LONG = "x" * 50_000_000
 
 
-@pytest.fixture
-def server() -> Iterator[HttpServer]:
+@contextmanager
+def serving(patience_s: float = 10.0) -> Iterator[HttpServer]:
     routes = {"/livez": lambda: Answer(200, "live\n"), "/long": lambda: Answer(200, LONG)}
-    made = HttpServer.on_port("127.0.0.1", 0, routes, lambda: None, key="health.listen")
+    made = HttpServer.on_port(
+        "127.0.0.1", 0, routes, lambda: None, key="health.listen", patience_s=patience_s
+    )
     yield made
     made.close()
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    with serving() as made:
+        yield made
 
 
 def connected(server: HttpServer) -> socket.socket:
@@ -107,11 +115,8 @@ def being_answered(server: HttpServer, clients: ExitStack, request: bytes) -> so
                 return client
 
 
-def test_who_says_nothing_and_who_reads_nothing_are_cut_off(
-    server: HttpServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_server._Handler, "timeout", 0.2)
-    with ExitStack() as clients:
+def test_who_says_nothing_and_who_reads_nothing_are_cut_off() -> None:
+    with serving(patience_s=0.2) as server, ExitStack() as clients:
         silent = clients.enter_context(connected(server))
         deaf = being_answered(server, clients, b"GET /long HTTP/1.0\r\n\r\n")
         assert silent.recv(1) == b""
@@ -123,11 +128,8 @@ def test_who_says_nothing_and_who_reads_nothing_are_cut_off(
         assert 0 < read < len(LONG)
 
 
-def test_two_hundred_that_stay_do_not_keep_the_next_one_out(
-    server: HttpServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_server._Handler, "timeout", 600.0)
-    with ExitStack() as clients:
+def test_two_hundred_that_stay_do_not_keep_the_next_one_out() -> None:
+    with serving(patience_s=600.0) as server, ExitStack() as clients:
         crowd = [clients.enter_context(connected(server)) for _ in range(200)]
         for _ in range(2):
             assert is_alive(server)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import PATIENCE_S
+from tests.logged import events_in, fields_of, lines_of
 from tests.telemetry.tracing import LOGGER
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.embedded import (
@@ -22,6 +23,7 @@ from window_consumer.kafka.embedded import (
 )
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import EventNeeds
+from window_consumer.model.log_events import LogEvent
 from window_consumer.trace.event_batch import encoded
 from window_consumer.trace.recording.exporter import (
     Way,
@@ -114,7 +116,7 @@ def test_what_a_killed_process_left_is_shipped_its_torn_end_left_out(
     way.close(PATIENCE_S)
     assert values(broker) == [b'{"n":1}', b'{"n":2}']
     assert way.figures().torn == 1
-    assert "1 torn batches are left out" in caplog.text
+    assert fields_of(caplog, LogEvent.TRACE_BATCHES_TORN)["args"][-1] == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -126,13 +128,13 @@ def test_while_brokers_refuse_everything_stays_in_the_spool(
     way = way_to(broker, tmp_path)
     way.start()
     way.write(batches(1))
-    wait_for(lambda: "does not take events" in caplog.text)
+    wait_for(lambda: LogEvent.TRACE_EVENTS_HELD in events_in(caplog))
     wait_for(lambda: way.figures().blocked_s)
     assert way.figures().held_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.spool"))
     wait_for(lambda: values(broker) == [b'{"n":1}'])
     way.close(PATIENCE_S)
     assert way.figures() == WayFigures({"disk": 0, "broker": 0}, held_bytes=0)
-    assert "takes events from the spool again" in caplog.text
+    assert LogEvent.TRACE_RECOVERED in events_in(caplog)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -163,7 +165,8 @@ def test_a_batch_that_no_broker_takes_holds_up_nobody(
     assert values(broker) == [b'{"n":1}']
     # What somebody else may have written counts as one event, the other batch says how many it has.
     assert (way.lost, way.figures().lost) == (13, {"disk": 0, "broker": 13})
-    assert "a batch of 12 events is lost" in caplog.text
+    refused = [vars(each)["args"][0] for each in lines_of(caplog, LogEvent.TRACE_BATCH_REFUSED)]
+    assert refused == [1, 12]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -180,11 +183,8 @@ def test_straight_to_kafka_what_is_refused_is_lost_counted_and_said_once(
     assert (way.lost, values(broker)) == (2, [b'{"n":3}'])
     way.close(PATIENCE_S)
     assert way.figures() == WayFigures({"broker": 2})
-    said = [each.message for each in caplog.records if each.message.startswith("trace:")]
-    assert [text.split(" (")[0] for text in said] == [
-        "trace: events are lost, wc.trace does not take them",
-        "trace: events reach wc.trace again",
-    ]
+    said = [each for each in events_in(caplog) if each.startswith("trace.")]
+    assert said == [LogEvent.TRACE_EVENTS_LOST, LogEvent.TRACE_RECOVERED]
 
 
 def test_a_topic_that_is_missing_costs_its_events_and_no_more(embedded: EmbeddedBroker) -> None:

@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands import PATIENCE_S
+from tests.logged import events_in, fields_of
+from window_consumer.model.log_events import LogEvent
 from window_consumer.trace.recording.exporter import Written
 from window_consumer.trace.recording.spool import (
     PREFIX,
@@ -119,13 +121,13 @@ def test_what_finds_no_room_is_counted_and_said_once_and_then_it_goes_on(
     assert numbers(*files(tmp_path)) == [1, 2, 3]
     assert written.lost == 6
     assert [each.levelname for each in caplog.records] == ["WARNING"]
-    assert "is full, trace.max_bytes is reached" in caplog.text
+    assert events_in(caplog) == [LogEvent.TRACE_EVENTS_LOST]
     written.finish()
     for path in list(written.finished):
         path.unlink()
     written.append([batch(6)])
     assert numbers(*files(tmp_path)) == [6]
-    assert caplog.records[-1].message == f"trace: {tmp_path} takes events again"
+    assert events_in(caplog)[-1] == LogEvent.TRACE_RECOVERED
 
 
 def test_a_full_disk_costs_what_comes_then_and_nothing_before(
@@ -236,8 +238,7 @@ def test_files_of_another_version_are_left_alone_with_one_warning(
     orphans = Orphans(tmp_path, LOGGER)
     assert orphans.adopt() == orphans.adopt()
     assert len(list(tmp_path.glob("wc-trace-2-*"))) == 2
-    (warning,) = caplog.messages
-    assert "2 files of another version" in warning
+    assert fields_of(caplog, LogEvent.TRACE_FILES_IGNORED)["args"][1] == 2
 
 
 KILLED = """

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.logged import events_in
 from tests.testing.shops import PATIENT, Shop, config
 from window_consumer import (
     App,
@@ -18,6 +19,7 @@ from window_consumer import (
     WorkerStoppedError,
     current_record,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing import (
     DEAD_LETTERED,
     DONE,
@@ -247,7 +249,7 @@ def test_the_worker_goes_on_beside_a_call_that_lasts(
         holder.append(wc_app)
         assert wc_app.send("orders", '"hang"').outcome is DONE
         assert [each.outcome for each in wc_app.records] == [DONE, RETRYING]
-        assert "hovers: its start cell has made no progress" in caplog.text
+        assert LogEvent.HEAD_BLOCKED in events_in(caplog)
 
 
 # ---- order
@@ -533,7 +535,7 @@ def test_topics_that_a_pattern_matches_are_found_at_the_start_and_later() -> Non
 def test_what_the_worker_says_reaches_the_log(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "window_consumer"), shop.run() as wc_app:
         wc_app.send("orders", '"poison"')
-    assert "fatal, it leaves" in caplog.text
+    assert events_in(caplog) == [LogEvent.CALL_FAILED]
 
 
 def test_a_record_can_have_what_real_ones_have() -> None:

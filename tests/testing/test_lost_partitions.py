@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from tests.logged import lines_of
 from tests.testing.shops import config
 from window_consumer import App, Record
 from window_consumer.model.errors import CommitFailedError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Commit,
     Committed,
@@ -96,7 +98,8 @@ def test_what_had_finished_is_not_handled_again_where_nobody_else_has_committed(
         assert sum(shop.calls.values()) == 31
         shop.app.advance(1.0)
         assert shop.group.committed(ORDERS).next_offset == 30
-    assert any("19 finished" in each.getMessage() for each in lines.records)
+    found = lines_of(lines, LogEvent.PARTITION_REGAINED)
+    assert 19 in [count for _, _, count, _ in (tuple(each.args or ()) for each in found)]
 
 
 def test_it_is_not_handled_again_after_two_losses_either() -> None:

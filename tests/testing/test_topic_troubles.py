@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.logged import lines_of
 from tests.testing.shops import config
 from window_consumer import App, Record
 from window_consumer.model.errors import ConfigError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.testing import (
     DONE,
     TestApp,
@@ -30,11 +32,13 @@ class Lines:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self._caplog = caplog
 
-    def of(self, topic: str) -> list[str]:
+    def of(self, topic: str) -> list[tuple[LogEvent, str]]:
+        """Return what was logged of a topic: the event, and the line."""
         return [
-            record.getMessage()
-            for record in self._caplog.records
-            if f" topic {topic}" in record.getMessage()
+            (event, record.getMessage())
+            for event in (LogEvent.TOPIC_REFUSED, LogEvent.TOPIC_RESTORED)
+            for record in lines_of(self._caplog, event)
+            if topic in (record.args or ())
         ]
 
 
@@ -70,7 +74,7 @@ def test_a_topic_whose_ladder_cannot_be_named_hides_no_other(lines: Lines) -> No
         wc_app.advance(1)
         assert read_to_the_end(wc_app, "orders-eu")
     assert len(lines.of(LONG)) == 1
-    assert "249" in lines.of(LONG)[0]
+    assert "249" in lines.of(LONG)[0][1]
 
 
 def test_a_topic_whose_ladder_may_not_be_made_hides_no_other(lines: Lines) -> None:
@@ -83,8 +87,8 @@ def test_a_topic_whose_ladder_may_not_be_made_hides_no_other(lines: Lines) -> No
         wc_app.broker.create_topic("shop.orders-us.dlq")
         wc_app.create_topic("other")
         assert wc_app.send("orders-us", 1).outcome is DONE
-    _, over = lines.of("orders-us")
-    assert "over" in over
+    events = [event for event, _ in lines.of("orders-us")]
+    assert events == [LogEvent.TOPIC_REFUSED, LogEvent.TOPIC_RESTORED]
 
 
 def test_a_source_whose_ladder_may_not_grow_with_it_hides_no_other(lines: Lines) -> None:
@@ -99,7 +103,7 @@ def test_a_source_whose_ladder_may_not_grow_with_it_hides_no_other(lines: Lines)
         assert len(lines.of("orders-eu")) == 1
         wc_app.broker.add_partitions("shop.orders-eu.retry.10s", 3)
         wc_app.create_topic("other")
-    assert "over" in lines.of("orders-eu")[-1]
+    assert lines.of("orders-eu")[-1][0] == LogEvent.TOPIC_RESTORED
 
 
 def test_a_start_goes_on_with_the_topics_that_can_be_read(lines: Lines) -> None:

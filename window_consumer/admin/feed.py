@@ -18,6 +18,7 @@ from window_consumer.admin.board import (
     now_ms,
 )
 from window_consumer.admin.history import EVERY_S
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 FRAME_S: Final = 0.2
@@ -37,8 +38,9 @@ _log = own_logger()
 class Feed:
     """Makes frames while somebody looks. Owner: the server's event loop."""
 
-    def __init__(self, board: Board):
+    def __init__(self, board: Board, most_pages: int = MOST_PAGES):
         self._board = board
+        self._most_pages = most_pages
         self._pages = 0
         self._news = asyncio.Event()
         self._frame: dict[str, Any] | None = None
@@ -50,7 +52,7 @@ class Feed:
     @property
     def is_full(self) -> bool:
         """So many pages look that no other one may."""
-        return self._pages >= MOST_PAGES
+        return self._pages >= self._most_pages
 
     def start(self) -> None:
         """Begin to take samples, and frames while somebody looks."""
@@ -103,7 +105,10 @@ class Feed:
             return await asyncio.to_thread(ask, *given)
         except Exception:
             # Whoever looks must see the next frame, whatever became of this one.
-            _log.exception("admin: no frame could be made; please report this bug")
+            _log.exception(
+                "admin: no frame could be made; please report this bug",
+                extra={"event": LogEvent.ADMIN_FRAME_FAILED},
+            )
             return None
 
 

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from window_consumer.admin.answers import error
 from window_consumer.admin.login_delay import WrongTokens
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 SESSION_S: Final = 12 * 3600
@@ -154,7 +155,10 @@ class Guard:
                 await self._gate.wrong_tokens.delay(_address_of(scope))
             await (refusal or self._inner)(scope, receive, send_guarded)
         except Exception:
-            _log.exception("admin: a request failed; please report this bug")
+            _log.exception(
+                "admin: a request failed; please report this bug",
+                extra={"event": LogEvent.ADMIN_REQUEST_FAILED},
+            )
             if not has_begun:
                 failure = error(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a bug, the log has more")
                 await failure(scope, receive, send_guarded)

@@ -9,6 +9,7 @@ from typing import Final
 
 from attrs import define
 
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 FIRST_DELAY_S: Final = 0.5
@@ -65,4 +66,9 @@ class WrongTokens:
             return
         more = f" ({attempts.unsaid} more since the last line)" if attempts.unsaid else ""
         attempts.said_at, attempts.unsaid = now, 0
-        _log.warning("admin: %s showed a wrong token%s", address or "somebody", more)
+        _log.warning(
+            "admin: %s showed a wrong token%s",
+            address or "somebody",
+            more,
+            extra={"event": LogEvent.ADMIN_TOKEN_REFUSED},
+        )

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +20,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from window_consumer.admin.answers import Pages
 from window_consumer.admin.board import Board
+from window_consumer.admin.feed import MOST_PAGES
 from window_consumer.admin.guard import Gate
 from window_consumer.admin.site import Site
 from window_consumer.config.sections.listening import Address, AdminConfig, certificate_problems
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 PATIENCE_S: Final = 10.0
@@ -36,8 +39,9 @@ class PatientProtocol(H11Protocol):
     further than 64 KiB beyond what the system takes.
     """
 
-    def __init__(self, *given: Any, **named: Any):
+    def __init__(self, *given: Any, patience_s: float = PATIENCE_S, **named: Any):
         super().__init__(*given, **named)
+        self._patience_s = patience_s
         self._look: asyncio.TimerHandle | None = None
         self._seen: object = None
         """The request of the last look."""
@@ -46,7 +50,7 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's own
         """Begin to look now and then."""
         super().connection_made(transport)
-        self._look = self.loop.call_later(PATIENCE_S, self._look_again)
+        self._look = self.loop.call_later(self._patience_s, self._look_again)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Look no more."""
@@ -65,7 +69,7 @@ class PatientProtocol(H11Protocol):
             self.transport.abort()
             return
         self._seen, self._was_stuck = cycle, is_stuck
-        self._look = self.loop.call_later(PATIENCE_S, self._look_again)
+        self._look = self.loop.call_later(self._patience_s, self._look_again)
 
 
 KEY: Final = "admin.listen"
@@ -85,7 +89,13 @@ _log = own_logger()
 
 @contextmanager
 def serving(
-    board: Board, admin: AdminConfig, directory: Path, trace: Pages | None = None
+    board: Board,
+    admin: AdminConfig,
+    directory: Path,
+    trace: Pages | None = None,
+    *,
+    most_pages: int = MOST_PAGES,
+    patience_s: float = PATIENCE_S,
 ) -> Iterator[int]:
     """Answer at the configured address as long as the block lasts; gives its port.
 
@@ -97,11 +107,18 @@ def serving(
     tls = _tls_of(admin, directory)
     with _listen_on(address) as listening:
         port = listening.getsockname()[1]
-        site = Site(board, _gate_of(admin, address, port), trace, values=admin.values)
-        with _running(site, _config_of(site, tls), listening):
+        gate = _gate_of(admin, address, port)
+        site = Site(board, gate, trace, values=admin.values, most_pages=most_pages)
+        with _running(site, _config_of(site, tls, patience_s), listening):
             scheme = "https" if tls else "http"
             host = f"[{address.host}]" if ":" in address.host else address.host
-            _log.info("admin: %s://%s:%d/ for the live window", scheme, host, port)
+            _log.info(
+                "admin: %s://%s:%d/ for the live window",
+                scheme,
+                host,
+                port,
+                extra={"event": LogEvent.ADMIN_STARTED},
+            )
             yield port
 
 
@@ -133,10 +150,12 @@ def _gate_of(admin: AdminConfig, address: Address, port: int) -> Gate:
     return Gate(admin.token, hosts, any_ip_address, port, admin.tls.certificate is not None)
 
 
-def _config_of(site: Site, tls: Mapping[str, str]) -> uvicorn.Config:
+def _config_of(
+    site: Site, tls: Mapping[str, str], patience_s: float = PATIENCE_S
+) -> uvicorn.Config:
     return uvicorn.Config(
         site.application(),
-        http=PatientProtocol,
+        http=partial(PatientProtocol, patience_s=patience_s),  # type: ignore[arg-type] # it is only called
         ws="none",
         lifespan="off",
         loop="asyncio",

@@ -62,6 +62,8 @@ class ShownRecords:
     mask: Callable[[str], str]
     """Takes the secrets of the configuration out of a text."""
     rules: MaskRules
+    most_json: int = MOST_JSON
+    most_looked_into: int = _MOST_LOOKED_INTO
 
     def records(
         self, topic: str, source: str, records: Sequence[RecordDetails], lists: int = 1
@@ -70,14 +72,14 @@ class ShownRecords:
 
         ``source`` is the topic that they came from. ``lists`` is how many such are told together.
         """
-        left = _MOST_LOOKED_INTO // lists
+        left = self.most_looked_into // lists
         told = []
         for each in records:
             mask = self.rules.of([topic, source])
             is_safe = True
             if each.message is not None and mask.hides_fields and _quotes(each):
                 left -= len(each.message)
-                is_safe = left >= 0 and look_into(each.message.value(), mask, MOST_JSON)
+                is_safe = left >= 0 and look_into(each.message.value(), mask, self.most_json)
             told.append(self._record(each, mask, is_safe=is_safe))
         return told
 
@@ -88,7 +90,7 @@ class ShownRecords:
         beginning; JSON is written anew, with indents. Where it is hidden, ``text`` says why.
         """
         mask = self.rules.of([message.topic(), source])
-        told = content_of(message.value(), "value", mask, MOST_JSON)
+        told = content_of(message.value(), "value", mask, self.most_json)
         if told is not None and mask.is_full:
             told = {"form": "hidden", "bytes": told["bytes"], "why": TOO_MUCH}
         if told is None:
@@ -123,7 +125,7 @@ class ShownRecords:
 
     def _record(self, each: RecordDetails, mask: FieldMask, *, is_safe: bool) -> RecordSnapshot:
         message = each.message
-        key = None if message is None else key_text(message.key(), mask, MOST_JSON)
+        key = None if message is None else key_text(message.key(), mask, self.most_json)
         headers = [] if message is None else message.headers() or []
         # All of them are looked at: an error may quote one that is not shown.
         masked = [(name, mask.header(name, header_text(content))) for name, content in headers]

@@ -23,7 +23,7 @@ from window_consumer.admin.board import (
     number_named,
     partition_named,
 )
-from window_consumer.admin.feed import Feed
+from window_consumer.admin.feed import MOST_PAGES, Feed
 from window_consumer.admin.guard import (
     Gate,
     Guard,
@@ -39,6 +39,7 @@ from window_consumer.engine.guards.interventions import (
     Intervention,
     Verdict,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 _NO_NUMBER: Final = "partitions, cells and offsets are whole numbers"
@@ -59,8 +60,17 @@ _PARTITION: Final = _WORKER + "/partitions/{topic}/{partition}"
 class Site:
     """Answers, with what a board knows. Owner: the server's event loop."""
 
-    def __init__(self, board: Board, gate: Gate, trace: Pages | None = None, *, values: bool):
+    def __init__(
+        self,
+        board: Board,
+        gate: Gate,
+        trace: Pages | None = None,
+        *,
+        values: bool,
+        most_pages: int = MOST_PAGES,
+    ):
         """``values`` is whether people may see the values of records."""
+        self._most_pages = most_pages
         self._trace = trace
         self._board = board
         self._gate = gate
@@ -93,7 +103,7 @@ class Site:
 
     def start(self) -> None:
         """Begin to take samples; the event loop runs."""
-        self._feed = Feed(self._board)
+        self._feed = Feed(self._board, self._most_pages)
         self._feed.start()
 
     def close(self) -> None:
@@ -157,7 +167,13 @@ class Site:
             return error(HTTPStatus.NOT_FOUND, why)
         if request.client is not None and request.client.host:  # not whoever keeps the copies
             place = f"{at.partition} offset {at.offset}"
-            _log.info("%s: %s asked for the value of %s", at.worker, request.client.host, place)
+            _log.info(
+                "%s: %s asked for the value of %s",
+                at.worker,
+                request.client.host,
+                place,
+                extra={"event": LogEvent.ADMIN_VALUE_SHOWN},
+            )
         return Json(found)
 
     async def _intervene(self, request: Request) -> Response:
@@ -204,6 +220,7 @@ def _log_halt(request: Request, at: Place, what: str, *, done: bool | None) -> N
             what,
             "the worker" if at.partition is None else at.partition,
             _NO_ANSWER if done is None else "done" if done else "not here",
+            extra={"event": LogEvent.ADMIN_PAUSE_REQUESTED},
         )
 
 
@@ -220,6 +237,7 @@ def _log_intervention(
             at.partition,
             at.offset,
             _NO_ANSWER if verdict is None else WORDS[verdict],
+            extra={"event": LogEvent.ADMIN_RECORD_ENDED},
         )
 
 

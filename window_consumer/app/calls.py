@@ -20,6 +20,7 @@ from window_consumer.model.conditions.lookup import (
     WallMs,
 )
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import Warn
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.batch_calls import BatchHandler
 from window_consumer.runtime.calls.batch_layers import (
@@ -29,7 +30,6 @@ from window_consumer.runtime.calls.batch_layers import (
     with_batch_expiry,
 )
 from window_consumer.runtime.calls.expiry import (
-    Warn,
     with_expiry,
 )
 from window_consumer.runtime.calls.routing import (

@@ -36,6 +36,7 @@ from window_consumer.metrics.otel.wire import (
 from window_consumer.model.conditions import Condition
 from window_consumer.model.copy_headers import attempts_before
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.spans import spanned
 from window_consumer.runtime.context import Whose
@@ -84,8 +85,8 @@ class Blueprint:
         ]
         worker = PlannedWorker(self.config, tuple(routes), RetryRules(), {}, {}, {})
 
-        def warn(text: str) -> None:
-            LOGGER.warning("%s: %s", self.config.name, self.mask(text))
+        def warn(event: LogEvent, text: str) -> None:
+            LOGGER.warning("%s: %s", self.config.name, self.mask(text), extra={"event": event})
 
         handler = app.calls_of(worker, self.topics, SystemClock().wall_ms, warn)
         faults = Faults(self.mask, app.redactor, self.errors.message, self.mask_rules.error_text)

@@ -30,8 +30,8 @@ from window_consumer.app.lifespans import (
 from window_consumer.app.plan import Plan, PlannedWorker
 from window_consumer.config import TopicsConfig
 from window_consumer.model.conditions.lookup import WallMs
+from window_consumer.model.log_events import Warn
 from window_consumer.runtime.calls.batch_calls import BatchHandler
-from window_consumer.runtime.calls.expiry import Warn
 from window_consumer.runtime.error_report import Redact
 
 Token = tuple[str, float]
@@ -122,7 +122,11 @@ class AppDefinition:
         return as_context(self._lifespan)
 
     def handler_of(
-        self, plan: Plan, worker: PlannedWorker, wall_ms: WallMs, warn: Warn = lambda _text: None
+        self,
+        plan: Plan,
+        worker: PlannedWorker,
+        wall_ms: WallMs,
+        warn: Warn = lambda _event, _text: None,
     ) -> Handler:
         """Return what is called for a worker's records: its routes, its middleware, its handlers.
 
@@ -131,7 +135,11 @@ class AppDefinition:
         return handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)
 
     def batch_handler_of(
-        self, plan: Plan, worker: PlannedWorker, wall_ms: WallMs, warn: Warn = lambda _text: None
+        self,
+        plan: Plan,
+        worker: PlannedWorker,
+        wall_ms: WallMs,
+        warn: Warn = lambda _event, _text: None,
     ) -> BatchHandler:
         """Return what is called for the batches of a worker, see ``handler_of``."""
         return batch_handler_of(worker, self._middleware, plan.config.topics, wall_ms, warn)

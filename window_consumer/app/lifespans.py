@@ -17,6 +17,7 @@ from window_consumer.app.handlers import expect_arguments, place_of
 from window_consumer.app.plan import Plan
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.error_report import lifespan_error
 from window_consumer.runtime.pools.event_loop import EventLoop
 
@@ -181,7 +182,11 @@ def _refusal(lifespan: Lifespan, context: object) -> str:
 
 
 def _say_over(error: BaseException) -> None:
-    LOGGER.error("%s: what it opened is gone", lifespan_error(error, "ended by itself"))
+    LOGGER.error(
+        "%s: what it opened is gone",
+        lifespan_error(error, "ended by itself"),
+        extra={"event": LogEvent.LIFESPAN_ENDED},
+    )
 
 
 @contextlib.contextmanager

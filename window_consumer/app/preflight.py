@@ -50,6 +50,7 @@ from window_consumer.model.errors import (
     NotPermittedError,
     WindowConsumerError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import TopicFacts
 
 Errors = dict[str, WindowConsumerError]
@@ -160,6 +161,7 @@ class Preparation:
                 "%s: no topic matches %s: waiting for one",
                 self._worker.name,
                 ", ".join(config.patterns),
+                extra={"event": LogEvent.TOPIC_AWAITED},
             )
         troubles = TopicTroubles(self._worker.name, self._plan.mask)
         prepared = PreparedWorker(self._worker, self._cluster, self._log, {}, troubles=troubles)
@@ -179,7 +181,9 @@ class Preparation:
         prepared.topics = {name: _facts(topic) for name, topic in topics.items()}
         if not self._dry:  # a check has lines of its own for warnings
             for warning in wider_copies(config, prepared.rungs, prepared.described):
-                LOGGER.warning("%s: %s", config.name, warning)
+                LOGGER.warning(
+                    "%s: %s", config.name, warning, extra={"event": LogEvent.RETRY_TOPIC_WIDENED}
+                )
         return prepared
 
     def _make_ready(

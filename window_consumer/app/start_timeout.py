@@ -12,6 +12,7 @@ from window_consumer.model.errors import (
     AuthenticationError,
     StartStoppedError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 LOGGER = own_logger()
@@ -50,6 +51,7 @@ class Patience:
                     cluster.bootstrap,
                     reason,
                     waited_s,
+                    extra={"event": LogEvent.BROKER_AWAITED},
                 )
 
         return on_wait
@@ -72,5 +74,11 @@ class Patience:
             if monotonic() - self._said_at >= SAY_S:
                 self._said_at = monotonic()
                 waited_s = monotonic() - started
-                LOGGER.warning("%s: %s; trying for %.0f s now", worker, failure, waited_s)
+                LOGGER.warning(
+                    "%s: %s; trying for %.0f s now",
+                    worker,
+                    failure,
+                    waited_s,
+                    extra={"event": LogEvent.TOKEN_AWAITED},
+                )
             sleep(min(_ASK_AGAIN_S, self.left_s()))

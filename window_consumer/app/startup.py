@@ -20,6 +20,7 @@ from window_consumer.app.wiring import (
 )
 from window_consumer.metrics.otel.wire import metering
 from window_consumer.metrics.wire import health_of
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.pools.event_loop import EventLoop
 from window_consumer.runtime.replica import CopyOfMany
 from window_consumer.runtime.running import Running
@@ -38,7 +39,9 @@ def start(
     blueprints = blueprints_of(app, plan)
     for worker in plan.workers:
         for warning in process_warnings(worker):
-            LOGGER.warning("%s: %s", worker.name, warning)
+            LOGGER.warning(
+                "%s: %s", worker.name, warning, extra={"event": LogEvent.CONCURRENCY_EXCEEDED}
+            )
     with ExitStack() as beside:
         health = health_of(plan, copy, beside)
         board = admin_board(plan, copy, beside, trace_pages)

@@ -30,6 +30,7 @@ from window_consumer.engine.retry.copy_record import Origin
 from window_consumer.kafka.settings import ConsumerNeeds
 from window_consumer.kafka.sink import KafkaSink
 from window_consumer.kafka.source import KafkaSource
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock
 from window_consumer.runtime.calls.spans import (
     CallSpans,
@@ -98,8 +99,8 @@ def setup_of(
     preparation = Preparation(plan, planned, worker.cluster, worker.log)
     clock = clock or SystemClock()
 
-    def warn(text: str) -> None:
-        LOGGER.warning("%s: %s", config.name, plan.mask(text))
+    def warn(event: LogEvent, text: str) -> None:
+        LOGGER.warning("%s: %s", config.name, plan.mask(text), extra={"event": event})
 
     around = plan.config.topics, clock.wall_ms, warn
     return WorkerSetup(

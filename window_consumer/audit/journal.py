@@ -26,6 +26,7 @@ from window_consumer.audit.count import (
     encode,
 )
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.segment_log.writer import (
     LogFullError,
@@ -128,7 +129,12 @@ def abandon(path: Path, descriptor: int) -> None:
             path.rmdir()
     except OSError as error:
         if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:  # else somebody else does it
-            _LOG.warning("audit: %s could not be removed: %s", path, error)
+            _LOG.warning(
+                "audit: %s could not be removed: %s",
+                path,
+                error,
+                extra={"event": LogEvent.AUDIT_DIRECTORY_LEFT},
+            )
     finally:
         os.close(descriptor)
 
@@ -181,7 +187,7 @@ class Journal:
             why = error.strerror or str(error)
             if isinstance(error, LogFullError):
                 why = f"{self._most_bytes} bytes wait to be shipped already"
-            self._complain(what, why)
+            self._complain(LogEvent.AUDIT_COUNTS_LOST, what, why)
             return False
         self.lost = 0
         return True
@@ -189,7 +195,9 @@ class Journal:
     def missed(self, records: int, why: str) -> None:
         """Have the next count tell of records that its owner could not note."""
         self.lost += records
-        self._complain(f"{records} records were sent without being noted", why)
+        self._complain(
+            LogEvent.AUDIT_SENDS_MISSED, f"{records} records were sent without being noted", why
+        )
 
     def begin_after(self, number: int) -> None:
         """Write to files behind this one."""
@@ -219,11 +227,17 @@ class Journal:
     def _room(self) -> int:
         return self._most_bytes - self.written_bytes + self.trimmed_bytes
 
-    def _complain(self, what: str, why: str) -> None:
+    def _complain(self, event: LogEvent, what: str, why: str) -> None:
         now = monotonic()
         if now - self._said_at >= SAY_AGAIN_S:
             self._said_at = now
-            _LOG.warning("audit: %s: %s (%s); the next counts will say so", self.client, what, why)
+            _LOG.warning(
+                "audit: %s: %s (%s); the next counts will say so",
+                self.client,
+                what,
+                why,
+                extra={"event": event},
+            )
 
 
 _SEGMENT: Final = re.compile(r"(?P<client>.+)\.(?P<number>[0-9]{8})\.log")

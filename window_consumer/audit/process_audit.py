@@ -41,6 +41,7 @@ from window_consumer.audit.producer import (
 )
 from window_consumer.audit.sends import Sends
 from window_consumer.audit.shipper import PATIENCE_S, Shipper
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Clock
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.measures import AuditFigures
@@ -233,7 +234,7 @@ class Audit:
             if now - self._said.get(text, float("-inf")) >= SAY_AGAIN_S:
                 recent = {each: at for each, at in self._said.items() if now - at < SAY_AGAIN_S}
                 self._said = {**recent, text: now}
-                _LOG.warning("audit: %s", text)
+                _LOG.warning("audit: %s", text, extra={"event": LogEvent.AUDIT_FAILED})
             return False
         return True
 
@@ -283,6 +284,7 @@ def _left_behind(lair: Path, client: str, sequence: int, rules: AuditRules) -> l
             client,
             lair.name,
             len(unknown),
+            extra={"event": LogEvent.AUDIT_SENDS_UNKNOWN},
         )
     rows = [
         *counted(acked, rules.bucket_ms, rules.ids),

@@ -16,6 +16,7 @@ from typing import Any, Final
 from window_consumer.audit.count import FORMAT
 from window_consumer.audit.journal import SAY_AGAIN_S, segments
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import Trouble, own_logger
 from window_consumer.runtime.segment_log.shipper import Outgoing, Outlet, SegmentShipper
 
@@ -36,8 +37,12 @@ class Shipper(SegmentShipper):
     """
 
     def __init__(self, outlet: Outlet):
-        trouble = Trouble(_LOG, "audit: counts reach the topic again", SAY_AGAIN_S)
-        super().__init__(trouble, chunk_bytes=CHUNK_BYTES, patience_s=PATIENCE_S)
+        trouble = Trouble(
+            _LOG, LogEvent.AUDIT_RECOVERED, "audit: counts reach the topic again", SAY_AGAIN_S
+        )
+        super().__init__(
+            trouble, LogEvent.AUDIT_COUNTS_HELD, chunk_bytes=CHUNK_BYTES, patience_s=PATIENCE_S
+        )
         self._outlet = outlet
 
     def ship(self, lair: Path, *, is_over: Callable[[str], bool]) -> dict[str, int]:
@@ -75,7 +80,9 @@ class Shipper(SegmentShipper):
         if torn:
             self.torn += len(torn)
             text = "audit: %s: %d lines cannot be read (%s): they are left out"
-            _LOG.warning(text, path, len(torn), torn[-1])
+            _LOG.warning(
+                text, path, len(torn), torn[-1], extra={"event": LogEvent.AUDIT_LINE_SKIPPED}
+            )
         for key, counts in groups.items():
             value = json.dumps(
                 {"format": FORMAT, "counts": counts}, separators=(",", ":"), ensure_ascii=False

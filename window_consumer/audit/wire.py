@@ -39,6 +39,7 @@ from window_consumer.kafka import settings
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.log_writer import Writer
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Clock,
     Sink,
@@ -87,7 +88,7 @@ def auditing_of(
         return None
     problem = audit_topic(plan.config).problem(plan, event_place(plan, prepared))
     if problem is not None:
-        LOGGER.warning("%s", plan.mask(problem))
+        LOGGER.warning("%s", plan.mask(problem), extra={"event": LogEvent.AUDIT_TOPIC_MISSING})
     rules = settings_of(config, Path(plan.file), application)
     audit = begun(rules, partial(_writer, plan, prepared))
     if audit is None:
@@ -106,7 +107,11 @@ def begun(rules: AuditSettings, make_outlet: Callable[[], Outlet]) -> Audit | No
     except UsageError as error:
         if getattr(error.__cause__, "errno", None) not in _FULL:
             raise
-        LOGGER.warning("%s; nothing is counted until the next start", error)
+        LOGGER.warning(
+            "%s; nothing is counted until the next start",
+            error,
+            extra={"event": LogEvent.AUDIT_DISABLED},
+        )
         return None
 
 

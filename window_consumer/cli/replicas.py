@@ -27,6 +27,7 @@ from window_consumer.cli.output import (
 )
 from window_consumer.metrics.wire import health_of_copies
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.pools.processes.child_process import end_in_words
 from window_consumer.runtime.replica import (
@@ -70,7 +71,12 @@ class Copy:
         self.process = subprocess.Popen(  # noqa: S603 - this very program
             self._command, env=env, start_new_session=True
         )
-        _log.info("process %d started (%d)", self.number, self.process.pid)
+        _log.info(
+            "process %d started (%d)",
+            self.number,
+            self.process.pid,
+            extra={"event": LogEvent.REPLICA_STARTED},
+        )
 
     def has_ended(self, now: float) -> bool:
         """Tell whether its process has ended since this was asked last."""
@@ -132,6 +138,7 @@ class Supervisor:
                 copy.number,
                 end_in_words(copy.code or 0),
                 wait_s,
+                extra={"event": LogEvent.REPLICA_CRASHED},
             )
         if copy.process is None and now >= copy.due and not self._stops:
             copy.start(now)
@@ -139,7 +146,7 @@ class Supervisor:
     def _stop(self) -> int:
         deadline = monotonic() + self._stop_timeout_s + _KILL_S
         running = [copy for copy in self._copies if copy.process is not None]
-        _log.info("stopping %d processes", len(running))
+        _log.info("stopping %d processes", len(running), extra={"event": LogEvent.REPLICAS_STOPPED})
         asked = self._stops
         for copy in running:
             copy.signal(signal.SIGTERM)
@@ -147,13 +154,22 @@ class Supervisor:
             self._show_pictures()
             for copy in [each for each in running if each.has_ended(monotonic())]:
                 running.remove(copy)
-                _log.info("process %d %s", copy.number, end_in_words(copy.code or 0))
+                _log.info(
+                    "process %d %s",
+                    copy.number,
+                    end_in_words(copy.code or 0),
+                    extra={"event": LogEvent.REPLICA_ENDED},
+                )
                 # Who dies of the signal had not begun: then it is caught.
                 well = copy.code in (OK, -signal.SIGTERM)
                 self._worst = max(self._worst, OK if well else FAILED)
             if self._stops > asked or monotonic() > deadline:
                 for copy in running:
-                    _log.error("process %d is killed; what it had will run again", copy.number)
+                    _log.error(
+                        "process %d is killed; what it had will run again",
+                        copy.number,
+                        extra={"event": LogEvent.REPLICA_KILLED},
+                    )
                     copy.signal(signal.SIGKILL)
                 return INTERRUPTED if self._stops > asked else FAILED
             signal.sigtimedwait([], _LOOK_S)

@@ -21,6 +21,7 @@ from window_consumer.cli.signals import Signals
 from window_consumer.engine.windows_snapshot import WindowsSnapshot
 from window_consumer.metrics.otel.wire import FLUSH_S, set_up
 from window_consumer.model.errors import StartStoppedError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.replica import (
     number_of_this_copy,
@@ -56,7 +57,7 @@ def run_until_stopped(
             copy=this_copy(),
         )
     except StartStoppedError as error:
-        logger.info("%s", error)
+        logger.info("%s", error, extra={"event": LogEvent.START_CANCELLED})
         return OK
     except Exception as error:
         number = number_of_this_copy()
@@ -70,11 +71,18 @@ def run_until_stopped(
             signals.picture.clear()
             click.echo(plan.mask(stacks_and_windows(running)), err=True)
         if signals.stop.is_set() and deadline is None:
-            logger.info("stopping: draining for at most %g s (again: at once)", longest)
+            logger.info(
+                "stopping: draining for at most %g s (again: at once)",
+                longest,
+                extra={"event": LogEvent.STOP_REQUESTED},
+            )
             running.stop()
             deadline = monotonic() + longest + _AFTER_STOP_S
         if deadline is not None and monotonic() > deadline:
-            logger.error("did not end in time; what was unfinished will run again")
+            logger.error(
+                "did not end in time; what was unfinished will run again",
+                extra={"event": LogEvent.STOP_OVERRUN},
+            )
             _end_now(FAILED)
     code = OK if running.failure is None else FAILED
     left_s = FLUSH_S if deadline is None else max(_SHORTEST_FLUSH_S, deadline - monotonic())

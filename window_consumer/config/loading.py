@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -75,6 +75,7 @@ def load(
     environ: Mapping[str, str] = os.environ,
     *,
     without_handlers: bool = False,
+    cores: Callable[[], int] = usable_cores,
 ) -> Loaded:
     """Read a configuration file and put it together with what decorators and ``--set`` say.
 
@@ -99,7 +100,7 @@ def load(
     tree = with_handler_defaults(tree, handler_defaults, problems)
     secrets = frozenset(interpolation.secrets | set(_secret_properties(tree))) - {""}
     config, not_structured = structure(tree)
-    config = _with_cores(config, tree)
+    config = _with_cores(config, tree, cores)
     problems += [*not_filled_in, *not_structured]
     problems += check(config, tree, problems, without_handlers=without_handlers)
     if problems:
@@ -109,15 +110,15 @@ def load(
     return Loaded(evolve(config, workers=workers), secrets, tree, path)
 
 
-def _with_cores(config: Config, tree: Tree) -> Config:
+def _with_cores(config: Config, tree: Tree, cores: Callable[[], int]) -> Config:
     """Fill in how many slots compute in parallel where that is left to us."""
     workers = dict(config.workers)
     for name, worker in config.workers.items():
         pool = KINDS[worker.pool]
         if pool.computes_in_parallel:
             given = tree.get(("workers", name, "concurrency"))
-            cores = min(usable_cores(), pool.max_slots or MOST)
-            concurrency = with_cores(given, worker.concurrency, cores)
+            most = min(cores(), pool.max_slots or MOST)
+            concurrency = with_cores(given, worker.concurrency, most)
             workers[name] = evolve(worker, concurrency=concurrency)
     return evolve(config, workers=workers)
 

@@ -14,7 +14,7 @@ from window_consumer.config.tree import (
     Tree,
     dotted,
 )
-from window_consumer.model.errors import ConfigError
+from window_consumer.model.errors import ConfigError, WrongKey
 from window_consumer.model.record_contents import escaped
 from window_consumer.model.redaction import Mask
 
@@ -69,7 +69,8 @@ def to_error(problems: Sequence[Problem], tree: Tree, mask: Mask) -> ConfigError
     in_order = sorted(placed.values(), key=lambda pair: pair[0].sort_key)
     text = mask("\n".join(_line(origin, problem, mask) for origin, problem in in_order))
     # Environment variables may hold bytes that are no text, which cannot be printed.
-    return ConfigError(escaped(text))
+    wrong = [WrongKey(origin.where, dotted(problem.path)) for origin, problem in in_order]
+    return ConfigError(escaped(text), wrong)
 
 
 def _line(origin: Origin, problem: Problem, mask: Mask) -> str:

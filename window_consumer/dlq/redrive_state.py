@@ -229,22 +229,24 @@ class PutBack:
     """Why it cannot be told; nothing is in ``runs`` then."""
 
 
-def put_back(client: Mapping[str, Any], log: ClientLog, groups: Sequence[str]) -> PutBack:
+def put_back(
+    client: Mapping[str, Any], log: ClientLog, groups: Sequence[str], answer_s: float = ANSWER_S
+) -> PutBack:
     """Read what these groups remember of their dead letters; without any, what all do.
 
     ``client`` are the user's Kafka properties. Raises nothing: a report stands without it.
     """
     try:
         cluster = Cluster(settings.admin_settings(client, "dlq"), log)
-        cluster.wait_until_there(ANSWER_S, lambda _reason, _waited_s: None)
-        there = cluster.topic_names(ANSWER_S)
+        cluster.wait_until_there(answer_s, lambda _reason, _waited_s: None)
+        there = cluster.topic_names(answer_s)
         wanted = {state_topic(group) for group in groups}
         states = [
             name for name in there if name.endswith(_SUFFIX) and (not groups or name in wanted)
         ]
         if not states:
             return PutBack()
-        with TopicReader(client, log, patience_s=ANSWER_S) as reader:
+        with TopicReader(client, log, patience_s=answer_s) as reader:
             return PutBack(
                 tuple(chain.from_iterable(_put_back_runs(cluster, reader, each) for each in states))
             )

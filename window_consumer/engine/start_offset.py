@@ -19,6 +19,7 @@ from window_consumer.engine.guards.crash_history import (
 )
 from window_consumer.engine.kept_outcomes import Kept
 from window_consumer.model.errors import WorkerStoppedError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Committed
 from window_consumer.model.record import TopicPartition
 
@@ -44,9 +45,10 @@ class Found:
 
 @frozen
 class Start:
-    """Where reading begins; ``warning`` is for the log, empty where all is as expected."""
+    """Where reading begins; ``event`` and ``warning`` are for the log where something is odd."""
 
     assigned: Assigned
+    event: LogEvent | None = None
     warning: str = ""
 
 
@@ -106,15 +108,20 @@ def _from_offset(found: Found, next_offset: int) -> Start:
     note = decode(found.committed.metadata)
     if note is None:
         foreign = f"{found.name}: the commit's metadata was written by somebody else; ignored"
-        return Start(_assigned(found, next_offset), foreign if found.committed.metadata else "")
+        start = _assigned(found, next_offset)
+        if not found.committed.metadata:
+            return Start(start)
+        return Start(start, LogEvent.COMMIT_METADATA_IGNORED, foreign)
     if _made_anew(note.topic_hash, found.topic_hash):
         low = found.log[0]
         since = f"offset {next_offset} was committed; beginning at {low}"
-        return Start(_assigned(found, low), f"{found.name}: the topic was made anew since {since}")
+        text = f"{found.name}: the topic was made anew since {since}"
+        return Start(_assigned(found, low), LogEvent.TOPIC_RECREATED, text)
     unfit = _why_unfit(found, note)
     if unfit:
         text = f"{found.name}: the commit's finished ranges are not used: {unfit}"
-        return Start(_assigned(found, next_offset), text if note.finished else "")
+        start = _assigned(found, next_offset)
+        return Start(start, LogEvent.COMMIT_RANGES_IGNORED, text) if note.finished else Start(start)
     begin = next_offset
     if found.kept is not None:
         # The commit is one of this member's, so its ranges are among what is kept.
@@ -132,7 +139,8 @@ def _from_offset(found: Found, next_offset: int) -> Start:
         opened=opened,
         unclean=before,
     )
-    return Start(assigned, _suspicious(found.name, next_offset, before))
+    text = _suspicious(found.name, next_offset, before)
+    return Start(assigned, LogEvent.PARTITION_SUSPECTED, text) if text else Start(assigned)
 
 
 def _suspicious(name: TopicPartition, next_offset: int, before: UncleanEnds | None) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
+from window_consumer.model.log_events import LogEvent
+
 Mask = Callable[[str], str]
 
 QUIET_S = 10.0
@@ -42,7 +44,14 @@ class ClientLog:
         self.lines = 0
         """How many lines the client has written, those that were kept quiet included."""
 
-    def log(self, level: int, message: str, *args: Any, **_: Any) -> None:
+    def log(
+        self,
+        level: int,
+        message: str,
+        *args: Any,
+        event: LogEvent = LogEvent.CLIENT_LOGGED,
+        **_: Any,
+    ) -> None:
         """Pass a line on; the client's levels are those of logging."""
         self.lines += 1
         try:
@@ -50,15 +59,15 @@ class ClientLog:
             unsaid = self._unsaid(_VARIES.sub("", text))
             if unsaid is not None:
                 more = f" ({unsaid} more since the last line)" if unsaid else ""
-                self._logger.log(level, "%s", self._mask(text + more))
+                self._logger.log(level, "%s", self._mask(text + more), extra={"event": event})
         except KafkaException:
             raise
         except Exception as exception:
             sys.stderr.write(f"window_consumer: a log line was lost: {exception!r}\n")
 
-    def info(self, message: str, *args: Any) -> None:
+    def info(self, event: LogEvent, message: str, *args: Any) -> None:
         """Write a line of our own."""
-        self.log(logging.INFO, message, *args)
+        self.log(logging.INFO, message, *args, event=event)
 
     def _unsaid(self, kind: str) -> int | None:
         """Return how many lines were kept quiet since the last, None to keep this quiet too."""

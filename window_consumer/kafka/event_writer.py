@@ -22,6 +22,7 @@ from window_consumer.model.errors import (
     ConfigError,
     PublishFailedError,
 )
+from window_consumer.model.log_events import LogEvent
 
 OnDone = Callable[[PublishFailedError | None], None]
 
@@ -47,7 +48,9 @@ class EventWriter:
             raise ConfigError(f"kafka: {exception.args[0]}") from exception
 
     def _note(self, error: KafkaError) -> None:
-        self._log.info("producer of %s: %s", self._topic, errors.text_of(error))
+        self._log.info(
+            LogEvent.PRODUCER_WARNED, "producer of %s: %s", self._topic, errors.text_of(error)
+        )
 
     def send(self, value: bytes, on_done: OnDone, key: bytes | None = None) -> None:
         """Send an event; ``on_done`` is called once, here or in ``serve``, with None for an ack."""

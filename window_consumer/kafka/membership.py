@@ -24,6 +24,7 @@ from window_consumer.model.errors import (
     RunError,
     WrongProcessError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Listener
 from window_consumer.model.record import TopicPartition
 
@@ -132,7 +133,10 @@ class Membership:
                 "the brokers do not know group.protocol: consumer (Kafka 4.0 and later do):"
                 " leave it out, or set classic"
             )
-        self._log.info("the brokers do not know the consumer group protocol: using classic")
+        self._log.info(
+            LogEvent.PROTOCOL_DOWNGRADED,
+            "the brokers do not know the consumer group protocol: using classic",
+        )
         self._protocols = self._protocols[1:]
 
     def _connect(self) -> Connection:
@@ -192,6 +196,7 @@ class Membership:
         """
         if errors.is_unsupported(error) and not self._joined and len(self._protocols) > 1:
             self._log.info(
+                LogEvent.PROTOCOL_DOWNGRADED,
                 "the broker does not support the consumer group protocol (%s): using classic",
                 errors.text_of(error),
             )
@@ -241,6 +246,7 @@ class Membership:
             logging.WARNING,
             "the group's coordinator counts other partitions as ours than it has told us (the"
             " answer to a heartbeat was lost, and the client does not ask again): joins anew",
+            event=LogEvent.MEMBER_REJOINED,
         )
         names = self.connection.assignment.names
         self._answer(lambda listener: listener.on_revoked(names))
@@ -252,6 +258,7 @@ class Membership:
         self._log.log(
             logging.WARNING,
             "the cluster answers, and this client has lost its way to it: joins with a new one",
+            event=LogEvent.CLIENT_REPLACED,
         )
         self._lose_everything()
         self._join_again()

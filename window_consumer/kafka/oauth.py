@@ -11,6 +11,7 @@ from window_consumer.kafka.client_log import (
     ClientLog,
     Mask,
 )
+from window_consumer.model.log_events import LogEvent
 
 OauthToken = Callable[[str], tuple[Any, ...]]
 """The client's oauth_cb: sasl.oauthbearer.config to (token, expiry in seconds since 1970, ...)."""
@@ -67,7 +68,13 @@ class Tokens:
             consequence = "trying again in 10 s"
             if left_s > _WORTH_S:
                 consequence = f"using the last token, good for {left_s:.0f} s more"
-            self._log.log(logging.WARNING, "%s; %s", _failure_text(exception), consequence)
+            self._log.log(
+                logging.WARNING,
+                "%s; %s",
+                _failure_text(exception),
+                consequence,
+                event=LogEvent.TOKEN_REFUSED,
+            )
             if earlier is None or left_s <= _WORTH_S:
                 raise
             return earlier

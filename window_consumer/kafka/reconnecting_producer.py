@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from window_consumer.kafka import errors
 from window_consumer.kafka.client_log import ClientLog
 from window_consumer.kafka.watchdogs.client import Lifeline
+from window_consumer.model.log_events import LogEvent
 
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 10.0
@@ -84,6 +85,7 @@ class LastingProducer:
                 logging.WARNING,
                 "the cluster answers, and this producer has lost its way to it: goes on with a new"
                 " one",
+                event=LogEvent.PRODUCER_REPLACED,
             )
             self._lifeline = Lifeline(self._settings, notices_silence=True)
             self._given_up.append(producer)
@@ -121,6 +123,7 @@ class LastingProducer:
             "the producer has given up: %s; what it had is not written and is tried again, with a"
             " new producer",
             errors.text_of(error),
+            event=LogEvent.PRODUCER_FAILED,
         )
 
     def wait(self, timeout_s: float) -> int:

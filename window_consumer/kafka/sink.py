@@ -23,6 +23,7 @@ from window_consumer.model.errors import (
     PublishFailedError,
     WrongProcessError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Copy,
     Delivery,
@@ -53,7 +54,7 @@ class KafkaSink:
         self._made = threading.Event()
 
     def _note(self, error: KafkaError) -> None:
-        self._log.info("producer: %s", errors.text_of(error))
+        self._log.info(LogEvent.PRODUCER_WARNED, "producer: %s", errors.text_of(error))
 
     def _usable(self) -> LastingProducer:
         if os.getpid() != self._pid:

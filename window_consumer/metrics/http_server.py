@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from window_consumer.model.errors import UsageError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.replica import (
     TEXT,
@@ -45,8 +46,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, address: Any, routes: Routes):
+    def __init__(self, address: Any, routes: Routes, patience_s: float = PATIENCE_S):
         self.routes = routes
+        self.patience_s = patience_s
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
         self._asking: dict[socket.socket, None] = {}
         """Those that are being answered, the oldest first."""
@@ -94,9 +96,12 @@ class _Handler(BaseHTTPRequestHandler):
     """One request. HTTP/1.0: the connection ends with the answer."""
 
     server: _Server
-    timeout = PATIENCE_S
     server_version = "window-consumer"
     sys_version = ""
+
+    def setup(self) -> None:
+        super().setup()
+        self.connection.settimeout(self.server.patience_s)
 
     def do_GET(self) -> None:
         self._answer(with_text=True)
@@ -156,7 +161,14 @@ class HttpServer:
 
     @classmethod
     def on_port(
-        cls, host: str, port: int, routes: Routes, meanwhile: Callable[[], None], *, key: str
+        cls,
+        host: str,
+        port: int,
+        routes: Routes,
+        meanwhile: Callable[[], None],
+        *,
+        key: str,
+        patience_s: float = PATIENCE_S,
     ) -> HttpServer:
         """Listen on a TCP port, any free one for 0; ``key`` is where the address was configured.
 
@@ -165,7 +177,7 @@ class HttpServer:
         """
         kind = _Server6 if ":" in host else _Server
         try:
-            server = kind((host, port), routes)
+            server = kind((host, port), routes, patience_s)
         except OSError as error:
             why = error.strerror or str(error)
             raise UsageError(
@@ -193,7 +205,12 @@ class HttpServer:
                 self._meanwhile()
             except Exception as error:
                 # Only a sample is missing; the next one may be taken.
-                _LOG.debug("health: %s", error, exc_info=True)
+                _LOG.debug(
+                    "health: %s",
+                    error,
+                    exc_info=True,
+                    extra={"event": LogEvent.HEALTH_SAMPLE_FAILED},
+                )
 
 
 def _joined(host: str, port: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
@@ -22,6 +22,7 @@ class HealthOfCopies:
 
     sockets: Mapping[str, Path]
     """Where each copy listens, by its number."""
+    _now: Callable[[], float] = monotonic
     _heard: set[str] = field(factory=set)
     """Those that have begun to answer."""
     _silent_since: dict[str, float] = field(factory=dict)
@@ -36,7 +37,7 @@ class HealthOfCopies:
         for number, answer in self._ask_all("/livez").items():
             if answer is not None and answer.status != http.client.OK:
                 why += [f"process {number}: {line}" for line in answer.text.splitlines()]
-            silent_s = monotonic() - self._silent_since.get(number, monotonic())
+            silent_s = self._now() - self._silent_since.get(number, self._now())
             if silent_s > SILENT_S:
                 why.append(f"process {number}: has not answered for {silent_s:.0f} s")
         if why:
@@ -69,7 +70,7 @@ class HealthOfCopies:
         """Nothing to do: the copies sample themselves."""
 
     def _ask_all(self, route: str) -> dict[str, Answer | None]:
-        now = monotonic()
+        now = self._now()
         # All at once: a copy that is frozen answers only when the patience is over.
         with ThreadPoolExecutor(len(self.sockets)) as pool:
             found = pool.map(ask, self.sockets.values(), repeat(route))

@@ -14,6 +14,7 @@ from window_consumer.metrics.http_server import (
     Routes,
 )
 from window_consumer.metrics.replica_health import HealthOfCopies
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.replica import Answer, CopyOfMany
 
@@ -83,7 +84,11 @@ def answering(health: Answers, where: Where) -> Iterator[None]:
         server = HttpServer.on_path(where, routes, health.look)
     else:
         server = HttpServer.on_port(*where, routes, health.look, key=KEY)
-        _log.info("health: %s for /livez, /readyz and /metrics", server.where)
+        _log.info(
+            "health: %s for /livez, /readyz and /metrics",
+            server.where,
+            extra={"event": LogEvent.HEALTH_STARTED},
+        )
     try:
         yield
     finally:

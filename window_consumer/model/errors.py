@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
 
 from window_consumer.model.headers import Reason
 
@@ -16,8 +16,24 @@ class UsageError(WindowConsumerError):
     """Wrong use or configuration; nothing was started. The command line ends with exit code 2."""
 
 
+class WrongKey(NamedTuple):
+    """One key of a configuration that cannot be used."""
+
+    where: str
+    """The file and the line, as in ``workers.yaml:14``; else the decorator or the option."""
+    key: str
+    """With dots, as in ``workers.charge.group``; empty for the whole file."""
+
+
 class ConfigError(UsageError):
-    """The configuration cannot be used; the message names file, line and key."""
+    """The configuration cannot be used; the message names file, line and key.
+
+    ``wrong`` has all of them, in the order of the file.
+    """
+
+    def __init__(self, message: str, wrong: Sequence[WrongKey] = ()):
+        super().__init__(message)
+        self.wrong = tuple(wrong)
 
 
 class NotPermittedError(UsageError):

@@ -6,7 +6,7 @@ cluster does not answer, the partition stays paused and is tried again; the othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from window_consumer.engine.commit_metadata import topic_hash
 from window_consumer.engine.decisions import Assigned
@@ -23,6 +23,7 @@ from window_consumer.model.errors import (
     WindowConsumerError,
     WorkerStoppedError,
 )
+from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.protocols import (
     Committed,
     Source,
@@ -46,7 +47,7 @@ class Assignments:
         self,
         source: Source,
         on_no_offset: OnNoOffset,
-        warn: Callable[[str], None],
+        warn: Warn,
         copies: Container[str] = (),
         kept: KeptOutcomes | None = None,
     ):
@@ -91,7 +92,9 @@ class Assignments:
             whose = [name for name, reason in reasons.items() if reason == text]
             if any(before[name] != text for name in whose):
                 shown = ", ".join(map(str, whose))
-                self._warn(f"{shown}: cannot begin yet, trying again: {text}")
+                self._warn(
+                    LogEvent.PARTITION_POSTPONED, f"{shown}: cannot begin yet, trying again: {text}"
+                )
         return assigned
 
     def retry(self, now: float) -> list[Assigned]:
@@ -178,15 +181,18 @@ class Assignments:
         if committed[name].next_offset is None and self._is_another(name.topic, facts):
             # Its offsets went with the old topic. Nobody has skipped a record of the new one.
             rule = "earliest"
-            self._warn(f"{name.topic} was deleted and made anew: reading it from its beginning")
+            self._warn(
+                LogEvent.TOPIC_RECREATED,
+                f"{name.topic} was deleted and made anew: reading it from its beginning",
+            )
         if name.topic in self._copies or name.topic in self._appeared:
             # Like added partitions: nobody has skipped its first records on purpose.
             rule = "earliest"
         kept = self.kept.recall(name, committed[name], hashed, log[1])
         found = Found(name, committed[name], log, hashed, known, facts.partitions, kept)
         start = resolve(found, rule)
-        if start.warning:
-            self._warn(start.warning)
+        if start.event is not None:
+            self._warn(start.event, start.warning)
         return start.assigned
 
     def _is_another(self, topic: str, facts: TopicFacts) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Commit,
     Source,
@@ -47,7 +48,10 @@ class LastCommits:
                 sorted({name.topic for name in with_id}), self._left_s(VERIFY_S)
             )
         except WindowConsumerError as error:
-            self._reports.warn(f"not committed at the end, the topics cannot be checked: {error}")
+            self._reports.warn(
+                LogEvent.COMMIT_SKIPPED,
+                f"not committed at the end, the topics cannot be checked: {error}",
+            )
             return verified
         there = {name for name in with_id if name.topic in facts}
         return verified | (there - set(self._assignments.made_anew(facts)))

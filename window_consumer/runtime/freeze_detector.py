@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from window_consumer.engine.decisions import Outlived
 from window_consumer.engine.engine import Engine
+from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.record import TopicPartition
 
 STANDSTILL_S = 2.0
@@ -23,7 +24,7 @@ DOUBT_S = 1.0
 class Standstill:
     """Looks at the clock for the poll thread, which owns it."""
 
-    def __init__(self, engine: Engine, now: Callable[[], float], warn: Callable[[str], None]):
+    def __init__(self, engine: Engine, now: Callable[[], float], warn: Warn):
         self._engine = engine
         self._now = now
         self._warn = warn
@@ -42,8 +43,9 @@ class Standstill:
         if stood_still_s > STANDSTILL_S:
             self._suspects = self._engine.on_stood_still(DOUBT_S, now)
             self._warn(
+                LogEvent.PROCESS_FROZEN,
                 f"stood still for {stood_still_s:.1f} s: starts nothing for {DOUBT_S:g} s, in which"
-                " the group tells whether the partitions have other owners by now"
+                " the group tells whether the partitions have other owners by now",
             )
         return now
 

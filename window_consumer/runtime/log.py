@@ -13,6 +13,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
+from window_consumer.model.log_events import LogEvent
+
 QUIET_S: Final = 10.0
 """So often at most stderr says that lines are lost."""
 
@@ -93,8 +95,11 @@ class Trouble:
     While it lasts it is logged again every ``again_s``.
     """
 
-    def __init__(self, logger: logging.Logger, over: str, again_s: float = float("inf")):
+    def __init__(
+        self, logger: logging.Logger, end: LogEvent, over: str, again_s: float = float("inf")
+    ):
         self._logger = logger
+        self._end = end
         self._over = over
         self._again_s = again_s
         self._said: str | None = None
@@ -110,18 +115,19 @@ class Trouble:
         """For how long it has lasted, 0 where all is well. Any thread may ask."""
         return 0.0 if self._said is None else max(0.0, monotonic() - self._since)
 
-    def begins(self, text: str) -> None:
+    def begins(self, event: LogEvent, text: str) -> None:
         """Say what is wrong, unless that was said already."""
         now = monotonic()
         if self._said is None:
             self._since = now
         if self._said is None or now - self._said_at >= self._again_s:
             self._said_at = now
-            self._logger.warning("%s", text)
+            self._logger.warning("%s", text, extra={"event": event})
         self._said = text
 
     def ends(self) -> None:
         """Say that all is well, where something else was said before."""
         if self._said is not None:
             self._said = None
-            self._logger.info("%s", self._over)
+            event = self._end
+            self._logger.info("%s", self._over, extra={"event": event})

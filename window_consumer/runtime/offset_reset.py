@@ -15,6 +15,7 @@ from window_consumer.model.errors import (
     WindowConsumerError,
     WorkerStoppedError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Source,
     TopicFacts,
@@ -64,7 +65,10 @@ class Restarts:
         self._assignments.note(facts)
         anew = self._assignments.made_anew(facts)
         for topic in sorted({name.topic for name in anew}):
-            self._reports.warn(f"{topic} was deleted and made anew: reading it from its beginning")
+            self._reports.warn(
+                LogEvent.TOPIC_RECREATED,
+                f"{topic} was deleted and made anew: reading it from its beginning",
+            )
         self._reports.outlived(self._engine.on_lost(anew, now))
         self._assignments.forget(anew)
         self.forget(anew)
@@ -90,7 +94,9 @@ class Restarts:
         except WorkerStoppedError:
             raise
         except WindowConsumerError as error:
-            self._reports.warn(f"{name}: cannot go on yet, trying again: {error}")
+            self._reports.warn(
+                LogEvent.PARTITION_POSTPONED, f"{name}: cannot go on yet, trying again: {error}"
+            )
             self._standing[name] = what
             self._retry_at = now + RETRY_S
 
@@ -132,7 +138,9 @@ class Restarts:
                 " or commit an offset for the group by hand"
             )
         offset = low if rule == "earliest" else end
-        self._reports.warn(f"{name}: {lost}; going on at {offset} (on_out_of_range: {rule})")
+        self._reports.warn(
+            LogEvent.OFFSET_RESET, f"{name}: {lost}; going on at {offset} (on_out_of_range: {rule})"
+        )
         return offset
 
     def _begin_anew(self, name: TopicPartition, facts: TopicFacts, now: float) -> None:

@@ -28,6 +28,7 @@ from window_consumer.model.errors import (
     WindowConsumerError,
     WorkerStoppedError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Batch,
     Clock,
@@ -220,7 +221,10 @@ class PollLoop:
             if is_ours:
                 what = "the worker" if name is None else str(name)
                 how = "paused: nothing new starts" if halted else "resumed"
-                self._reports.info(f"{what} is {how}, by hand")
+                self._reports.info(
+                    LogEvent.READING_PAUSED if halted else LogEvent.READING_RESUMED,
+                    f"{what} is {how}, by hand",
+                )
             return is_ours
 
         return self.ask(do, timeout_s)
@@ -267,7 +271,10 @@ class PollLoop:
         # The lifespan has been left meanwhile, which may take as long as it likes.
         self._end_by = max(self._end_by + LEAVING_S, self._clock.now() + LEAVING_S)
         if not self._source.close(self._left_s(self._rules.close_timeout_s)):
-            self._reports.warn("the client did not close in time; its session will time out")
+            self._reports.warn(
+                LogEvent.CLIENT_LEFT_OPEN,
+                "the client did not close in time; its session will time out",
+            )
         self._enter(Phase.LEFT)
 
     def _turn(self) -> None:
@@ -319,8 +326,9 @@ class PollLoop:
     def _reject(self, batch: Batch, now: float) -> None:
         """Read on where the log goes on: records beyond its end are not from it."""
         self._reports.warn(
+            LogEvent.RECORDS_REJECTED,
             f"{batch.name}: records from offset {batch.messages[0].offset()} lie beyond the log's"
-            " end; they are not handled"
+            " end; they are not handled",
         )
         self._parts.restarts.out_of_range(batch.name, now)
 
@@ -415,7 +423,9 @@ class PollLoop:
             self._source.seek(each.name, each.next_offset)
         self._engine.on_assigned(assigned, now)
         if assigned:
-            self._reports.info(f"reads {_listed(self._engine.partitions)}")
+            self._reports.info(
+                LogEvent.PARTITIONS_ASSIGNED, f"reads {_listed(self._engine.partitions)}"
+            )
         self._reports.recalled(assigned)
         self._parts.restarts.retry(now)
         partitions = self._engine.partitions
@@ -427,7 +437,9 @@ class PollLoop:
             question.answer(self._engine, self._clock)
         except Exception as error:
             # Who only looks must never stop the work.
-            self._reports.warn(f"a look inside failed: {error!r}; please report this bug")
+            self._reports.warn(
+                LogEvent.REQUEST_FAILED, f"a look inside failed: {error!r}; please report this bug"
+            )
 
     # ---- the Listener
 
@@ -447,7 +459,9 @@ class PollLoop:
         self._standstill.was_busy()
         if self.phase is Phase.JOINING:
             self._enter(Phase.RUNNING)
-        self._reports.info(f"reads {_listed(self._engine.partitions)}")
+        self._reports.info(
+            LogEvent.PARTITIONS_ASSIGNED, f"reads {_listed(self._engine.partitions)}"
+        )
         self._reports.recalled(assigned)
 
     def on_revoked(self, names: Sequence[TopicPartition]) -> None:
@@ -474,7 +488,10 @@ class PollLoop:
         if running:
             self._parts.pool.interrupt(running)
         if held:
-            self._reports.warn(f"lost {_listed(held)}: the session timed out or was fenced")
+            self._reports.warn(
+                LogEvent.PARTITIONS_LOST,
+                f"lost {_listed(held)}: the session timed out or was fenced",
+            )
         self._reports.outlived(outlived)
 
     def on_committed(self, results: CommitResults) -> None:
@@ -503,7 +520,9 @@ class PollLoop:
         topics = sorted(facts)
         if topics and topics != sorted(self._topics):
             added, gone = set(topics) - set(self._topics), set(self._topics) - set(topics)
-            self._reports.info(f"topics changed: {len(added)} new, {len(gone)} gone")
+            self._reports.info(
+                LogEvent.TOPICS_CHANGED, f"topics changed: {len(added)} new, {len(gone)} gone"
+            )
             self._parts.assignments.appeared(added)
             self._topics = topics
             self._source.subscribe(topics, self)
@@ -561,7 +580,7 @@ class PollLoop:
         engine.on_stopping(started)
         if isinstance(self.failure, WorkerStoppedError):
             # What runs is waited for now, and only then the end is told.
-            self._reports.error(f"stops: {self.failure}")
+            self._reports.error(LogEvent.WORKER_GIVEN_UP, f"stops: {self.failure}")
         if names:
             self._source.pause(names)
         self._stop_by = started + self._rules.stop_timeout_s

@@ -29,6 +29,7 @@ from window_consumer.model.errors import (
     WindowConsumerError,
     WrongProcessError,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import Source
 from window_consumer.runtime.error_report import class_name, lifespan_error
 from window_consumer.runtime.poll_loop import Phase
@@ -115,7 +116,11 @@ class Running:
     def lifespan_is_over(self, error: BaseException) -> None:
         """Hear that the lifespan has ended by itself: what it opened is gone, so all drain."""
         failure = lifespan_error(error, "ended by itself")
-        self._logger.error("%s: what it opened is gone, so the workers drain", failure)
+        self._logger.error(
+            "%s: what it opened is gone, so the workers drain",
+            failure,
+            extra={"event": LogEvent.LIFESPAN_ENDED},
+        )
         self.failure = self.failure or failure
         self._stop_asked.set()
         self._events.put(None)
@@ -181,7 +186,10 @@ class Running:
         try:
             self._on_end()
         except Exception:
-            self._logger.exception("what runs beside the workers did not end properly")
+            self._logger.exception(
+                "what runs beside the workers did not end properly",
+                extra={"event": LogEvent.CLEANUP_FAILED},
+            )
         finally:
             self._ended.set()
             self._started.set()
@@ -197,7 +205,11 @@ class Running:
 
     def _died(self, error: BaseException) -> None:
         """Record an unexpected error as the failure that waiting callers get."""
-        self._logger.error("the supervisor has died, please report this bug", exc_info=error)
+        self._logger.error(
+            "the supervisor has died, please report this bug",
+            exc_info=error,
+            extra={"event": LogEvent.SUPERVISOR_CRASHED},
+        )
         self.failure = self.failure or _as_failure(error, "the supervisor")
         if not self._started.is_set():
             self._start_error = self.failure
@@ -216,7 +228,10 @@ class Running:
             self._lifespan.__exit__(None, None, None)
         except BaseException as error:
             if not isinstance(self.failure, LifespanError):  # what was told already
-                self._logger.exception("the lifespan failed while it was left")
+                self._logger.exception(
+                    "the lifespan failed while it was left",
+                    extra={"event": LogEvent.LIFESPAN_FAILED},
+                )
             self.failure = self.failure or error
 
     def _supervise(self, state: Any) -> None:
@@ -296,6 +311,7 @@ class Running:
             worker.name,
             self._restarts[worker.name],
             MAX_RESTARTS,
+            extra={"event": LogEvent.WORKER_RESTARTED},
         )
         successor = worker.successor(self._make_source(worker.name))
         self.workers = [successor if each is worker else each for each in self.workers]
@@ -325,9 +341,16 @@ class Running:
 
     def _tell(self, worker: Worker, error: BaseException) -> None:
         if isinstance(error, WindowConsumerError):
-            self._logger.error("%s: stopped: %s", worker.name, error)
+            self._logger.error(
+                "%s: stopped: %s", worker.name, error, extra={"event": LogEvent.WORKER_FAILED}
+            )
         else:
-            self._logger.error("%s: stopped by a bug", worker.name, exc_info=error)
+            self._logger.error(
+                "%s: stopped by a bug",
+                worker.name,
+                exc_info=error,
+                extra={"event": LogEvent.WORKER_CRASHED},
+            )
 
     def _leave(self) -> None:
         alive = self._alive()

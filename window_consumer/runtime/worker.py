@@ -42,6 +42,7 @@ from window_consumer.engine.retry.retry_topics import (
     Rung,
 )
 from window_consumer.engine.start_offset import OnNoOffset
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Clock,
     Copy,
@@ -265,7 +266,8 @@ class Worker:
         self._watch.end(_CLOSE_S)
         if unacked:
             self._reports.warn(
-                f"{unacked} copies or results were not acked; their records will run again"
+                LogEvent.COPIES_UNACKED,
+                f"{unacked} copies or results were not acked; their records will run again",
             )
         return not (running or self.loop.thread.is_alive())
 
@@ -336,15 +338,17 @@ class Worker:
         produced = f"{did.produced} produced, " if did.produced else ""
         moved = f"{did.moved} moved to retry topics, " if self.setup.engine.retry.levels else ""
         self._reports.info(
+            LogEvent.WORKER_STOPPED,
             f"stopped: {did.processed} processed, {produced}{did.retried} retried, {moved}"
             f"{did.dead_lettered} dead-lettered,{more} {self.loop.unfinished} unfinished"
-            f"{_from_where(self.loop.first_unfinished)}"
+            f"{_from_where(self.loop.first_unfinished)}",
         )
         if self.loop.outlived:
             late_s = self.setup.loop.stop_timeout_s
             when = f"after {late_s:g} s" if self.loop.is_late else "when it stopped, known to hang"
             self._reports.error(
-                f"{self.loop.outlived} calls had not returned {when}; their records will run again"
+                LogEvent.CALLS_UNFINISHED,
+                f"{self.loop.outlived} calls had not returned {when}; their records will run again",
             )
 
     def _copy_of(self, failed: FailedRecord) -> Copy:

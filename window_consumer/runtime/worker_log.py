@@ -42,6 +42,7 @@ from window_consumer.model.errors import (
 )
 from window_consumer.model.fault import Failure
 from window_consumer.model.headers import Reason
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import CommitResults
 from window_consumer.model.record import (
     Message,
@@ -177,7 +178,6 @@ class Reports:
         self._logger = logger
         self._told_key = told_key
         self._handler = handler
-        self._of = {"worker": worker}
         self._repetition = Repetition(now)
         self._now = now
         self._storms: dict[str, Storm] = {}
@@ -185,26 +185,27 @@ class Reports:
         self._said_limit = 0
         self._said_cut_short = False
 
-    def info(self, text: str) -> None:
+    def info(self, event: LogEvent, text: str) -> None:
         """Write a line that is always worth it."""
-        self._logger.info("%s: %s", self._worker, text, extra=self._of)
+        self._logger.info("%s: %s", self._worker, text, extra=self._of(event))
 
-    def warn(self, text: str) -> None:
+    def warn(self, event: LogEvent, text: str) -> None:
         """Write a warning; the same one at most every ten seconds."""
-        self._say(logging.WARNING, text, text)
+        self._say(logging.WARNING, event, text, text)
 
-    def error(self, text: str) -> None:
+    def error(self, event: LogEvent, text: str) -> None:
         """Write an error line."""
-        self._logger.error("%s: %s", self._worker, text, extra=self._of)
+        self._logger.error("%s: %s", self._worker, text, extra=self._of(event))
 
     def observer_failed(self, error: Exception) -> None:
         """Write down that somebody who only listens has failed; the work goes on."""
-        self.warn(f"telemetry lost an event ({error!r}); nothing else is affected")
+        text = f"telemetry lost an event ({error!r}); nothing else is affected"
+        self.warn(LogEvent.OBSERVER_FAILED, text)
 
     def trouble(self, error: WindowConsumerError) -> None:
         """Write down what the client is trying to get over."""
         text = str(error)
-        self._say(logging.WARNING, text, _MILLISECONDS.sub("", text))
+        self._say(logging.WARNING, LogEvent.CLIENT_FAILED, text, _MILLISECONDS.sub("", text))
 
     def not_copied(self, failed: FailedRecord, error: PublishFailedError) -> None:
         """Write down that a record's copy was not taken, one line per kind of refusal."""
@@ -217,7 +218,7 @@ class Reports:
             f"{describe(failed)} stays open, its copy was not taken and is tried again:"
             f" {error}{what_to_do}"
         )
-        self._say(logging.WARNING, text, str(error))
+        self._say(logging.WARNING, LogEvent.COPY_REFUSED, text, str(error))
 
     def not_produced(self, production: Production, index: int, error: PublishFailedError) -> None:
         """Write down that a record's result was not taken, where it is sent again."""
@@ -228,7 +229,7 @@ class Reports:
             f"{production.partition.name}@{offset} stays open, its result for"
             f" {production.results[index].topic} was not taken and is sent again: {error.why}"
         )
-        self._say(logging.WARNING, text, f"result: {error}")
+        self._say(logging.WARNING, LogEvent.RESULT_REFUSED, text, f"result: {error}")
 
     def failed(self, records: Iterable[FailedRecord], rules: RetryRules, now: float) -> None:
         """Write down failed calls, with one traceback per kind and ten seconds."""
@@ -244,7 +245,12 @@ class Reports:
                 describe(failed),
                 _what_became_of(failed, rules, now, more),
                 extra={
-                    **self._place(failed.partition.name, failed.message.offset(), failed.calls),
+                    **self._place(
+                        LogEvent.CALL_FAILED,
+                        failed.partition.name,
+                        failed.message.offset(),
+                        failed.calls,
+                    ),
                     **self._whose(failed.message, failed.failure),
                     **_trace(failed.message),
                 },
@@ -276,6 +282,7 @@ class Reports:
             describe(failed),
             error.after_s,
             most,
+            extra=self._of(LogEvent.RETRY_SHORTENED),
         )
 
     def hovering(self, news: Iterable[Hovering]) -> None:
@@ -289,6 +296,7 @@ class Reports:
                 each.age_s,
                 each.offset,
                 each.attempt,
+                extra=self._of(LogEvent.HEAD_BLOCKED),
             )
 
     def passed_over(self, news: Iterable[PassedOver]) -> None:
@@ -301,6 +309,7 @@ class Reports:
                 each.name,
                 each.offsets.start,
                 each.offsets.stop - 1,
+                extra=self._of(LogEvent.RECORDS_PASSED_OVER),
             )
 
     def away(self, news: Sequence[Away]) -> None:
@@ -318,6 +327,7 @@ class Reports:
             max(each.seconds for each in news),
             shown,
             more,
+            extra=self._of(LogEvent.COPIES_HELD),
         )
 
     def breaker(self, news: Iterable[BreakerNews]) -> None:
@@ -332,6 +342,7 @@ class Reports:
                     each.state,
                     each.why,
                     _NOW[each.state],
+                    extra=self._of(LogEvent.BREAKER_CHANGED),
                 )
 
     def limit(self, news: LimitNews | None) -> None:
@@ -344,7 +355,12 @@ class Reports:
         if self._repetition.worth_saying("limit") is not None:
             self._said_limit = news.limit
             self._logger.info(
-                "%s: concurrency %d, it was %d: %s", self._worker, news.limit, said, news.why
+                "%s: concurrency %d, it was %d: %s",
+                self._worker,
+                news.limit,
+                said,
+                news.why,
+                extra=self._of(LogEvent.CONCURRENCY_CHANGED),
             )
 
     def stalled(self, call: Stalled, failure: Failure, ending: Ending) -> None:
@@ -363,7 +379,8 @@ class Reports:
         """Say of how many calls nothing was said; at the end of a worker."""
         for storm in self._storms.values():
             if storm.unsaid:
-                self.warn(f"{storm.text()} hang at the place of {storm.first}")
+                text = f"{storm.text()} hang at the place of {storm.first}"
+                self.warn(LogEvent.CALLS_STALLED, text)
         self._storms.clear()
 
     def _stalled(self, call: Stalled, failure: Failure, ending: Ending, storm: Storm) -> None:
@@ -390,7 +407,7 @@ class Reports:
             more,
             failure.fault.stack.rstrip(),
             extra={
-                **self._place(call.name, call.offset, call.attempt),
+                **self._place(LogEvent.CALL_STALLED, call.name, call.offset, call.attempt),
                 **self._whose(call.slice_.running(), failure),
                 **_trace(call.slice_.running()),
             },
@@ -405,7 +422,7 @@ class Reports:
                 call.name,
                 call.offset,
                 call.seconds,
-                extra=self._place(call.name, call.offset),
+                extra=self._place(LogEvent.CALL_RETURNED, call.name, call.offset),
             )
 
     def interrupted(
@@ -428,6 +445,7 @@ class Reports:
             shown,
             more,
             refused,
+            extra=self._of(LogEvent.CALLS_INTERRUPTED),
         )
 
     def recalled(self, assigned: Iterable[Assigned]) -> None:
@@ -442,7 +460,7 @@ class Reports:
                     each.name,
                     sum(map(len, finished)),
                     each.committed[0],
-                    extra=self._of,
+                    extra=self._of(LogEvent.PARTITION_REGAINED),
                 )
 
     def outlived(self, calls: Iterable[Outlived]) -> None:
@@ -464,33 +482,42 @@ class Reports:
                 self._worker,
                 len(hanging),
                 places,
-                extra=self._of,
+                extra=self._of(LogEvent.CALLS_OUTLIVED),
             )
         for call in calls:
+            event, text = LogEvent.CALL_OUTLIVED, _OUTLIVED
+            if call.counts:
+                event, text = LogEvent.CALL_OUTLIVED_SOURCE, _OUTLIVED_HOME
             self._logger.warning(
-                _OUTLIVED_HOME if call.counts else _OUTLIVED,
+                text,
                 self._worker,
                 call.name,
                 call.offset,
                 self._told_key(call.name.topic, call.key),
-                extra=self._place(call.name, call.offset),
+                extra=self._place(event, call.name, call.offset),
             )
 
     def commits(self, results: CommitResults) -> None:
         """Write down the commits that were refused."""
         for name, error in results.items():
             if error is not None:
-                text = f"{name}: not committed, trying again: {error}"
+                event, text = (
+                    LogEvent.COMMIT_REFUSED,
+                    f"{name}: not committed, trying again: {error}",
+                )
                 if isinstance(error, GivenUpError):
-                    text = f"{name}: not committed: {error}"
-                self._say(logging.WARNING, text, f"commit {error}")
+                    event, text = LogEvent.COMMIT_GIVEN_UP, f"{name}: not committed: {error}"
+                self._say(logging.WARNING, event, text, f"commit {error}")
+
+    def _of(self, event: LogEvent) -> dict[str, object]:
+        return {"event": event, "worker": self._worker}
 
     def _place(
-        self, name: TopicPartition, offset: int, attempt: int | None = None
+        self, event: LogEvent, name: TopicPartition, offset: int, attempt: int | None = None
     ) -> dict[str, object]:
         """Return the fields by which handlers' own log lines name their record, too."""
         return {
-            "worker": self._worker,
+            **self._of(event),
             "topic": name.topic,
             "partition": name.partition,
             "offset": offset,
@@ -502,11 +529,11 @@ class Reports:
         key = None if message is None else self._told_key(message.topic(), message.key())
         return {"handler": failure.handler or self._handler, "key": key_text(key)}
 
-    def _say(self, level: int, text: str, kind: str) -> None:
+    def _say(self, level: int, event: LogEvent, text: str, kind: str) -> None:
         unsaid = self._repetition.worth_saying(kind)
         if unsaid is not None:
             more = f" ({unsaid} more since the last line)" if unsaid else ""
-            self._logger.log(level, "%s: %s%s", self._worker, text, more, extra=self._of)
+            self._logger.log(level, "%s: %s%s", self._worker, text, more, extra=self._of(event))
 
 
 def _what_became_of(failed: FailedRecord, rules: RetryRules, now: float, more: str) -> str:

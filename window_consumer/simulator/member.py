@@ -28,6 +28,7 @@ from window_consumer.engine.retry.policy import FailedRecord
 from window_consumer.engine.retry.retry_topics import Rung
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.model.errors import WorkerStoppedError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.protocols import (
     Batch,
     Commit,
@@ -183,9 +184,9 @@ class Ears(Reports):
         self._history.reported(self._member, calls)
         super().outlived(calls)
 
-    def warn(self, text: str) -> None:
+    def warn(self, event: LogEvent, text: str) -> None:
         """Write a warning."""
-        self._history.say(f"{self._member} warns: {text}")
+        self._history.say(f"{self._member} warns ({event}): {text}")
 
 
 class Completions(SimpleQueue[Any]):

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from window_consumer.model.errors import RunError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.spark import java
 from window_consumer.spark.jars import alone
 
@@ -67,7 +68,11 @@ def made(jars: Sequence[Path]) -> Path | None:
                 continue
             if (doubt := _doubt(each.parent) or _doubt(each)) is None:
                 return each
-            _LOGGER.warning("%s: Spark starts without it, some seconds later", doubt)
+            _LOGGER.warning(
+                "%s: Spark starts without it, some seconds later",
+                doubt,
+                extra={"event": LogEvent.CLASS_ARCHIVE_SKIPPED},
+            )
         except FileNotFoundError:
             continue  # another process makes it anew
     return None

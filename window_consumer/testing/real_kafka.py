@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -55,11 +56,19 @@ class RealKafka:
     process that started it dies. Addresses and data outlive ``stop``, ``kill`` and ``restart``.
     """
 
-    def __init__(self, directory: Path, settings: Settings, *, java: str, jars: Path):
+    def __init__(
+        self,
+        directory: Path,
+        settings: Settings,
+        addresses: Sequence[str],
+        *,
+        java: str,
+        jars: Path,
+    ):
         self.log = directory / "kafka.log"
         """What Kafka says of itself."""
         self.passwords: dict[str, str] = {user: secrets.token_hex(8) for user in USERS}
-        self.bootstrap, self.sasl_bootstrap, controller = free_addresses(3)
+        self.bootstrap, self.sasl_bootstrap, controller = addresses
         self._properties = directory / "server.properties"
         self._java = [java, "-cp", f"{jars}/*"]
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,6 +87,8 @@ class RealKafka:
         directory: Path,
         settings: Settings | None = None,
         jars_directory: Path | None = None,
+        *,
+        addresses: Callable[[int], list[str]] = free_addresses,
     ) -> Self:
         """Start Kafka in an empty directory, and return when it answers: after 4 to 8 s.
 
@@ -88,7 +99,7 @@ class RealKafka:
         for attempt in range(1, _ATTEMPTS + 1):
             place = directory / f"kafka-{attempt}"
             place.mkdir(parents=True)
-            kafka = cls(place, settings or {}, java=java, jars=jars)
+            kafka = cls(place, settings or {}, addresses(3), java=java, jars=jars)
             try:
                 kafka._format()
                 kafka.restart()

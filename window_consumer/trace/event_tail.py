@@ -57,6 +57,9 @@ class EventTail:
     settings: Mapping[str, Any]
     """The user's Kafka properties."""
     log: ClientLog
+    most_records: int = MOST_RECORDS
+    most_s: float = MOST_S
+    answer_s: float = ANSWER_S
 
     def read(
         self,
@@ -71,18 +74,18 @@ class EventTail:
         worth a look.
         """
         try:
-            with TopicReader(self.settings, self.log, patience_s=ANSWER_S) as reader:
+            with TopicReader(self.settings, self.log, patience_s=self.answer_s) as reader:
                 held = reader.spans(self.topic)
-                spans, notes = _spans(held, since)
-                events, unread, broken = _read(reader, spans, may_have, fits)
+                spans, notes = _spans(held, since, self.most_records)
+                events, unread, broken = _read(reader, spans, may_have, fits, self.most_s)
         except MissingTopicError:
             return Tail()
         except WindowConsumerError as error:
             return Tail(notes=(f"only what is in the table: {error}",), is_away=True)
         if unread:
             notes.append(
-                f"{self.topic}: reading stopped after {MOST_S:g} s, {unread:,} of its last records"
-                " were not looked at: events of late may be missing"
+                f"{self.topic}: reading stopped after {self.most_s:g} s, {unread:,} of its last"
+                " records were not looked at: events of late may be missing"
             )
         if broken:
             notes.append(f"{self.topic}: {broken} of its last records cannot be read")
@@ -90,7 +93,7 @@ class EventTail:
 
 
 def _spans(
-    held: Mapping[TopicPartition, Span], since: Mapping[int, int] | None
+    held: Mapping[TopicPartition, Span], since: Mapping[int, int] | None, most_records: int
 ) -> tuple[dict[TopicPartition, Span], list[str]]:
     """Return what is to be read, and what is to be said of the rest."""
     notes: list[str] = []
@@ -102,8 +105,8 @@ def _spans(
             first = span.first
         spans[name] = Span(max(first, span.first), span.end)
     total = sum(span.count for span in spans.values())
-    if total > MOST_RECORDS:
-        share = MOST_RECORDS // len(spans)
+    if total > most_records:
+        share = most_records // len(spans)
         spans = {name: Span(max(it.first, it.end - share), it.end) for name, it in spans.items()}
         looked_at = sum(span.count for span in spans.values())
         topic = next(iter(spans)).topic
@@ -119,11 +122,12 @@ def _read(
     spans: Mapping[TopicPartition, Span],
     may_have: Callable[[bytes], bool],
     fits: Callable[[TraceEvent], bool],
+    most_s: float,
 ) -> tuple[list[TraceEvent], int, int]:
     """Return the events that fit, how many records were not read, how many could not be."""
     found: list[TraceEvent] = []
     broken, nexts = 0, {name: span.first for name, span in spans.items()}
-    deadline = time.monotonic() + MOST_S
+    deadline = time.monotonic() + most_s
     for messages in reader.read(spans):
         for message in messages:
             name = TopicPartition(message.topic() or "", message.partition() or 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,8 +57,20 @@ class Journeys:
     Raises UsageError where the table, or what reads it (the extra ``spark``), is missing.
     """
 
-    def __init__(self, loaded: LoadedPipeline, *, indexed_only: bool = False):
-        """``indexed_only`` leaves Kafka alone."""
+    def __init__(
+        self,
+        loaded: LoadedPipeline,
+        *,
+        indexed_only: bool = False,
+        make_tail: Callable[[str, Mapping[str, Any], ClientLog], EventTail] = EventTail,
+        away_s: float = _AWAY_S,
+    ):
+        """``indexed_only`` leaves Kafka alone.
+
+        ``make_tail`` reads the end of the topic; one that was away is not asked for ``away_s``.
+        """
+        self._make_tail = make_tail
+        self._away_s = away_s
         search = _search()
         plan = Plan(kafka={}, directory=loaded.directory)
         self._loaded = loaded
@@ -156,8 +168,8 @@ class Journeys:
             return self._away[1]
         log = ClientLog(_QUIET, Mask(self._loaded.secrets))
         since = self._index.read_up_to(self._checkpoint, config.trace.topic)
-        tail = EventTail(config.trace.topic, client, log).read(since, in_batch, fits)
-        self._away = (time.monotonic() + _AWAY_S, tail) if tail.is_away else None
+        tail = self._make_tail(config.trace.topic, client, log).read(since, in_batch, fits)
+        self._away = (time.monotonic() + self._away_s, tail) if tail.is_away else None
         return tail
 
 

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from window_consumer.admin.answers import FILES, Json, error
 from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 
 _LONGEST: Final = 1_000
@@ -91,6 +92,10 @@ class TracePages:
             async with self._turn:
                 return Json(await asyncio.to_thread(ask, trace))
         except WindowConsumerError as problem:
-            _log.warning("admin: the trace does not answer: %s", problem)
+            _log.warning(
+                "admin: the trace does not answer: %s",
+                problem,
+                extra={"event": LogEvent.TRACE_LOOKUP_FAILED},
+            )
             why = "the trace does not answer, the log says why"
             return error(HTTPStatus.SERVICE_UNAVAILABLE, why)

@@ -24,6 +24,7 @@ from window_consumer.engine.observer import Observer
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.kafka.settings import EventNeeds
 from window_consumer.model.key_forms import key_form
+from window_consumer.model.log_events import LogEvent
 from window_consumer.trace.event import Role
 from window_consumer.trace.recording.exporter import Way
 from window_consumer.trace.recording.exporters import (
@@ -83,7 +84,7 @@ def tracing_of(
         return None
     problem = trace_topic(plan.config).problem(plan, event_place(plan, prepared))
     if problem is not None:
-        LOGGER.warning("%s", plan.mask(problem))
+        LOGGER.warning("%s", plan.mask(problem), extra={"event": LogEvent.TRACE_TOPIC_MISSING})
     form = None
     if config.keys != "off":
         form = key_form(config.keys, (config.key_secret or "").encode())

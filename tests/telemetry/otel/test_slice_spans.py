@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from random import Random
+from random import Random, getrandbits
 from time import perf_counter, time_ns
 from typing import Any
 
@@ -23,7 +23,6 @@ from opentelemetry.trace import TraceFlags
 from tests.engine.support import Driven, Note, failure, notes, spent_after
 from tests.telemetry.otel.memory import SAMPLED, SPAN, TRACE, UNSAMPLED, Memory, about, trace_of
 from window_consumer.engine.guards.stalls import StallRules
-from window_consumer.metrics.otel import slice_spans
 from window_consumer.metrics.otel.slice_spans import (
     GATHER_S,
     MOST_BYTES,
@@ -53,11 +52,16 @@ Observe = Callable[..., Driven]
 
 @pytest.fixture
 def observe(notes_taken: NoteTaker) -> Observe:
-    def observe(memory: Memory, **rules: Any) -> Driven:
+    def observe(
+        memory: Memory,
+        taker: NoteTaker = notes_taken,
+        draw: Callable[[int], int] = getrandbits,
+        **rules: Any,
+    ) -> Driven:
         driven = Driven(**rules)
         driven.now = perf_counter()  # the clock that workers have
         driven.engine.observe(
-            SliceSpans(memory.spans, memory.budget, notes_taken, lambda _failed: "shop.orders.dlq")
+            SliceSpans(memory.spans, memory.budget, taker, lambda _: "shop.orders.dlq", draw)
         )
         return driven
 
@@ -228,21 +232,24 @@ def test_the_end_does_not_wait_for_long() -> None:
     assert not done
 
 
-def test_what_would_not_be_recorded_is_not_noted(
-    observe: Observe, notes_taken: NoteTaker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_would_not_be_recorded_is_not_noted(observe: Observe) -> None:
     drawn: list[int] = []
 
     def draw(bits: int) -> int:
         drawn.append(SEEDED.getrandbits(bits))
         return drawn[-1]
 
-    monkeypatch.setattr(slice_spans, "getrandbits", draw)
     left: list[Callable[[], None]] = []
-    monkeypatch.setattr(notes_taken, "take", left.append)
+
+    class Kept(NoteTaker):
+        def take(self, note: Callable[[], None]) -> None:
+            left.append(note)
+
     memory = Memory(sampler=ParentBased(TraceIdRatioBased(0.25)), per_second=10**6)
-    driven = observe(memory, slots=1, batch_records=1)
+    kept = Kept()
+    driven = observe(memory, kept, draw, slots=1, batch_records=1)
     ran(driven, *notes(*range(200)))
+    kept.end(PATIENCE_S)
     assert len(drawn) == 200
     wanted = [each for each in drawn if each & LOW < 1 << 62]
     assert 20 < len(wanted) < 80

@@ -12,6 +12,7 @@ from window_consumer.config import WorkerConfig
 from window_consumer.engine.retry.retry_topics import Rung
 from window_consumer.kafka.cluster.topics import Topic
 from window_consumer.model.errors import WindowConsumerError
+from window_consumer.model.log_events import LogEvent
 
 _NOT_READ = "%s: topic %s is not read until this is put right; all others are: %s"
 _STILL_READ = "%s: topic %s is read as before until this is put right: %s"
@@ -41,10 +42,21 @@ class TopicTroubles:
         for topic, error in errors.items():
             if topic not in self._reported:
                 text = _STILL_READ if topic in read else _NOT_READ
-                LOGGER.warning(text, self._worker, topic, self._mask(str(error)))
+                LOGGER.warning(
+                    text,
+                    self._worker,
+                    topic,
+                    self._mask(str(error)),
+                    extra={"event": LogEvent.TOPIC_REFUSED},
+                )
         for topic in sorted(self._reported - errors.keys()):
             if topic in there:
-                LOGGER.info("%s: topic %s: the trouble is over", self._worker, topic)
+                LOGGER.info(
+                    "%s: topic %s: the trouble is over",
+                    self._worker,
+                    topic,
+                    extra={"event": LogEvent.TOPIC_RESTORED},
+                )
         self._reported = set(errors)
 
 

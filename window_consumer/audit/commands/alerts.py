@@ -34,6 +34,7 @@ class Alerts:
     """The user's Kafka properties."""
     log: ClientLog
     directory: str
+    patience_s: float = _PATIENCE_S
     _failed: list[PublishFailedError] = field(factory=list, init=False)
 
     def tell(self, found: Iterable[Mapping[str, Any]]) -> int:
@@ -48,14 +49,14 @@ class Alerts:
         if not new:
             return 0
         self._failed.clear()
-        needs = EventNeeds("wc-audit-alerts", acks="all", timeout_s=_PATIENCE_S)
+        needs = EventNeeds("wc-audit-alerts", acks="all", timeout_s=self.patience_s)
         writer = EventWriter(self.client, needs, self.topic, self.log)
         for row in new:
             bucket = datetime.fromtimestamp(row["bucket_ms"] / 1000, UTC).isoformat()
             value = json.dumps({"what": "bucket", "bucket": bucket, **row}).encode()
             key = f"{row['topic']}/{row['group']}/{row['bucket_ms']}".encode()
             writer.send(value, self._hear, key)
-        missing = writer.close(_PATIENCE_S + 1)
+        missing = writer.close(self.patience_s + 1)
         if missing or self._failed:
             why = self._failed[0] if self._failed else f"{missing} were not acked"
             raise RunError(f"alerts to {self.topic}: {why}")

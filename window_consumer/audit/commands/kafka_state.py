@@ -43,6 +43,7 @@ def standing(
     log: ClientLog,
     *,
     until_ms: int | None = None,
+    patience_s: float = _PATIENCE_S,
 ) -> Standing:
     """Ask about topics and their groups; a topic without a group has an empty one.
 
@@ -50,7 +51,7 @@ def standing(
     """
     try:
         cluster = Cluster(settings.admin_settings(client, "audit"), log)
-        cluster.wait_until_there(_PATIENCE_S, lambda _reason, _waited_s: None)
+        cluster.wait_until_there(patience_s, lambda _reason, _waited_s: None)
         return _Asked(cluster, until_ms).about(sorted(set(places)))
     except WindowConsumerError as error:
         return Standing(problem=str(error))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from window_consumer.kafka.client_log import ClientLog
+from window_consumer.model.log_events import LogEvent
 
 _CONTEXT = "feature"
 _HUNG_UP = re.compile(r"bootstrap: Disconnected.* in state (APIVERSION_QUERY|UP)\b")
@@ -60,4 +61,4 @@ class Features:
         hung_up = _HUNG_UP.search(" ".join(map(str, (message, *args))))
         if hung_up:
             self._hung_up_in = hung_up[1]
-        self._log.log(level, message, *args)
+        self._log.log(level, message, *args, event=LogEvent.CLIENT_LOGGED)

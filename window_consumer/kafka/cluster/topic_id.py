@@ -14,12 +14,15 @@ from window_consumer.model.errors import MissingTopicError
 PATIENCE_S: Final = 15.0
 
 
-def topic_id(name: str, client: Mapping[str, Any], log: ClientLog) -> str | None:
+def topic_id(
+    name: str, client: Mapping[str, Any], log: ClientLog, patience_s: float = PATIENCE_S
+) -> str | None:
     """Return a topic's id, None where the cluster has no ids.
 
-    Raises MissingTopicError, BrokerUnavailableError after 15 s, or another WindowConsumerError.
+    Raises MissingTopicError, BrokerUnavailableError after ``patience_s``, or another
+    WindowConsumerError.
     """
-    cluster = _reached(client, log)
+    cluster = _reached(client, log, patience_s)
     found = cluster.topics([name]).get(name)
     if found is None:
         raise MissingTopicError(
@@ -29,19 +32,23 @@ def topic_id(name: str, client: Mapping[str, Any], log: ClientLog) -> str | None
     return found.topic_id
 
 
-def topic_ids(pattern: str, client: Mapping[str, Any], log: ClientLog) -> Mapping[str, str | None]:
+def topic_ids(
+    pattern: str, client: Mapping[str, Any], log: ClientLog, patience_s: float = PATIENCE_S
+) -> Mapping[str, str | None]:
     """Return the topics whose whole names match a pattern, with their ids; raises as above."""
-    cluster = _reached(client, log)
+    cluster = _reached(client, log, patience_s)
     names = [name for name in cluster.topic_names() if re.fullmatch(pattern, name)]
     return {name: found.topic_id for name, found in cluster.topics(names).items()}
 
 
-def cluster_id(client: Mapping[str, Any], log: ClientLog) -> str | None:
+def cluster_id(
+    client: Mapping[str, Any], log: ClientLog, patience_s: float = PATIENCE_S
+) -> str | None:
     """Return the id of the cluster, None where it tells none; raises as ``topic_id`` does."""
-    return _reached(client, log).cluster_id()
+    return _reached(client, log, patience_s).cluster_id()
 
 
-def _reached(client: Mapping[str, Any], log: ClientLog) -> Cluster:
+def _reached(client: Mapping[str, Any], log: ClientLog, patience_s: float) -> Cluster:
     cluster = Cluster(settings.admin_settings(client, "pipeline"), log)
-    cluster.wait_until_there(PATIENCE_S, lambda _reason, _waited_s: None)
+    cluster.wait_until_there(patience_s, lambda _reason, _waited_s: None)
     return cluster

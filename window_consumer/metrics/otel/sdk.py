@@ -36,6 +36,7 @@ from window_consumer.metrics.otel.trace_ids import (
     LOW,
     Keeps,
 )
+from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.runtime.log import own_logger
 
 if TYPE_CHECKING:
@@ -120,7 +121,12 @@ class Sdk:
             _log.warning(
                 "OpenTelemetry: the collector did not take all within %g s; the rest is lost",
                 timeout_s,
+                extra={"event": LogEvent.OTEL_FLUSH_OVERRUN},
             )
+
+
+def _warn(event: LogEvent, text: str) -> None:
+    _log.warning("%s", text, extra={"event": event})
 
 
 OF_THIS_PROCESS: Final = Sdk()
@@ -131,7 +137,7 @@ def set_up(
     application: str,
     sdk: Sdk = OF_THIS_PROCESS,
     environment: Mapping[str, str] = os.environ,
-    warn: Callable[[str], None] = _log.warning,
+    warn: Warn = _warn,
     *,
     spans_only: bool = False,
 ) -> Sdk:
@@ -146,15 +152,19 @@ def set_up(
     if not (traces or figures):
         return sdk
     if WHY_NOT_AS_ASKED:
-        warn(f"OpenTelemetry: OTEL_PROPAGATORS: {WHY_NOT_AS_ASKED} W3C's headers are used instead")
+        warn(
+            LogEvent.OTEL_PROPAGATORS_IGNORED,
+            f"OpenTelemetry: OTEL_PROPAGATORS: {WHY_NOT_AS_ASKED} W3C's headers are used instead",
+        )
     for sentence in missing_files(environment):
-        warn(sentence)
+        warn(LogEvent.OTEL_FILE_MISSING, sentence)
     try:
         from window_consumer.metrics.otel import providers  # noqa: PLC0415 - the extra may be missing
     except ImportError as error:
         warn(
+            LogEvent.OTEL_SDK_MISSING,
             f"OpenTelemetry: {sdk.asked.because} is set, but the SDK is not installed ({error.name}"
-            " is missing): nothing is exported; pip install 'window-consumer[otel]'"
+            " is missing): nothing is exported; pip install 'window-consumer[otel]'",
         )
         return sdk
     try:
@@ -168,7 +178,7 @@ def set_up(
             sdk.tracers, sdk.exported, sdk.give_ids = providers.tracers(resource, found)
             trace.set_tracer_provider(sdk.tracers)
     except Exception as error:
-        warn(f"OpenTelemetry: not set up: {error}")
+        warn(LogEvent.OTEL_SETUP_FAILED, f"OpenTelemetry: not set up: {error}")
     return sdk
 
 
@@ -201,7 +211,11 @@ def _ended(end: Callable[[], None]) -> None:
     try:
         end()
     except Exception as error:
-        _log.warning("OpenTelemetry: could not be ended: %s", error)
+        _log.warning(
+            "OpenTelemetry: could not be ended: %s",
+            error,
+            extra={"event": LogEvent.OTEL_END_FAILED},
+        )
 
 
 def _version() -> str:

@@ -33,6 +33,7 @@ from window_consumer.metrics.otel.trace_ids import (
     Place,
 )
 from window_consumer.model.fault import Failure
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.outcome import Outcome
 from window_consumer.model.record import (
     Message,
@@ -91,7 +92,11 @@ class NoteTaker:
             try:
                 note()
             except Exception as error:
-                _log.warning("OpenTelemetry: a span is lost: %r", error)
+                _log.warning(
+                    "OpenTelemetry: a span is lost: %r",
+                    error,
+                    extra={"event": LogEvent.OTEL_SPAN_LOST},
+                )
             del note
             if self._notes.empty():
                 self._ends.wait(GATHER_S)
@@ -132,8 +137,16 @@ class _Left:
 class SliceSpans(Observer):
     """Notes what a worker's spans are to be made of. Owner: the poll thread."""
 
-    def __init__(self, spans: Spans, budget: Budget, notes: NoteTaker, target_of: TargetOf):
+    def __init__(
+        self,
+        spans: Spans,
+        budget: Budget,
+        notes: NoteTaker,
+        target_of: TargetOf,
+        draw: Callable[[int], int] = getrandbits,
+    ):
         self._spans = spans
+        self._draw = draw
         is_drawn = spans.bound is not None and spans.bound <= LOW
         self._bound = spans.bound if is_drawn else None
         """None where nothing is gained by drawing an id here: all are recorded, or nobody knows."""
@@ -153,7 +166,7 @@ class SliceSpans(Observer):
             return
         trace_id = 0
         if self._bound is not None:
-            trace_id = getrandbits(128)
+            trace_id = self._draw(128)
             if trace_id & LOW >= self._bound:
                 return
         if self._budget.is_spent():

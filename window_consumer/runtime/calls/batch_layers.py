@@ -18,6 +18,7 @@ from window_consumer.model.errors import (
     Skip,
     Unroutable,
 )
+from window_consumer.model.log_events import Warn
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.batch_calls import (
     Answer,
@@ -34,7 +35,6 @@ from window_consumer.runtime.calls.batch_steps import (
 )
 from window_consumer.runtime.calls.expiry import (
     ExpiryRules,
-    Warn,
     with_expiry,
 )
 

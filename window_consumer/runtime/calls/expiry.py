@@ -16,6 +16,7 @@ from window_consumer.model.conditions.tokens import number_of
 from window_consumer.model.errors import Expired
 from window_consumer.model.header_values import count_of_8_bytes
 from window_consumer.model.headers import MAX_SKEW_S
+from window_consumer.model.log_events import LogEvent, Warn
 from window_consumer.model.record import Record
 from window_consumer.runtime.calls.caller import Handler
 
@@ -60,7 +61,6 @@ class ExpiryRules:
 
 __handler_layer__ = True  # its frames are no part of a failure, see error_report.py
 
-Warn = Callable[[str], None]
 
 _SHOWN_BYTES = 40
 
@@ -110,9 +110,10 @@ def _read_header(header: TtlHeader, warn: Warn) -> Callable[[Record], float | No
         if ttl_s is None and not said:
             said = True
             warn(
+                LogEvent.TTL_IGNORED,
                 f"{record.topic}[{record.partition}]@{record.offset}: the header {header.name!r} is"
                 f" no time to live in the form {header.form}: {value[:_SHOWN_BYTES]!r}; records"
-                " with such a header do not expire (said once)"
+                " with such a header do not expire (said once)",
             )
         return ttl_s
 

@@ -27,6 +27,7 @@ from window_consumer.engine.guards.stalls import (
 from window_consumer.engine.scheduling.slices import Slice
 from window_consumer.engine.windows_snapshot import LoopSnapshot
 from window_consumer.model.fault import Failure
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.coroutine_calls import (
     INTERRUPTED,
@@ -195,6 +196,7 @@ class AsyncPool:
             self._worker,
             name,
             stack.rstrip(),
+            extra={"event": LogEvent.LOOP_BLOCKED},
         )
 
     # ---- on the loop

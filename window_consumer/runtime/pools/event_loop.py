@@ -10,6 +10,7 @@ from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
 from window_consumer.model.errors import WorkerStoppedError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import own_logger
 from window_consumer.runtime.threads import (
     OnDeath,
@@ -105,13 +106,21 @@ class EventLoop:
             try:
                 loop.run_forever()
             except BaseException:
-                _log.exception("%s: this escaped from a task; the loop goes on", self.thread.name)
+                _log.exception(
+                    "%s: this escaped from a task; the loop goes on",
+                    self.thread.name,
+                    extra={"event": LogEvent.TASK_ESCAPED},
+                )
         try:
             loop.run_until_complete(_end_all())
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.run_until_complete(loop.shutdown_default_executor())
         except BaseException:
-            _log.exception("%s: this escaped from a task at the end", self.thread.name)
+            _log.exception(
+                "%s: this escaped from a task at the end",
+                self.thread.name,
+                extra={"event": LogEvent.TASK_ESCAPED},
+            )
         finally:
             asyncio.set_event_loop(None)
             loop.close()

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from attrs import define, field
 
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import Trouble
 
 _SERVE_S: Final = 0.1
@@ -59,8 +60,16 @@ class SegmentShipper(ABC):
     which messages its lines become, and which refusals are final.
     """
 
-    def __init__(self, trouble: Trouble, *, chunk_bytes: int, patience_s: float = float("inf")):
+    def __init__(
+        self,
+        trouble: Trouble,
+        held: LogEvent,
+        *,
+        chunk_bytes: int,
+        patience_s: float = float("inf"),
+    ):
         self._trouble = trouble
+        self._held = held
         self._chunk_bytes = chunk_bytes
         self._progress: dict[Path, _Progress] = {}
         self.patience_s = patience_s
@@ -140,7 +149,7 @@ class SegmentShipper(ABC):
         while waiting and not must_end():
             if monotonic() >= deadline:
                 late = PublishFailedError("the broker has not answered")
-                self._trouble.begins(self.describe(late))
+                self._trouble.begins(self._held, self.describe(late))
                 break
             outlet.serve(_SERVE_S)
         if unacked:
@@ -162,6 +171,6 @@ class SegmentShipper(ABC):
         if error is None:
             self.shipped += message.weight
         elif not self.gives_up(message, error):
-            self._trouble.begins(self.describe(error))
+            self._trouble.begins(self._held, self.describe(error))
             return
         del unacked[index]

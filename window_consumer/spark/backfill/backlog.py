@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from window_consumer.app.start_timeout import LOGGER
 from window_consumer.model.errors import RunError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.spark.backfill import job as reading
 from window_consumer.spark.backfill.job import (
     handled,
@@ -269,6 +270,7 @@ class Watch:
                 " of these tasks run again",
                 self._group,
                 tried_again,
+                extra={"event": LogEvent.BACKFILL_TASKS_LOST},
             )
         return evolve(progress, tasks=(ended, tasks), tried_again=tried_again)
 
@@ -281,10 +283,21 @@ class Watch:
         if report.is_held_up:
             self._held_up.add(report.task)
             why = f": {report.why}" if report.why else ""
-            LOGGER.warning("%s: breaker %s%s", where, report.breaker, why)
+            LOGGER.warning(
+                "%s: breaker %s%s",
+                where,
+                report.breaker,
+                why,
+                extra={"event": LogEvent.BACKFILL_BREAKER_OPENED},
+            )
         else:
             self._held_up.discard(report.task)
-            LOGGER.warning("%s: breaker %s again", where, report.breaker)
+            LOGGER.warning(
+                "%s: breaker %s again",
+                where,
+                report.breaker,
+                extra={"event": LogEvent.BACKFILL_BREAKER_CLOSED},
+            )
 
 
 def _mailbox(context: SparkContext) -> Mailbox | None:
@@ -296,5 +309,10 @@ def _mailbox(context: SparkContext) -> Mailbox | None:
     try:
         return Mailbox.open(str(host).strip("[]"), bind and bind.strip("[]"))
     except OSError as error:
-        LOGGER.info("tasks cannot report how far they are to %s: %s", host, error)
+        LOGGER.info(
+            "tasks cannot report how far they are to %s: %s",
+            host,
+            error,
+            extra={"event": LogEvent.BACKFILL_REPORTS_MISSING},
+        )
         return None

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from window_consumer.kafka.event_writer import EventWriter
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import Trouble
 from window_consumer.trace.recording.exporter import (
     Way,
@@ -31,7 +32,9 @@ class KafkaWay:
     def __init__(self, writer: EventWriter, topic: str, logger: logging.Logger):
         self._writer = writer
         self._topic = topic
-        self._trouble = Trouble(logger, f"trace: events reach {topic} again")
+        self._trouble = Trouble(
+            logger, LogEvent.TRACE_RECOVERED, f"trace: events reach {topic} again"
+        )
         self._lost = 0
 
     @property
@@ -62,8 +65,9 @@ class KafkaWay:
             return
         self._lost += events
         self._trouble.begins(
+            LogEvent.TRACE_EVENTS_LOST,
             f"trace: events are lost, {self._topic} does not take them ({error.why}); the next"
-            " events that arrive tell how many"
+            " events that arrive tell how many",
         )
 
 

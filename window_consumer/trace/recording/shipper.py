@@ -11,6 +11,7 @@ from time import monotonic, sleep
 from typing import Final
 
 from window_consumer.model.errors import PublishFailedError
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import Trouble
 from window_consumer.runtime.segment_log.shipper import Outgoing, Outlet, SegmentShipper
 from window_consumer.trace.event_batch import count_of
@@ -35,8 +36,10 @@ class Shipping(SegmentShipper):
         topic: str,
         logger: logging.Logger,
     ):
-        trouble = Trouble(logger, f"trace: {topic} takes events from the spool again")
-        super().__init__(trouble, chunk_bytes=FILE_BYTES)
+        trouble = Trouble(
+            logger, LogEvent.TRACE_RECOVERED, f"trace: {topic} takes events from the spool again"
+        )
+        super().__init__(trouble, LogEvent.TRACE_EVENTS_HELD, chunk_bytes=FILE_BYTES)
         self._finished = finished
         self._orphans = orphans
         self._make_writer = make_writer
@@ -71,6 +74,7 @@ class Shipping(SegmentShipper):
                 " they were written",
                 path,
                 torn,
+                extra={"event": LogEvent.TRACE_BATCHES_TORN},
             )
         return [Outgoing(data, count_of(data)) for data in batches]
 
@@ -83,7 +87,10 @@ class Shipping(SegmentShipper):
         if error.too_large:
             self.refused += message.weight
             self._logger.warning(
-                "trace: a batch of %d events is lost: %s", message.weight, error.why
+                "trace: a batch of %d events is lost: %s",
+                message.weight,
+                error.why,
+                extra={"event": LogEvent.TRACE_BATCH_REFUSED},
             )
         return error.too_large
 
@@ -107,7 +114,9 @@ class Shipping(SegmentShipper):
                 if not self._ship(path, writer):
                     break
             except Exception as error:
-                self._trouble.begins(f"trace: the spool cannot be shipped: {error!r}")
+                self._trouble.begins(
+                    LogEvent.TRACE_SHIPPING_FAILED, f"trace: the spool cannot be shipped: {error!r}"
+                )
                 adopted += [] if path is None else [path]
                 if self._ends.wait(_AGAIN_S[1]):
                     break

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.log import Trouble
 from window_consumer.runtime.segment_log.writer import (
     LogFullError,
@@ -44,7 +45,9 @@ class Spool:
         self._max_bytes = max_bytes
         self._owner = ""
         self._lock: int | None = None
-        self._trouble = Trouble(logger, f"trace: {directory} takes events again")
+        self._trouble = Trouble(
+            logger, LogEvent.TRACE_RECOVERED, f"trace: {directory} takes events again"
+        )
         self.finished: deque[Path] = deque()
         """Files that may be shipped, oldest first; whoever takes one out has to."""
         self._log = SegmentLog(
@@ -66,7 +69,9 @@ class Spool:
             self._log.append(b"".join(_line(batch.data) for batch in batches))
         except NotSyncedError as error:
             where = f"trace: {self._directory}"
-            self._trouble.begins(f"{where}: {_in_words(error)}; events may be lost")
+            self._trouble.begins(
+                LogEvent.TRACE_FLUSH_FAILED, f"{where}: {_in_words(error)}; events may be lost"
+            )
         except LogFullError:
             self._lose(batches, f"{self._directory} is full, trace.max_bytes is reached")
         except OSError as error:
@@ -77,7 +82,8 @@ class Spool:
     def _lose(self, batches: Sequence[Written], why: str) -> None:
         self.lost += sum(batch.events for batch in batches)
         self._trouble.begins(
-            f"trace: events are lost: {why}; the next events that are written tell how many"
+            LogEvent.TRACE_EVENTS_LOST,
+            f"trace: events are lost: {why}; the next events that are written tell how many",
         )
 
     @property
@@ -176,6 +182,7 @@ class Orphans:
                 self._directory,
                 len(strangers),
                 min(strangers),
+                extra={"event": LogEvent.TRACE_FILES_IGNORED},
             )
 
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import Final
 
 from window_consumer.model.key_forms import KeyForm
+from window_consumer.model.log_events import LogEvent
 from window_consumer.model.record import Message
 from window_consumer.runtime.log import Trouble
 from window_consumer.runtime.measures import TraceFigures
@@ -59,7 +60,7 @@ class TraceWriter:
         self._unwritten = 0
         self.written = 0
         """How many events were handed to the way out."""
-        self._trouble = Trouble(logger, "trace: events are written again")
+        self._trouble = Trouble(logger, LogEvent.TRACE_RECOVERED, "trace: events are written again")
         self._wake = threading.Event()
         self._ends = False
         self._wall_us = 0.0
@@ -147,7 +148,9 @@ class TraceWriter:
             try:
                 self.flush()
             except Exception as error:
-                self._trouble.begins(f"trace: events are lost: {error!r}")
+                self._trouble.begins(
+                    LogEvent.TRACE_EVENTS_LOST, f"trace: events are lost: {error!r}"
+                )
             else:
                 self._trouble.ends()
             if ends:

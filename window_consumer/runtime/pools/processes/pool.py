@@ -40,6 +40,7 @@ from window_consumer.model.fault import (
     Fault,
     fingerprint,
 )
+from window_consumer.model.log_events import LogEvent
 from window_consumer.runtime.calls.caller import Caller
 from window_consumer.runtime.calls.coroutine_calls import INTERRUPTED
 from window_consumer.runtime.error_report import (
@@ -128,6 +129,7 @@ class ProcessPool:
                 len(self._unready),
                 len(self._used),
                 perf_counter() - began,
+                extra={"event": LogEvent.CHILDREN_AWAITED},
             )
         if self._failure is not None:
             self.stop(0.0)
@@ -328,6 +330,7 @@ class ProcessPool:
             end,
             why,
             "not needed for now" if slot.rests else "replaced",
+            extra={"event": LogEvent.CHILD_DIED},
         )
 
     def say_garbled(self, slot: ProcessSlot, child: Child, error: Exception) -> None:
@@ -337,7 +340,8 @@ class ProcessPool:
             self._worker,
             slot.name,
             child.process.pid,
-            "".join(traceback.format_exception(error)),  # a text holds no files open
+            "".join(traceback.format_exception(error)),
+            extra={"event": LogEvent.CHILD_GARBLED},  # a text holds no files open
         )
 
     def say_not_begun(self, slot: ProcessSlot, wait_s: float, times: int, most: int) -> None:
@@ -350,6 +354,7 @@ class ProcessPool:
             most,
             wait_s,
             slot.failure,
+            extra={"event": LogEvent.CHILD_REFUSED},
         )
 
     def say_killed(self, slot: ProcessSlot, seconds: float) -> None:
@@ -360,6 +365,7 @@ class ProcessPool:
             self._worker,
             slot.name,
             seconds,
+            extra={"event": LogEvent.CHILD_KILLED},
         )
 
 
