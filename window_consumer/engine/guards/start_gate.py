@@ -81,7 +81,7 @@ class Departures:
 
     def decide(self, decisions: Decisions, now: float) -> None:
         """Hand out what may start, and what leaves."""
-        if self._breaker.lets_start and self._suspects.cases:
+        if self._suspects.cases and self._breaker.lets_start:
             decisions.dispatch.extend(self._called(self._suspects.slices(now), now))
         holds = self.holds(now)
         if not holds:

@@ -27,7 +27,7 @@ from window_consumer.engine.retry.regrouping import (
 )
 from window_consumer.engine.scheduling.batch_bisection import died_on
 from window_consumer.engine.scheduling.dispatcher import Dispatcher
-from window_consumer.engine.scheduling.lanes import Lane
+from window_consumer.engine.scheduling.lanes import NO_HOLD, Lane
 from window_consumer.engine.scheduling.slices import Results, Returned, Slice
 from window_consumer.model.errors import (
     PublishFailedError,
@@ -79,9 +79,11 @@ class Settling:
             partition.finish(slice_.seqs, Outcome.DONE, slice_.bytes, now)
             self._counters.processed += len(slice_.messages)
             self._breaker.returned(len(slice_.messages), now, slice_, is_new=slice_.is_new)
-            if slice_.hold.lanes and slice_.is_new:
-                self._bad_lanes.returned(slice_.hold.lanes, now)
-            slice_.hold.release()
+            hold = slice_.hold
+            if hold is not NO_HOLD:
+                if slice_.is_new:
+                    self._bad_lanes.returned(hold.lanes, now)
+                hold.release()
             if self.observer is not None:
                 self.observer.finished(partition, slice_.messages, Outcome.DONE, slice_, now)
             if self._producing.produces:
