@@ -13,9 +13,6 @@ import window_consumer
 MOST = 3
 """So many modules may import each other: a value and what it belongs to, and one more."""
 
-ALLOWED_FOR_NOW = ("app", "audit.wire", "trace.wire", "runtime.pools.processes", "simulator")
-"""Modules and folders whose cycles are being dissolved."""
-
 Graph = Mapping[str, set[str]]
 
 
@@ -78,20 +75,10 @@ def _reachable(graph: Graph, start: str) -> set[str]:
     return found
 
 
-def is_allowed_for_now(cycle: set[str], package: str) -> bool:
-    prefixes = tuple(f"{package}.{each}." for each in ALLOWED_FOR_NOW)
-    return all(f"{name}.".startswith(prefixes) for name in cycle)
-
-
 def test_at_most_three_modules_import_each_other() -> None:
     graph = import_graph(Path(window_consumer.__path__[0]))
     assert len(graph) > 300
-    too_large = [
-        sorted(cycle)
-        for cycle in cycles(graph)
-        if len(cycle) > MOST and not is_allowed_for_now(cycle, "window_consumer")
-    ]
-    assert not too_large
+    assert [sorted(cycle) for cycle in cycles(graph) if len(cycle) > MOST] == []
 
 
 @pytest.fixture
@@ -124,8 +111,3 @@ def test_a_module_that_only_imports_is_in_no_cycle(circle: Path) -> None:
     graph = import_graph(circle)
     assert graph["circle.five"] == {"circle.one"}
     assert not any("circle.five" in cycle for cycle in cycles(graph))
-
-
-def test_a_cycle_that_leaves_the_allowed_folders_is_not_allowed() -> None:
-    assert is_allowed_for_now({"p.app.plan", "p.audit.wire"}, "p")
-    assert not is_allowed_for_now({"p.app.plan", "p.engine.engine"}, "p")

@@ -12,9 +12,12 @@ from playwright.sync_api import Browser, expect, sync_playwright
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A Chromium without a window."""
+    """A Chromium without a window.
+
+    It runs an event loop on this thread, which later tests must not find.
+    """
     program = next((found for name in _NAMES if (found := shutil.which(name))), None)
     if program is None:
         if os.environ.get("CI"):
